@@ -1,0 +1,64 @@
+"""What a matcher can refuse, as exceptions that carry the errno libreapi_cli would set (fluxion reference 4.10)."""
+
+from __future__ import annotations
+
+import errno as _errno
+
+
+class MatcherError(Exception):
+    """A matcher call that didn't succeed; the matcher's state is unchanged. ``errno`` is libreapi_cli's."""
+
+    errno: int = 0
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        super().__init__(message)
+        if errno is not None:
+            self.errno = errno
+
+
+class Busy(MatcherError):
+    """The request can't be met now, and may be later (EBUSY)."""
+
+    errno = _errno.EBUSY
+
+
+class Unsatisfiable(MatcherError):
+    """The request can never be met by this graph (ENODEV)."""
+
+    errno = _errno.ENODEV
+
+
+class InvalidJobspec(MatcherError):
+    """The jobspec, operation or duration isn't one that the matcher accepts (EINVAL)."""
+
+    errno = _errno.EINVAL
+
+
+class NothingToAllocate(InvalidJobspec):
+    """The request matched, but nothing in it is exclusive, so there is nothing to hold (errno 0 in the library)."""
+
+    errno = 0
+
+
+class InvalidGraph(MatcherError):
+    """The graph document can't be loaded (EPROTO at creation, EINVAL in a later change)."""
+
+    errno = _errno.EPROTO
+
+
+class UnknownJob(MatcherError):
+    """No job of that id (ENOENT)."""
+
+    errno = _errno.ENOENT
+
+
+class JobExists(MatcherError):
+    """A job of that id is already held (EEXIST)."""
+
+    errno = _errno.EEXIST
+
+
+class EngineUnavailable(MatcherError):
+    """The engine asked for can't be loaded here; the message names what to install."""
+
+    errno = _errno.ENOENT

@@ -1,0 +1,127 @@
+"""The port every engine stands behind: ask a resource graph for a whole jobspec at once.
+
+Two engines answer alike: libreapi_cli through `fluxion_ffi`, and our own. Whatever one of them is asked, in whatever
+order, the other gives the same jobid, time, placement and errno.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+Jgf = dict[str, Any]
+"""A JSON Graph Format document as parsed JSON: ``{"graph": {"nodes": [...], "edges": [...]}}``."""
+
+NO_JOB = 2**64 - 1
+"""The jobid of a match that allocates nothing (fluxion reference 4.2)."""
+
+
+class MatchOp(StrEnum):
+    """The match operations of libreapi_cli, by their own names (fluxion reference 1.2)."""
+
+    ALLOCATE = "allocate"
+    ALLOCATE_WITH_SATISFIABILITY = "allocate_with_satisfiability"
+    ALLOCATE_ORELSE_RESERVE = "allocate_orelse_reserve"
+    SATISFIABILITY = "satisfiability"
+    WITHOUT_ALLOCATING = "without_allocating"
+    WITHOUT_ALLOCATING_FUTURE = "without_allocating_future"
+
+
+@dataclass(frozen=True, slots=True)
+class MatcherOptions:
+    """How a matcher is set up; the values are those of reapi_cli_initialize (fluxion reference 1.8)."""
+
+    policy: str = "first"
+    prune_filters: str = "ALL:core,ALL:node"
+    match_format: str = "jgf"
+
+
+Placement = Mapping[str, Mapping[str, int]]
+"""Holder path -> {leaf type: amount}: what was granted under each vertex of a match, in the compact form."""
+
+
+class Match:
+    """A successful match.
+
+    ``jobid`` is `NO_JOB` where nothing was allocated; ``at`` is the start in seconds on the matcher's clock (0 = now);
+    ``placement`` has one entry for each emitted vertex that isn't a ``core``, ``memory`` or ``gpu`` leaf, with the
+    amounts of those leaves directly below it (empty for a satisfiability answer). ``R`` is made when first read.
+    """
+
+    __slots__ = ("_made", "_make", "at", "jobid", "placement", "reserved")
+
+    def __init__(
+        self,
+        jobid: int,
+        reserved: bool,
+        at: int,
+        placement: Placement,
+        make_r: Callable[[], Jgf | None] = lambda: None,
+    ) -> None:
+        self.jobid = jobid
+        self.reserved = reserved
+        self.at = at
+        self.placement = placement
+        self._make: Callable[[], Jgf | None] | None = make_r
+        self._made: Jgf | None = None
+
+    @property
+    def R(self) -> Jgf | None:  # noqa: N802 - the RFC 20 name
+        """The resource set as JGF, or None where the operation emits none (satisfiability)."""
+        if self._make is not None:
+            self._made = self._make()
+            self._make = None
+        return self._made
+
+    def __repr__(self) -> str:
+        return f"Match(jobid={self.jobid}, reserved={self.reserved}, at={self.at}, placement={self.placement!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """What a matcher knows of a job: ``mode`` is ALLOCATED, RESERVED or CANCELED."""
+
+    mode: str
+    reserved: bool
+    at: int
+
+
+class Matcher(Protocol):
+    """One resource graph and the jobs on it. Not thread-safe; every refusal is a `MatcherError` and changes nothing."""
+
+    def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
+        """Match ``jobspec``; without ``jobid`` the engine counts as libreapi_cli does.
+
+        Raises `Busy`, `Unsatisfiable`, `InvalidJobspec`, `JobExists` (``jobid`` is held).
+        """
+        ...
+
+    def cancel(self, jobid: int) -> None:
+        """Free all that the job holds. Raises `UnknownJob`."""
+        ...
+
+    def info(self, jobid: int) -> JobInfo:
+        """Say what became of a job, cancelled ones included. Raises `UnknownJob`."""
+        ...
+
+    def set_status(self, path: str, up: bool) -> None:
+        """Mark the vertex at ``path`` up or down; what runs there goes on. Raises `MatcherError` (unknown path)."""
+        ...
+
+    def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
+        """Add the subtree in ``jgf``, a document with the path from the root down to it. Raises `InvalidGraph`."""
+        ...
+
+    def remove_subgraph(self, path: str) -> None:
+        """Remove the vertex at ``path`` and all below it. Raises `MatcherError` (unknown path, root)."""
+        ...
+
+    def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
+        """Allocate exactly what ``R`` lists, as after a restart. Raises `JobExists`, `InvalidJobspec`."""
+        ...
+
+    def close(self) -> None:
+        """Free the graph; the matcher can't be used afterwards."""
+        ...

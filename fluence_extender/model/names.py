@@ -1,0 +1,30 @@
+"""Every label, annotation, gate and resource name the project reads or writes, in one place.
+
+A user sets the request keys; the result keys are written by us in the Binding, and only by us.
+"""
+
+SCHEDULER_NAME = "fluence"
+
+DOMAIN = "fluence.flux-framework.org"
+RESOURCE_DOMAIN = "fluxion.flux-framework.org"
+RESOURCE_PREFIX = f"{RESOURCE_DOMAIN}/"
+
+# Requests: set by users.
+GROUP_LABEL = f"{DOMAIN}/group"
+GROUP_SIZE_ANNOTATION = f"{DOMAIN}/group-size"
+REQUIRE_PREFIX = f"{DOMAIN}/require-"
+
+# Our own scheduling gate, added to each pod of ours at admission.
+GATE = f"{DOMAIN}/gang"
+
+# Results: written in the Binding.
+BACKEND_ANNOTATION = f"{DOMAIN}/backend"
+ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"
+ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
+
+# Kubernetes' own.
+JOB_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+RESOURCES_CONFIGMAP = "fluence-resources"
+RESOURCES_KEY = "resources.yaml"

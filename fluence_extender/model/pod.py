@@ -1,0 +1,102 @@
+"""A pod as placement sees it: what it asks for, where it may run, where it is in its life."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.resources import NOTHING, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod toleration (core/v1): ``operator`` is Equal or Exists; an empty key with Exists tolerates all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One node selector expression: operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """One term of a required node affinity: all of ``expressions`` (labels) and ``fields`` (metadata.name) hold."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port claimed on the node itself."""
+
+    port: int
+    protocol: str = "TCP"
+    host_ip: str = "0.0.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controlling owner of a pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod.
+
+    ``requests`` are the effective requests that a node must cover (with ``pods`` = 1); ``devices`` the virtual
+    resources asked for by type (``qpu`` -> 1); ``gates`` the names of its scheduling gates; ``node`` is set once
+    it is bound; ``created`` is the creation time in seconds since the epoch.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    scheduler: str = SCHEDULER_NAME
+    node: str = ""
+    nominated: str = ""
+    phase: str = "Pending"
+    deleting: bool = False
+    gates: tuple[str, ...] = ()
+    group: str = ""
+    owner: Owner | None = None
+    requests: Resources = NOTHING
+    devices: Mapping[str, int] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[NodeTerm, ...] | None = None
+    host_ports: tuple[HostPort, ...] = ()
+    priority: int = 0
+    created: float = 0.0
+    resource_version: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, as people write it."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ours(self) -> bool:
+        """Whether we are its scheduler."""
+        return self.scheduler == SCHEDULER_NAME
+
+    @property
+    def finished(self) -> bool:
+        """Whether its containers have ended for good, so that it holds nothing."""
+        return self.phase in ("Succeeded", "Failed")

@@ -1,0 +1,91 @@
+"""Exact resource vectors.
+
+Amounts are integers in a fixed unit per name: ``cpu`` in millicores, ``memory`` and ``ephemeral-storage`` (and
+``hugepages-*``) in bytes, ``pods`` in pods, every extended resource in whole devices. Sums and differences are exact;
+rounding to a matcher's units happens once, at the very end, elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+
+
+class Resources(Mapping[str, int]):
+    """An immutable vector of exact amounts; a name that isn't there counts as 0, zero amounts are not stored."""
+
+    __slots__ = ("_amounts", "_hash")
+
+    def __init__(self, amounts: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
+        self._amounts: dict[str, int] = {name: amount for name, amount in dict(amounts).items() if amount}
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> int:
+        return self._amounts.get(name, 0)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._amounts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    def __len__(self) -> int:
+        return len(self._amounts)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Resources):
+            return self._amounts == other._amounts
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._amounts.items()))
+        return self._hash
+
+    def __add__(self, other: Resources) -> Resources:
+        total = dict(self._amounts)
+        for name, amount in other._amounts.items():
+            total[name] = total.get(name, 0) + amount
+        return Resources(total)
+
+    def __sub__(self, other: Resources) -> Resources:
+        total = dict(self._amounts)
+        for name, amount in other._amounts.items():
+            total[name] = total.get(name, 0) - amount
+        return Resources(total)
+
+    def __mul__(self, factor: int) -> Resources:
+        return Resources({name: amount * factor for name, amount in self._amounts.items()})
+
+    def __repr__(self) -> str:
+        return f"Resources({self._amounts!r})"
+
+    def fits(self, free: Resources) -> bool:
+        """Whether every amount is covered by ``free`` (which may hold negative amounts)."""
+        have = free._amounts
+        return all(amount <= 0 or amount <= have.get(name, 0) for name, amount in self._amounts.items())
+
+    def times_in(self, free: Resources) -> int | None:
+        """How many of these fit into ``free`` at once; None when nothing is asked for (no bound)."""
+        bounds = [max(free[name], 0) // amount for name, amount in self._amounts.items() if amount > 0]
+        return min(bounds) if bounds else None
+
+    def shortage(self, free: Resources) -> tuple[str, ...]:
+        """The names whose amount ``free`` doesn't cover, sorted."""
+        return tuple(sorted(name for name, amount in self._amounts.items() if amount > max(free[name], 0)))
+
+    @classmethod
+    def total(cls, parts: Iterable[Resources]) -> Resources:
+        """The sum of all ``parts``."""
+        amounts: dict[str, int] = {}
+        for part in parts:
+            for name, amount in part._amounts.items():
+                amounts[name] = amounts.get(name, 0) + amount
+        return cls(amounts)
+
+
+NOTHING = Resources()
