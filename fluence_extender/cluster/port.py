@@ -1,0 +1,136 @@
+"""What the rest of the project may ask of a Kubernetes cluster.
+
+Reading is by level: for each kind a consistent list first, then changes; a list may come again at any time (after a
+lost watch) and then is the whole truth for its kind. Writing carries the pod's uid, so that a write meant for one pod
+never touches a namesake that took its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job, PodGroup
+
+
+class Kind(StrEnum):
+    """The kinds that are watched."""
+
+    NODE = "node"
+    POD = "pod"
+    JOB = "job"
+    POD_GROUP = "podgroup"
+    RESOURCES_FILE = "resources-file"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesFile:
+    """The text of resources.yaml; ``source`` says where it came from, for messages; None = there is none."""
+
+    source: str
+    text: str | None
+
+
+Watched = Node | Pod | Job | PodGroup | ResourcesFile
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All objects of one kind, at one moment."""
+
+    kind: Kind
+    objects: tuple[Watched, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One object was added or modified."""
+
+    kind: Kind
+    object: Watched
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """One object is gone; ``object`` is its last known state."""
+
+    kind: Kind
+    object: Watched
+
+
+Observation = Listed | Changed | Deleted
+Sink = Callable[[Observation], None]
+
+
+class ClusterError(Exception):
+    """A call to the API server failed; ``status`` is the HTTP status, 0 when no answer came."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Gone(ClusterError):
+    """The object (of that uid) doesn't exist any more."""
+
+
+class Conflict(ClusterError):
+    """The object isn't in the state the write was made for."""
+
+
+class AlreadyBound(Conflict):
+    """The pod is bound already, to ``node``."""
+
+    def __init__(self, message: str, node: str) -> None:
+        super().__init__(message, 409)
+        self.node = node
+
+
+class Disrupted(ClusterError):
+    """An eviction is not allowed now (a PodDisruptionBudget)."""
+
+
+class Denied(ClusterError):
+    """We lack the right to do this; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """What an Event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class Cluster(Protocol):
+    """The writes. Each raises a `ClusterError` subclass and otherwise has been accepted by the API server."""
+
+    async def nominate(self, pod: Pod, node: str) -> None:
+        """Set ``status.nominatedNodeName`` ("" clears it); nothing happens to a pod that is bound already."""
+        ...
+
+    async def ungate(self, pod: Pod, gate: str) -> None:
+        """Remove the scheduling gate of that name, whatever its position; nothing happens where it isn't there."""
+        ...
+
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        """Bind the pod to ``node``, merging ``annotations`` in the same call.
+
+        Idempotent: a pod bound to ``node`` already is a success. Raises `AlreadyBound` (elsewhere), `Gone`.
+        """
+        ...
+
+    async def evict(self, pod: Pod, reason: str) -> None:
+        """Evict through the Eviction API. Raises `Disrupted` where a budget forbids it."""
+        ...
+
+    async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
+        """Record an Event; equal ones are folded into one with a count. Failures are logged, never raised."""
+        ...
