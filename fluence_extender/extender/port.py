@@ -1,7 +1,7 @@
 """What the HTTP shell asks of the rest of the service.
 
-The verbs are look-ups: `Placements.locate` never allocates, never waits, and says the same thing however often it is
-asked until the plan changes.
+The verbs are look-ups: `Placements.locate` never allocates, never waits, and says the same thing however
+often it is asked until the plan changes.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Placements(Protocol):
         ...
 
     def refused(self, pod: AskedPod, node: str, offered: int) -> None:
-        """Take note that ``node``, the pod's planned one, wasn't among the ``offered`` names of a filter call."""
+        """Take note that ``node``, the planned one, wasn't among the ``offered`` names of a filter call."""
         ...
 
     async def bind(self, pod: AskedPod, node: str) -> None:
@@ -110,7 +110,7 @@ class Placements(Protocol):
         ...
 
     def may_evict(self, uids: Sequence[str]) -> bool:
-        """Whether evicting all of these pods (ours and others') breaks no gang of ours (a preemption veto)."""
+        """Whether evicting all of these pods (ours and others') breaks no gang of ours."""
         ...
 
     def gangs(self) -> Sequence[GangView]:
@@ -122,5 +122,8 @@ class Placements(Protocol):
         ...
 
     def graph(self, expand: bool) -> dict[str, Any]:
-        """The resource graph as JGF; ``expand`` makes one vertex a unit leaf, else equal leaves share an entry."""
+        """The resource graph as JGF; ``expand`` makes a vertex of each unit, else equal leaves share one.
+
+        The document is the caller's: it doesn't change afterwards.
+        """
         ...

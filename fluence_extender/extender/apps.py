@@ -1,0 +1,58 @@
+"""The two ASGI applications: the verbs for the scheduler beside us, the state API for everybody else.
+
+They share nothing but the service and its metrics, so that the verbs can stay on loopback.
+"""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from fluence_extender.extender.endpoint import MAX_BODY, VerbEndpoint
+from fluence_extender.extender.metrics import Metrics
+from fluence_extender.extender.pending import PendingBinds
+from fluence_extender.extender.port import Placements
+from fluence_extender.extender.stateapi import api_app
+from fluence_extender.extender.verbs import (
+    Verbs,
+    failed_filter,
+    failed_preempt,
+    failed_prioritize,
+)
+from fluence_extender.extender.wire import binding_result
+
+__all__ = ["VerbsApp", "api_app", "verbs_app"]
+
+
+class VerbsApp(Starlette):
+    """The verbs and a liveness probe. Trusts its callers: give it to a loopback listener."""
+
+    def __init__(self, placements: Placements, metrics: Metrics, max_body: int = MAX_BODY) -> None:
+        self.pending_binds = PendingBinds()
+        verbs = Verbs(placements, self.pending_binds)
+        shown = {
+            "filter": (verbs.filter, failed_filter),
+            "prioritize": (verbs.prioritize, failed_prioritize),
+            "bind": (verbs.bind, binding_result),
+            "preempt": (verbs.preempt, failed_preempt),
+        }
+        routes = [
+            Route(f"/{verb}", VerbEndpoint(verb, answer, failed, metrics, max_body), name=verb)
+            for verb, (answer, failed) in shown.items()
+        ]
+        super().__init__(routes=[*routes, Route("/healthz", _alive)])
+
+    async def stop(self, grace: float) -> None:
+        """Take no more bindings; end those that wait within ``grace`` seconds."""
+        await self.pending_binds.stop(grace)
+
+
+def verbs_app(placements: Placements, metrics: Metrics) -> VerbsApp:
+    """The application of the four verbs over ``placements``."""
+    return VerbsApp(placements, metrics)
+
+
+async def _alive(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("ok\n")

@@ -1,0 +1,88 @@
+"""The service's own metrics, in a registry of its own.
+
+Gauges that mirror the placements are set when they are read, so they can't drift from what `/v1` says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import choose_encoder
+
+from fluence_extender.extender.port import Placements
+from fluence_extender.model.gang import GangState
+
+VERBS = ("filter", "prioritize", "bind", "preempt")
+
+# Seconds: a look-up takes tens of microseconds, a bind may wait for its gang for many seconds.
+LATENCY_BUCKETS = (
+    50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3,
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0,
+)  # fmt: skip
+
+
+class Metrics:
+    """All metrics of one service; ``registry`` holds them and nothing else."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        latency = Histogram(
+            "fluence_extender_request_duration_seconds",
+            "Time from a request's arrival to its answer.",
+            ["verb"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self._latency = {verb: latency.labels(verb) for verb in VERBS}
+        self._answers = Counter(
+            "fluence_extender_answers", "Answers given.", ["verb", "outcome"], registry=registry
+        )
+        self._gangs = Gauge("fluence_extender_gangs", "Gangs by state.", ["state"], registry=registry)
+        self._allocations = Gauge(
+            "fluence_extender_allocations", "Pods that hold an allocation.", registry=registry
+        )
+        self._ready = Gauge(
+            "fluence_extender_ready", "1 once the cluster is listed and replayed.", registry=registry
+        )
+        self._engine = Info("fluence_extender_engine", "The matcher engine in use.", registry=registry)
+        self.resources_rejected = Counter(
+            "fluence_extender_resources_rejected",
+            "Changes of resources.yaml that were refused, the old graph kept.",
+            registry=registry,
+        )
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+
+    def observe_verb(self, verb: str, outcome: str, seconds: float) -> None:
+        """Count one answer of ``verb`` and the time it took."""
+        self._latency[verb].observe(seconds)
+        self._answers.labels(verb, outcome).inc()
+
+    def name_engine(self, engine: str, version: str) -> None:
+        """Say which engine places gangs, and its version."""
+        self._engine.info({"engine": engine, "version": version})
+
+    def mirror(self, placements: Placements) -> None:
+        """Set the gauges from the placements as they are now."""
+        states = Tally(gang.state for gang in placements.gangs())
+        for state in GangState:
+            self._gangs.labels(state).set(states[state])
+        self._allocations.set(len(placements.allocations()))
+        self._ready.set(placements.ready)
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition and its content type, in the format that the ``Accept`` header asks for."""
+        encoder, content_type = choose_encoder(accept)
+        return encoder(self.registry), content_type
