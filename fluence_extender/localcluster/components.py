@@ -1,0 +1,150 @@
+"""The command lines of the control plane's components.
+
+Everything listens on loopback only. etcd doesn't wait for the disk: what must survive is the death of a
+process, not that of the machine. ServiceAccount admission is off, so that a pod needs no token to be created;
+ServiceAccounts, their tokens and RBAC work. Native gang scheduling's API is served (Kubernetes 1.36: feature
+GenericWorkload, scheduling.k8s.io/v1alpha2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fluence_extender.localcluster.binaries import Binaries
+from fluence_extender.localcluster.ports import LOOPBACK
+
+ISSUER = "https://kubernetes.default.svc"
+
+# A kwok node renews its lease every 30 s (a quarter of its duration, see kwok/stages.yaml).
+NODE_GRACE = "140s"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything of one control plane is."""
+
+    folder: Path
+    binaries: Binaries
+    etcd_port: int
+    etcd_peer_port: int
+    api_port: int
+    manager_port: int
+
+    def log(self, component: str) -> Path:
+        """The log of ``component``."""
+        return self.folder / "logs" / f"{component}.log"
+
+    @property
+    def credentials(self) -> Path:
+        """The folder of certificates, keys and tokens."""
+        return self.folder / "credentials"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's kubeconfig."""
+        return self.folder / "admin.kubeconfig"
+
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd answers."""
+        return f"http://{LOOPBACK}:{self.etcd_port}"
+
+    @property
+    def api_url(self) -> str:
+        """Where the API server answers."""
+        return f"https://{LOOPBACK}:{self.api_port}"
+
+
+def etcd(at: Layout) -> list[str]:
+    """etcd, as a cluster of one."""
+    peer = f"http://{LOOPBACK}:{at.etcd_peer_port}"
+    return [
+        str(at.binaries["etcd"]),
+        "--name=local",
+        f"--data-dir={at.folder / 'etcd'}",
+        f"--listen-client-urls={at.etcd_url}",
+        f"--advertise-client-urls={at.etcd_url}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=local={peer}",
+        "--force-new-cluster" if (at.folder / "etcd" / "member").exists() else "--initial-cluster-state=new",
+        "--unsafe-no-fsync",
+        "--socket-reuse-port=true",
+        "--quota-backend-bytes=4294967296",
+        "--log-level=warn",
+    ]
+
+
+def apiserver(at: Layout) -> list[str]:
+    """kube-apiserver: tokens and client certificates, RBAC."""
+    secrets = at.credentials
+    return [
+        str(at.binaries["kube-apiserver"]),
+        f"--etcd-servers={at.etcd_url}",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={at.api_port}",
+        "--permit-port-sharing=true",
+        f"--tls-cert-file={secrets / 'server.crt'}",
+        f"--tls-private-key-file={secrets / 'server.key'}",
+        f"--client-ca-file={secrets / 'ca.crt'}",
+        f"--token-auth-file={secrets / 'tokens.csv'}",
+        f"--service-account-issuer={ISSUER}",
+        f"--service-account-key-file={secrets / 'serviceaccounts.key'}",
+        f"--service-account-signing-key-file={secrets / 'serviceaccounts.key'}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--endpoint-reconciler-type=none",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+        "--allow-privileged=true",
+        "--feature-gates=GenericWorkload=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+    ]
+
+
+def controller_manager(at: Layout) -> list[str]:
+    """kube-controller-manager, fast enough for hundreds of pods a second."""
+    secrets = at.credentials
+    return [
+        str(at.binaries["kube-controller-manager"]),
+        f"--kubeconfig={at.kubeconfig}",
+        f"--authentication-kubeconfig={at.kubeconfig}",
+        f"--authorization-kubeconfig={at.kubeconfig}",
+        "--leader-elect=false",
+        *_serving(at, at.manager_port),
+        f"--root-ca-file={secrets / 'ca.crt'}",
+        f"--service-account-private-key-file={secrets / 'serviceaccounts.key'}",
+        f"--node-monitor-grace-period={NODE_GRACE}",
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
+        "--concurrent-namespace-syncs=10",
+    ]
+
+
+def scheduler(at: Layout, port: int, config: Path, feature_gates: Mapping[str, bool]) -> list[str]:
+    """kube-scheduler with the given KubeSchedulerConfiguration file."""
+    gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(feature_gates.items()))
+    return [
+        str(at.binaries["kube-scheduler"]),
+        f"--config={config}",
+        f"--authentication-kubeconfig={at.kubeconfig}",
+        f"--authorization-kubeconfig={at.kubeconfig}",
+        *_serving(at, port),
+        *([f"--feature-gates={gates}"] if gates else []),
+    ]
+
+
+def kwok(at: Layout, stages: Path) -> list[str]:
+    """kwok, which plays the kubelet of every node."""
+    return [str(at.binaries["kwok"]), f"--kubeconfig={at.kubeconfig}", f"--config={stages}"]
+
+
+def _serving(at: Layout, port: int) -> list[str]:
+    return [
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={port}",
+        "--permit-port-sharing=true",
+        f"--tls-cert-file={at.credentials / 'server.crt'}",
+        f"--tls-private-key-file={at.credentials / 'server.key'}",
+    ]

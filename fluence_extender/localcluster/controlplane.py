@@ -1,0 +1,308 @@
+"""One control plane: started, used, broken on purpose, stopped.
+
+    with ControlPlane() as plane:
+        plane.add_nodes(4, cpu="8")
+        plane.start_scheduler()
+        plane.api.create(manifest)
+
+It blocks while it starts (about 4 s); asynchronous code calls `start` and `stop` through
+``asyncio.to_thread``. Invariants: when `stop` returns, or the process that called `start` is gone, so are all
+components; what was written to a folder given by the caller is there again when a control plane is started on
+that folder anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from http import HTTPStatus
+from importlib import resources
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import urllib3
+
+from fluence_extender.localcluster import components
+from fluence_extender.localcluster.access import Access
+from fluence_extender.localcluster.api import Api
+from fluence_extender.localcluster.binaries import Binaries, ensure_binaries
+from fluence_extender.localcluster.components import Layout
+from fluence_extender.localcluster.errors import FolderInUse, LocalClusterError
+from fluence_extender.localcluster.judge import KubeletJudge
+from fluence_extender.localcluster.nodes import create_nodes, delete_nodes, node_manifest, resource_list
+from fluence_extender.localcluster.ports import LOOPBACK, Ports
+from fluence_extender.localcluster.process import Component
+from fluence_extender.localcluster.progress import Progress
+from fluence_extender.localcluster.scheduler_config import SchedulerConfig, complete
+
+ETCD = "etcd"
+APISERVER = "kube-apiserver"
+MANAGER = "kube-controller-manager"
+KWOK = "kwok"
+
+T = TypeVar("T")
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, kube-controller-manager and kwok on loopback, with a judge; schedulers on demand.
+
+    ``folder`` holds all its files (a temporary one, removed at the end, when not given); ``binaries`` are
+    built if need be; ``timeout`` is how long, in seconds, one component may take to become ready.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        binaries: Binaries | None = None,
+        progress: Progress | None = None,
+        timeout: float = 60,
+    ) -> None:
+        self._given = folder
+        self._binaries = binaries
+        self._progress = progress
+        self._timeout = timeout
+        self._cleanup = ExitStack()
+        self._components: dict[str, Component] = {}
+        self._ports = Ports()
+        self._layout: Layout | None = None
+        self._access: Access | None = None
+        self._api: Api | None = None
+        self._judge: KubeletJudge | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start everything and wait until it is ready.
+
+        Raises `StartFailed` (with the end of the log), `FolderInUse`, and what `ensure_binaries` raises.
+        """
+        binaries = self._binaries or ensure_binaries(self._progress)
+        try:
+            self._lay_out(binaries)
+            self._start_all()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop everything; a temporary folder goes too."""
+        self._cleanup.close()
+        self._layout = self._access = self._api = self._judge = None
+
+    @property
+    def folder(self) -> Path:
+        """Where all its files are."""
+        return self._at.folder
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's kubeconfig (group system:masters)."""
+        return self._at.kubeconfig
+
+    @property
+    def url(self) -> str:
+        """The API server's URL."""
+        return self._at.api_url
+
+    @property
+    def api(self) -> Api:
+        """A client with the admin's rights."""
+        return _started(self._api)
+
+    @property
+    def judge(self) -> KubeletJudge:
+        """What plays kubelet's admission; its ``violations`` say who overcommitted a node."""
+        return _started(self._judge)
+
+    @property
+    def access(self) -> Access:
+        """Hands out kubeconfigs of other users and of ServiceAccounts."""
+        return _started(self._access)
+
+    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
+        """A kubeconfig of any ``user`` in any ``groups``; what it may do is RBAC's matter."""
+        return self.access.for_user(user, groups)
+
+    def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
+        """A kubeconfig with a fresh token of the ServiceAccount ``name``, which must exist."""
+        return self.access.for_service_account(self.api, namespace, name)
+
+    def component(self, name: str) -> Component:
+        """A component by name: etcd, kube-apiserver, kube-controller-manager, kwok, or that of a
+        scheduler.
+        """
+        return self._components[name]
+
+    def log(self, name: str) -> Path:
+        """The log of the component ``name``."""
+        return self._at.log(name)
+
+    def stop_component(self, name: str) -> None:
+        """Ask the component to end, and wait until it has."""
+        self._components[name].stop()
+
+    def kill_component(self, name: str) -> None:
+        """Kill the component, as a crash would."""
+        self._components[name].kill()
+
+    def start_component(self, name: str) -> None:
+        """Start a stopped or killed component again, on its old port, and wait until it is ready."""
+        component = self._components[name]
+        if name == KWOK and not component.running:
+            # A new kwok process is a new lease holder, and would wait for the dead one's leases to expire.
+            self.api.delete(LEASES)
+        component.start()
+
+    def stop_apiserver(self) -> None:
+        """Stop kube-apiserver."""
+        self.stop_component(APISERVER)
+
+    def start_apiserver(self) -> None:
+        """Start kube-apiserver again."""
+        self.start_component(APISERVER)
+
+    def start_scheduler(
+        self,
+        config: SchedulerConfig = None,
+        *,
+        name: str = "kube-scheduler",
+        feature_gates: Mapping[str, bool] | None = None,
+    ) -> Component:
+        """Start a kube-scheduler and wait until it is ready; `Component.stop` ends it.
+
+        ``config`` is a KubeSchedulerConfiguration: a file (Path), YAML text (str), a document, or None for
+        the defaults; kubeconfig and leader election are filled in where it leaves them out. Several at once
+        need different ``name``s, and configurations with different scheduler names. Raises `StartFailed`.
+        """
+        if name in self._components:
+            if self._components[name].running:
+                raise LocalClusterError(f"a component named {name} runs already")
+            self._components.pop(name)
+        file = self.folder / f"{name}.yaml"
+        file.write_text(complete(config, self.kubeconfig))
+        port = self._ports.reserve()
+        command = components.scheduler(self._at, port, file, feature_gates or {})
+        component = self._add(name, command, partial(self._answers, f"https://{LOOPBACK}:{port}/readyz"))
+        component.start()
+        return component
+
+    def add_nodes(
+        self,
+        count: int = 1,
+        *,
+        prefix: str = "node",
+        names: Sequence[str] = (),
+        cpu: str | int = "8",
+        memory: str | int = "32Gi",
+        pods: int = 110,
+        ephemeral_storage: str | int = "100Gi",
+        extended: Mapping[str, int] | None = None,
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Mapping[str, str]] = (),
+        timeout: float = 120,
+    ) -> list[str]:
+        """Add nodes with these allocatable resources and return their names once all are Ready.
+
+        They are called ``names`` if given, else ``prefix``-0 to ``prefix``-(``count`` - 1). ``taints`` are in
+        the wire form. Raises `ApiError` (409 if a name is taken) and `TimedOut` after ``timeout`` seconds.
+        """
+        wanted = list(names) or [f"{prefix}-{number}" for number in range(count)]
+        have = resource_list(cpu, memory, pods, ephemeral_storage, extended or {})
+        create_nodes(self.api, [node_manifest(name, have, labels or {}, taints) for name in wanted], timeout)
+        return wanted
+
+    def delete_node(self, *names: str) -> None:
+        """Delete these nodes; their pods stay until the pod garbage collector or somebody deletes them."""
+        delete_nodes(self.api, names)
+
+    @property
+    def _at(self) -> Layout:
+        return _started(self._layout)
+
+    def _lay_out(self, binaries: Binaries) -> None:
+        atexit.register(self.stop)
+        self._cleanup.callback(atexit.unregister, self.stop)
+        folder = self._claim_folder()
+        self._cleanup.callback(self._ports.release)
+        reserve = self._ports.reserve
+        at = self._layout = Layout(folder, binaries, reserve(), reserve(), reserve(), reserve())
+        self._access = Access(at)
+        self._api = Api(at.kubeconfig)
+        self._cleanup.callback(self._api.close)
+        self._judge = KubeletJudge(at.kubeconfig)
+
+    def _claim_folder(self) -> Path:
+        if self._given is None:
+            folder = Path(tempfile.mkdtemp(prefix="fluence-controlplane-"))
+            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            return folder
+        folder = self._given.absolute()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = self._cleanup.enter_context((folder / "lock").open("w"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUse(folder) from None
+        return folder
+
+    def _start_all(self) -> None:
+        at = self._at
+        self._cleanup.callback(self._end_all)
+        self._add(ETCD, components.etcd(at), partial(self._answers, f"{at.etcd_url}/health")).start()
+        self._add(APISERVER, components.apiserver(at), self._api_ready).start()
+        self.judge.start()
+        healthy = partial(self._answers, f"https://{LOOPBACK}:{at.manager_port}/healthz")
+        manager = self._add(MANAGER, components.controller_manager(at), healthy)
+        manager.launch()
+        stages = at.folder / "kwok.yaml"
+        shipped = resources.files("fluence_extender.localcluster") / "kwok" / "stages.yaml"
+        stages.write_bytes(shipped.read_bytes())
+        self._add(KWOK, components.kwok(at, stages))
+        self.start_component(KWOK)
+        manager.wait_ready()
+
+    def _add(self, name: str, command: Sequence[str], ready: Callable[[], bool] | None = None) -> Component:
+        component = Component(name, command, self._at.log(name), ready, self._timeout)
+        self._components[name] = component
+        return component
+
+    def _end_all(self) -> None:
+        self.judge.stop()
+        for name, component in self._components.items():
+            if name != ETCD:
+                component.kill()
+        self._components.pop(ETCD).stop()
+        self._components.clear()
+
+    def _api_ready(self) -> bool:
+        # The default namespace is made only after the server calls itself ready.
+        return self.api.reachable("/readyz") and self.api.reachable("/api/v1/namespaces/default")
+
+    def _answers(self, url: str) -> bool:
+        with urllib3.PoolManager(ca_certs=str(self.access.authority_file)) as pool:
+            try:
+                return pool.request("GET", url, timeout=5, retries=False).status == HTTPStatus.OK
+            except urllib3.exceptions.HTTPError:
+                return False
+
+
+def _started(part: T | None) -> T:
+    if part is None:
+        raise LocalClusterError("the control plane isn't running")
+    return part
