@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from fluence_extender.extender.apps import VerbsApp
 
 # A gang's bindings arrive together, each on its own connection.
 BACKLOG = 4096
+OPEN_FILES = 65536
 
 # Seconds. Longer than the 90 of Go's client: it doesn't repeat a POST on a connection that we close under it.
 KEEP_ALIVE = 120
@@ -52,7 +54,7 @@ class Listeners:
     """Serves both applications from ``start`` to ``stop``, or as an async context manager."""
 
     def __init__(self, verbs: VerbsApp, api: ASGIApp, verbs_address: Address, api_address: Address) -> None:
-        self._verbs = verbs
+        self.verbs = verbs
         self._apps: tuple[ASGIApp, ASGIApp] = (verbs, api)
         self.verbs_address = verbs_address
         self.api_address = api_address
@@ -75,7 +77,7 @@ class Listeners:
         """Stop accepting, end what waits, finish what is open."""
         running, self._running = self._running, []
         closing = [asyncio.create_task(server.shutdown(sockets=[sock])) for server, sock in running]
-        await self._verbs.stop(BIND_GRACE)
+        await self.verbs.stop(BIND_GRACE)
         for closed in closing:
             await closed
 
@@ -97,6 +99,7 @@ async def serve(
     listening: Callable[[Listeners], None],
 ) -> None:
     """Serve until SIGTERM or SIGINT; ``listening`` is called once both are open. Raises `CannotListen`."""
+    _allow_open_files()
     with _stop_signals() as stop:
         async with Listeners(verbs, api, verbs_address, api_address) as listeners:
             listening(listeners)
@@ -117,15 +120,23 @@ def _stop_signals() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
+def _allow_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _listen(address: Address) -> socket.socket:
+    if not 0 <= address.port <= 65535:
+        raise CannotListen(f"can't listen on {address}: a port is between 0 and 65535")
     try:
         family, _, _, _, at = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         return socket.create_server(at[:2], family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise CannotListen(f"can't listen on {address}: {why}") from error
+    except OSError as error:
+        raise CannotListen(f"can't listen on {address}: {error.strerror or error}") from error
 
 
 def _actual(asked: Address, sock: socket.socket) -> Address:

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from held_placements import by_name
+
+from fluence_extender.extender.metrics import Metrics
+
+
+async def test_answers_are_counted_by_verb_and_outcome(api, post):
+    await post("filter", by_name(["n1", "n2"]))
+    await post("filter", by_name(["n1", "n2"]))
+    await post("filter", by_name(["n1"]))
+    text = (await api.get("/metrics")).text
+    assert 'fluence_extender_answers_total{outcome="placed",verb="filter"} 2.0' in text
+    assert 'fluence_extender_answers_total{outcome="not-offered",verb="filter"} 1.0' in text
+    assert 'fluence_extender_request_duration_seconds_count{verb="filter"} 3.0' in text
+    assert 'fluence_extender_request_duration_seconds_bucket{le="5e-05",verb="filter"}' in text
+
+
+async def test_the_gauges_mirror_the_service(api, placements):
+    text = (await api.get("/metrics")).text
+    assert 'fluence_extender_gangs{state="planned"} 1.0' in text
+    assert 'fluence_extender_gangs{state="waiting"} 1.0' in text
+    assert 'fluence_extender_gangs{state="bound"} 0.0' in text
+    assert "fluence_extender_allocations 2.0" in text
+    assert "fluence_extender_ready 1.0" in text
+    placements.missing = "listing pods"
+    assert "fluence_extender_ready 0.0" in (await api.get("/metrics")).text
+
+
+async def test_both_formats_are_spoken(api):
+    plain = await api.get("/metrics")
+    assert plain.headers["content-type"].startswith("text/plain; version=")
+    accept = {"accept": "application/openmetrics-text; version=1.0.0"}
+    modern = await api.get("/metrics", headers=accept)
+    assert modern.headers["content-type"].startswith("application/openmetrics-text")
+    assert modern.text.endswith("# EOF\n")
+
+
+def test_engine_and_rejected_files_are_shown():
+    metrics = Metrics()
+    metrics.name_engine("fluxion", "0.54.0")
+    metrics.resources_rejected.inc()
+    text = metrics.render()[0].decode()
+    assert 'fluence_extender_engine_info{engine="fluxion",version="0.54.0"} 1.0' in text
+    assert "fluence_extender_resources_rejected_total 1.0" in text
+
+
+def test_two_services_in_one_process_share_no_metrics():
+    one, other = Metrics(), Metrics()
+    one.observe_verb("bind", "bound", 0.001)
+    assert b'verb="bind"} 1.0' in one.render()[0]
+    assert b'outcome="bound"' not in other.render()[0]
