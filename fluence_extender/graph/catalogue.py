@@ -1,0 +1,124 @@
+"""Which virtual devices there are, and which of them a request may take.
+
+Invariant: an explanation's text depends on the devices and the request alone, so it stays the same while they
+do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fluence_extender.graph.containment import Containment
+from fluence_extender.graph.vertex import NODE_TYPE
+
+BACKEND = "backend"
+"""The attribute by which a request names the backend itself."""
+
+_MOST_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One node-typed vertex of a virtual resource.
+
+    ``depth`` is the number of node-typed vertices above it and ``ancestors`` their ranks; ``leaf`` says that
+    it is a pool of ``count`` units; ``backend`` is the name of the top-level vertex it belongs to, ``node``
+    the name of the physical node it hangs below ("" for none).
+    """
+
+    path: str
+    name: str
+    rank: int
+    type: str
+    depth: int
+    leaf: bool
+    count: int
+    backend: str
+    node: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    ancestors: tuple[int, ...] = ()
+
+    def attribute(self, key: str) -> str | None:
+        """The attribute's value; ``backend`` is the backend's name."""
+        return self.backend if key == BACKEND else self.attributes.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCatalogue:
+    """All virtual devices of a graph, in the order of their ranks."""
+
+    devices: tuple[Device, ...] = ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Every type that can be asked for, sorted."""
+        return tuple(sorted({device.type for device in self.devices}))
+
+
+def device_catalogue(containment: Containment) -> DeviceCatalogue:
+    """List the virtual devices of a graph."""
+    devices = [_device(containment, path) for path in containment.devices]
+    return DeviceCatalogue(tuple(sorted(devices, key=lambda device: device.rank)))
+
+
+def eligible(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str]) -> tuple[Device, ...]:
+    """Return the devices of type ``kind`` that are as ``requires`` says; its key ``backend`` is the name."""
+    return tuple(
+        device
+        for device in catalogue.devices
+        if device.type == kind and all(device.attribute(key) == value for key, value in requires.items())
+    )
+
+
+def why_none(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str]) -> str | None:
+    """Say why no device is eligible: an unknown type, or the requirement that leaves none.
+
+    None when some device is.
+    """
+    left = eligible(catalogue, kind, {})
+    if not left:
+        known = ", ".join(catalogue.types)
+        return f"no resource of type {kind} is configured; " + (
+            f"known types: {known}" if known else "none are"
+        )
+    for key in sorted(requires):
+        wanted = requires[key]
+        matching = tuple(device for device in left if device.attribute(key) == wanted)
+        if not matching:
+            return _excluded(left, key, wanted)
+        left = matching
+    return None
+
+
+def _excluded(left: Iterable[Device], key: str, wanted: str) -> str:
+    backends: dict[str, set[str]] = {}
+    for device in left:
+        value = device.attribute(key)
+        backends.setdefault(device.backend, set()).update([value] if value else [])
+    values = sorted(set().union(*backends.values()))
+    shown = ", ".join(values[:_MOST_SHOWN]) + (", ..." if len(values) > _MOST_SHOWN else "")
+    number = f"{len(backends)} backend" + ("" if len(backends) == 1 else "s")
+    return f"require-{key}={wanted} matches none of {number} ({key}: {shown or 'not set'})"
+
+
+def _device(containment: Containment, path: str) -> Device:
+    vertex = containment.vertex(path)
+    resource = vertex.resource
+    assert resource is not None, f"{path} is listed as a device but has no resource"
+    above = [containment.vertex(one) for one in containment.ancestors(path)]
+    nodes = [one for one in above if one.type == NODE_TYPE]
+    physical = [one.name for one in nodes if one.resource is None]
+    return Device(
+        path=path,
+        name=vertex.name,
+        rank=vertex.rank,
+        type=resource.type,
+        depth=len(nodes),
+        leaf=resource.is_leaf,
+        count=resource.count if resource.is_leaf else 1,
+        backend=vertex.backend,
+        node=physical[0] if physical else "",
+        attributes=resource.attributes,
+        ancestors=tuple(one.rank for one in reversed(nodes)),
+    )

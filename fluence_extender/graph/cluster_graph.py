@@ -1,0 +1,99 @@
+"""Building the whole graph from the nodes and the resources file, and checking the one against the other.
+
+Invariant: physical nodes take the first ranks, in natural order of their names (node2 before node10), then
+virtual resources in file order, so two builds from the same cluster are equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from fluence_extender.graph.changes import apply, plan_node, plan_resource
+from fluence_extender.graph.containment import LEVELS, Containment
+from fluence_extender.graph.naming_rules import nearest, type_rule
+from fluence_extender.graph.problem import InvalidResourcesFile, Problem
+from fluence_extender.graph.units import Units, finest_units
+from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
+from fluence_extender.model.node import Node
+
+NO_RESOURCES = ResourcesFile("")
+_LEAF_NAME = re.compile(r"(?:core|memory|gpu)\d+", re.ASCII)
+
+
+def build_containment(
+    nodes: Iterable[Node],
+    resources: ResourcesFile = NO_RESOURCES,
+    *,
+    units: Units | None = None,
+    levels: Mapping[str, str] = LEVELS,
+) -> Containment:
+    """Build the graph of a cluster; a leaf's count is the allocatable amount in ``units``, rounded down.
+
+    Without ``units`` they are the finest that these nodes allow (see `finest_units`). Raises
+    `InvalidResourcesFile` when the file and the nodes contradict each other (see `check_against_cluster`).
+    """
+    ordered = sorted(nodes, key=lambda node: natural_order(node.name))
+    problems = check_against_cluster(resources, [node.name for node in ordered], levels)
+    if problems:
+        raise InvalidResourcesFile(problems)
+    units = units or finest_units(node.allocatable for node in ordered)
+    containment = Containment(units=units, levels=levels)
+    for node in ordered:
+        apply(containment, plan_node(containment, node))
+    for resource in resources.resources:
+        apply(containment, plan_resource(containment, resource))
+    return containment
+
+
+def check_against_cluster(
+    resources: ResourcesFile, node_names: Collection[str], levels: Mapping[str, str] = LEVELS
+) -> tuple[Problem, ...]:
+    """Return what only the cluster shows to be wrong.
+
+    That is unknown parents, names of nodes, and types of topology levels.
+    """
+    names = set(node_names)
+    problems: list[Problem] = []
+    for top in resources.resources:
+        if top.parent != CLUSTER_PARENT and top.parent not in names:
+            problems.append(
+                Problem(
+                    resources.source,
+                    f"{top.path}.parent",
+                    top.line,
+                    f'resource "{top.type}" references unknown parent vertex "{top.parent}"',
+                    _parent_advice(top.parent, names),
+                )
+            )
+        for one in top.walk():
+            problems.extend(
+                Problem(resources.source, one.path, one.line, message, fix)
+                for message, fix in _faults(one, names, levels, one is top)
+            )
+    return tuple(problems)
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """A sort key by which digits count as numbers: node2 comes before node10."""
+    parts = re.split(r"(\d+)", name)
+    return [(1, int(part), part) if index % 2 else (0, 0, part) for index, part in enumerate(parts)]
+
+
+def _faults(
+    one: VirtualResource, node_names: set[str], levels: Mapping[str, str], is_top: bool
+) -> Iterable[tuple[str, str]]:
+    rule = type_rule(one.type, levels.keys())
+    if rule is not None:
+        yield rule
+    for name in one.names:
+        if name in node_names:
+            yield f"name {name!r} is the name of a node of the cluster", "choose another name"
+        if is_top and one.parent != CLUSTER_PARENT and _LEAF_NAME.fullmatch(name):
+            yield f"name {name!r} is the name of a leaf of every node", "choose another name"
+
+
+def _parent_advice(parent: str, node_names: set[str]) -> str:
+    if len(node_names) <= 10:
+        return nearest(parent, node_names | {CLUSTER_PARENT})
+    return "use 'cluster' or the name of a physical node; a virtual resource can't be a parent"

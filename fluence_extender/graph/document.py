@@ -1,0 +1,215 @@
+"""A YAML or JSON text as values that still know where they stood.
+
+Messages that name a line need the position of each value, and a configuration file may hold traps that a
+plain loader passes over in silence: a key given twice, an alias inside its own anchor, aliases that multiply.
+
+Invariant: every `Item` that `read_document` returns is a finite tree; what couldn't become one is a
+`Problem`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from fluence_extender.graph.problem import Problem
+
+LARGEST_TEXT = 2**20
+"""Characters; a ConfigMap holds no more than 1 MiB."""
+
+_LARGEST_TREE = 200_000
+_DEEPEST_TREE = 100
+_TAG = "tag:yaml.org,2002:"
+_KINDS = {
+    "str": "text",
+    "value": "text",
+    "int": "number",
+    "float": "number",
+    "bool": "boolean",
+    "null": "null",
+    "timestamp": "date",
+    "seq": "list",
+    "map": "map",
+}
+_WHOLE_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d{0,18})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One value.
+
+    ``kind`` is text, number, boolean, null, date, list or map; ``text`` is a scalar as it was written.
+    """
+
+    kind: str
+    path: str
+    line: int
+    text: str = ""
+    items: tuple[Item, ...] = ()
+    entries: dict[str, Item] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> int | None:
+        """The integer it is, None for anything else."""
+        return int(self.text) if self.kind == "number" and _WHOLE_NUMBER.fullmatch(self.text) else None
+
+    def __str__(self) -> str:
+        """What it is, for a message: ``the number 80``, ``a list``."""
+        if self.kind in ("list", "map"):
+            return f"a {self.kind}"
+        if self.kind == "null":
+            return "nothing"
+        shown = self.text if len(self.text) <= 40 else self.text[:37] + "..."
+        return repr(shown) if self.kind == "text" else f"the {self.kind} {shown}"
+
+
+def read_document(text: str, source: str) -> tuple[Item | None, list[Problem]]:
+    """Read ``text`` into a tree and what is wrong with it; None stands for a text without any content."""
+    if len(text) > LARGEST_TEXT:
+        return None, [
+            Problem(
+                source,
+                "",
+                0,
+                f"is larger than {LARGEST_TEXT} characters",
+                "split it or remove what isn't used",
+            )
+        ]
+    try:
+        node = yaml.compose(_as_yaml(text), Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        return None, [_syntax_problem(error, source)]
+    except RecursionError:
+        return None, [Problem(source, "", 0, "is nested too deeply to be read", "check brackets and aliases")]
+    if node is None:
+        return None, []
+    reader = _Reader(source)
+    return reader.read(node, "", node.start_mark.line + 1), reader.problems
+
+
+def child_path(path: str, key: str) -> str:
+    """Join a key to a path inside a document."""
+    shown = key if re.fullmatch(r"[\w.-]{1,60}", key) else json.dumps(key[:60])
+    return f"{path}.{shown}" if path else shown
+
+
+def _as_yaml(text: str) -> str:
+    """JSON may be indented with tabs, which YAML refuses; outside strings a space means the same."""
+    text = text.removeprefix("\ufeff")
+    if "\t" in text and text.lstrip().startswith("{"):
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        return text.replace("\t", " ")
+    return text
+
+
+def _syntax_problem(error: yaml.YAMLError, source: str) -> Problem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    said = getattr(error, "problem", None) or getattr(error, "context", None)
+    if said is None:
+        said = str(getattr(error, "reason", "") or "it can't be read")
+    fix = "correct the YAML or JSON syntax there"
+    if "\\t" in said:
+        fix = "indent with spaces, not tabs"
+    elif "document" in said:
+        fix = "keep one document, without a second ---"
+    return Problem(source, "", mark.line + 1 if mark else 0, f"isn't valid YAML: {said}", fix)
+
+
+def _kind(node: yaml.Node) -> str:
+    return _KINDS.get(node.tag.removeprefix(_TAG), "")
+
+
+class _Reader:
+    """Walks composed nodes into `Item` values and notes what can't become one."""
+
+    def __init__(self, source: str) -> None:
+        self.problems: list[Problem] = []
+        self._source = source
+        self._open: set[int] = set()
+        self._count = 0
+
+    def read(self, node: yaml.Node, path: str, line: int) -> Item:
+        self._count += 1
+        if self._count > _LARGEST_TREE:
+            if self._count == _LARGEST_TREE + 1:
+                self._note(path, line, f"holds more than {_LARGEST_TREE} values", "don't multiply aliases")
+            return Item("null", path, line)
+        if id(node) in self._open:
+            self._note(path, line, "is an alias to a value that contains it", "remove the alias")
+            return Item("null", path, line)
+        if len(self._open) >= _DEEPEST_TREE:
+            self._note(path, line, f"is nested more than {_DEEPEST_TREE} levels deep", "make it flatter")
+            return Item("null", path, line)
+        self._open.add(id(node))
+        try:
+            return self._read(node, path, line)
+        finally:
+            self._open.remove(id(node))
+
+    def _read(self, node: yaml.Node, path: str, line: int) -> Item:
+        kind = _kind(node)
+        if isinstance(node, yaml.MappingNode) and kind == "map":
+            return Item(kind, path, line, entries=self._entries(node, path))
+        if isinstance(node, yaml.SequenceNode) and kind == "list":
+            items = tuple(
+                self.read(one, f"{path}[{index}]", one.start_mark.line + 1)
+                for index, one in enumerate(node.value)
+            )
+            return Item(kind, path, line, items=items)
+        if isinstance(node, yaml.ScalarNode) and kind not in ("", "list", "map"):
+            return Item(kind, path, line, text=node.value)
+        self._note(path, line, f"has the tag {node.tag!r}, which has no meaning here", "remove the tag")
+        return Item("null", path, line)
+
+    def _entries(self, node: yaml.MappingNode, path: str) -> dict[str, Item]:
+        entries: dict[str, Item] = {}
+        merged: dict[str, Item] = {}
+        for key_node, value in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == _TAG + "merge":
+                for key, item in self._merge(value, path, line).items():
+                    merged.setdefault(key, item)
+                continue
+            key = self._key(key_node, path, line)
+            if not key:
+                continue
+            if key in entries:
+                first = entries[key].line
+                self._note(
+                    child_path(path, key),
+                    line,
+                    f"is given twice, first on line {first}",
+                    "keep one of the two",
+                )
+                continue
+            entries[key] = self.read(value, child_path(path, key), line)
+        return {**merged, **entries}
+
+    def _key(self, node: Any, path: str, line: int) -> str:
+        if isinstance(node, yaml.ScalarNode) and _kind(node) == "text" and node.value:
+            return str(node.value)
+        shown = node.value if isinstance(node, yaml.ScalarNode) else "a list or map"
+        self._note(path, line, f"has a key that isn't text: {shown}", "put the key in quotes")
+        return ""
+
+    def _merge(self, node: yaml.Node, path: str, line: int) -> dict[str, Item]:
+        """The entries that ``<<`` brings in; of several maps the first one that has a key wins."""
+        entries: dict[str, Item] = {}
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        for one in sources:
+            item = self.read(one, path, line)
+            if item.kind == "map":
+                entries = {**item.entries, **entries}
+            else:
+                self._note(child_path(path, "<<"), line, f"must be a map, not {item}", "merge maps only")
+        return entries
+
+    def _note(self, path: str, line: int, message: str, fix: str) -> None:
+        self.problems.append(Problem(self._source, path, line, message, fix))

@@ -1,0 +1,136 @@
+"""The graph as a JSON Graph Format document, compact or with one vertex a leaf.
+
+The compact form says ``"count": N`` in the metadata of an entry that stands for N equal sibling leaves; its
+``id``, ``uniq_id``, name and path are those of the first, and the others follow, each one higher.
+libreapi_cli reads the expanded form only (fluxion reference 2.1).
+
+Invariant: expanding changes nothing in a document without counts; ``uniq_id`` values never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fluence_extender.graph.containment import Containment
+from fluence_extender.graph.growth import Addition
+from fluence_extender.graph.vertex import Vertex
+
+Jgf = dict[str, Any]
+
+MOST_VERTICES = 5_000_000
+
+
+class GraphTooLarge(ValueError):
+    """A graph would have more vertices than fit when each leaf is one."""
+
+    def __init__(self, vertices: int, limit: int) -> None:
+        self.vertices = vertices
+        self.limit = limit
+        super().__init__(
+            f"the graph would have {vertices} vertices, more than {limit}: "
+            "choose larger units (cpuUnit, memoryUnit), such as 1 core and 1 GiB, or the embedded engine"
+        )
+
+
+def to_jgf(containment: Containment) -> Jgf:
+    """Return the whole graph in compact form, parents before children."""
+    paths = list(containment.walk())
+    edges = [
+        (containment.vertex(path), containment.vertex(child)) for path, child in _edges(containment, paths)
+    ]
+    return _document([containment.vertex(path) for path in paths], edges)
+
+
+def addition_jgf(containment: Containment, addition: Addition) -> Jgf:
+    """Return ``addition`` in compact form, with the path from the root down to it.
+
+    That is the form in which a matcher adds a subgraph. To be called before the addition is applied.
+    """
+    added = {vertex.path: vertex for _, vertex in addition.vertices}
+    replaced = {vertex.path: vertex for vertex in addition.replaced}
+    above: dict[str, Vertex] = {}
+    edges: list[tuple[Vertex, Vertex]] = []
+    for parent, _ in addition.vertices:
+        if parent in added or parent in above:
+            continue
+        chain = [*reversed(list(containment.ancestors(parent))), parent]
+        for path in chain:
+            if path not in above:
+                above[path] = replaced.get(path) or containment.vertex(path)
+                if path != chain[0]:
+                    edges.append((above[chain[chain.index(path) - 1]], above[path]))
+    known = {**above, **added}
+    edges.extend((known[parent], vertex) for parent, vertex in addition.vertices)
+    return _document(known.values(), edges)
+
+
+def expand(jgf: Jgf, limit: int = MOST_VERTICES) -> Jgf:
+    """Return the document with one vertex a leaf; edges keep their order. Raises `GraphTooLarge`."""
+    graph = jgf["graph"]
+    counts = {
+        entry["id"]: entry["metadata"]["count"]
+        for entry in graph["nodes"]
+        if entry["metadata"].get("count", 1) != 1
+    }
+    total = len(graph["nodes"]) + sum(counts.values()) - len(counts)
+    if total > limit:
+        raise GraphTooLarge(total, limit)
+    nodes = [leaf for entry in graph["nodes"] for leaf in _leaves(entry)]
+    edges: list[Jgf] = []
+    for edge in graph["edges"]:
+        count = counts.get(edge["target"])
+        if count is None:
+            edges.append(edge)
+        else:
+            first = int(edge["target"])
+            edges.extend({**edge, "target": str(first + index)} for index in range(count))
+    return {**jgf, "graph": {**graph, "nodes": nodes, "edges": edges}}
+
+
+def _leaves(entry: Jgf) -> Iterator[Jgf]:
+    metadata = entry["metadata"]
+    if "count" not in metadata:
+        yield entry
+        return
+    rest = {key: value for key, value in metadata.items() if key != "count"}
+    parent = metadata["paths"]["containment"].rpartition("/")[0]
+    for index in range(metadata["count"]):
+        number = metadata["id"] + index
+        uniq_id = metadata["uniq_id"] + index
+        name = f"{metadata['basename']}{number}"
+        leaf = {**rest, "name": name, "id": number, "uniq_id": uniq_id}
+        leaf["paths"] = {**metadata["paths"], "containment": f"{parent}/{name}"}
+        yield {**entry, "id": str(uniq_id), "metadata": leaf}
+
+
+def _document(vertices: Iterable[Vertex], edges: Iterable[tuple[Vertex, Vertex]]) -> Jgf:
+    return {
+        "graph": {
+            "nodes": [{"id": str(vertex.uniq_id), "metadata": _metadata(vertex)} for vertex in vertices],
+            "edges": [{"source": str(above.uniq_id), "target": str(below.uniq_id)} for above, below in edges],
+        }
+    }
+
+
+def _metadata(vertex: Vertex) -> Jgf:
+    metadata: Jgf = {
+        "type": vertex.type,
+        "basename": vertex.basename,
+        "name": vertex.name,
+        "id": vertex.id,
+        "uniq_id": vertex.uniq_id,
+        "rank": vertex.rank,
+        "paths": {"containment": vertex.path},
+    }
+    if vertex.properties:
+        metadata["properties"] = dict(vertex.properties)
+    if vertex.count != 1:
+        metadata["count"] = vertex.count
+    return metadata
+
+
+def _edges(containment: Containment, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        for child in containment.children(path):
+            yield path, child

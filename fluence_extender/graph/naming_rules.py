@@ -1,0 +1,89 @@
+"""Which types, names and attribute keys a resources file may use, and why not the others.
+
+A type ends a resource name (``fluxion.flux-framework.org/qpu``) and is a Fluxion vertex type; a name is part
+of a vertex path and an annotation value; an attribute key ends the annotations ``require-<key>`` and
+``attr-<key>``. Each rule answers with a message and its fix, or None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from fluence_extender.graph.virtual import environment_name
+
+RESERVED_TYPES = frozenset(
+    # Fluxion's own types (fluxion reference 4.1), its prune filter wildcard, and what physical nodes consist
+    # of.
+    {
+        "cluster",
+        "core",
+        "socket",
+        "gpu",
+        "node",
+        "rack",
+        "slot",
+        "xor_slot",
+        "ssd",
+        "storage_node",
+        "memory",
+        "ALL",
+    }
+)
+
+_TYPE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,252}", re.ASCII)
+# 63 characters of an annotation name, less those of "require-".
+_ATTRIBUTE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,53}[A-Za-z0-9])?", re.ASCII)
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+Rule = tuple[str, str] | None
+"""Message and fix, or None when all is well."""
+
+
+def type_rule(kind: str, taken: Collection[str] = RESERVED_TYPES) -> Rule:
+    """Whether ``kind`` can be a virtual resource type beside the ``taken`` ones."""
+    if kind in taken:
+        return f"type {kind!r} is one the graph uses itself", "choose another type, such as qpu"
+    if not _TYPE.fullmatch(kind):
+        return (
+            f"type {kind[:80]!r} can't end a resource name",
+            "use at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
+        )
+    return None
+
+
+def name_rule(name: str) -> Rule:
+    """Whether ``name`` can be part of a vertex path and a backend's name."""
+    if _NAME.fullmatch(name):
+        return None
+    return (
+        f"name {name[:80]!r} can't be part of a graph path",
+        "use letters, digits and . _ : + -, beginning with a letter or digit, without '/' and spaces",
+    )
+
+
+def attribute_rule(key: str) -> Rule:
+    """Whether ``key`` can end an annotation name and doesn't stand for the backend itself."""
+    if environment_name(key) == "FLUXION_BACKEND":
+        return f"attribute {key!r} would hide the backend's own name", "choose another key"
+    if not _ATTRIBUTE.fullmatch(key):
+        return (
+            f"attribute {key[:80]!r} can't end an annotation name",
+            "use at most 55 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
+        )
+    return None
+
+
+def value_rule(value: str) -> Rule:
+    """Whether ``value`` can travel in a graph and an annotation."""
+    if _CONTROL.search(value):
+        return f"value {value[:80]!r} holds control characters", "keep it to one line of plain text"
+    return None
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """Advice for a word that isn't among ``known``: the one it resembles, or all there are."""
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))

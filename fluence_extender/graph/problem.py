@@ -1,0 +1,35 @@
+"""What is wrong with a resources file, said so that whoever wrote it can mend it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault: ``source`` the file, ``line`` in it (from 1, 0 if unknown), ``path`` inside, and the
+    ``fix``.
+    """
+
+    source: str
+    path: str
+    line: int
+    message: str
+    fix: str
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        inside = f" {self.path}:" if self.path else ""
+        return f"{place}:{inside} {self.message} ({self.fix})"
+
+
+class InvalidResourcesFile(ValueError):
+    """The resources file can't be used.
+
+    ``problems`` holds every fault that was found, in the order of the file.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))

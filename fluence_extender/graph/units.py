@@ -1,0 +1,104 @@
+"""From exact amounts to leaf counts and back: the one place where rounding to a matcher's units happens.
+
+A matcher grants whole leaves. One leaf of ``core`` stands for ``cpu_millicores``, one of ``memory`` for
+``memory_bytes``; devices are counted one by one. What a node offers rounds down and what a pod asks rounds
+up, so a match never promises more than there is.
+
+Invariant: the same resource name gives the same leaf type in every cluster, and no virtual type is ever one
+of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fluence_extender.model.names import RESOURCE_PREFIX
+from fluence_extender.model.resources import CPU, MEMORY, Resources
+
+CORE_LEAF = "core"
+MEMORY_LEAF = "memory"
+GPU_LEAF = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What one leaf stands for: thousandths of a core, and bytes. Both at least 1."""
+
+    cpu_millicores: int
+    memory_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.cpu_millicores < 1 or self.memory_bytes < 1:
+            raise ValueError(f"a unit must be at least 1 millicore and 1 byte: {self}")
+
+
+MOST_LEAVES = 2**32 - 1
+"""The largest count that a jobspec can ask for (fluxion reference 3.2); no node offers as many."""
+
+FINE = Units(cpu_millicores=1, memory_bytes=1024)
+"""For an engine to which counts cost nothing: millicores and KiB, up to 4 TiB a node."""
+
+COARSE = Units(cpu_millicores=1000, memory_bytes=2**30)
+"""Whole cores and GiB: for libreapi_cli, where each leaf is a vertex."""
+
+
+def finest_units(nodes: Iterable[Resources]) -> Units:
+    """Return the finest units in which every node's memory can still be counted.
+
+    Millicores, and the least power of two of bytes: on nodes below 256 GiB whole megabytes (``500M``,
+    ``1Gi``) are exact in it.
+    """
+    largest = max((node[MEMORY] for node in nodes), default=0)
+    unit = 1
+    while largest // unit >= MOST_LEAVES:
+        unit *= 2
+    return Units(cpu_millicores=1, memory_bytes=unit)
+
+
+def leaf_type(resource: str) -> str | None:
+    """Return the leaf type of a Kubernetes resource name, None for one that isn't in the graph.
+
+    ``cpu`` is ``core``; ``memory`` is ``memory``; ``nvidia.com/gpu``, ``amd.com/gpu`` and every other
+    ``*/gpu`` are ``gpu``; any other extended resource ``example.com/fpga`` is ``fpga@example.com``, which
+    keeps equal names of two vendors apart. Pod slots, ephemeral storage and huge pages are accounts only, and
+    our own ``fluxion.flux-framework.org/`` names are virtual resources.
+    """
+    if resource == CPU:
+        return CORE_LEAF
+    if resource == MEMORY:
+        return MEMORY_LEAF
+    domain, slash, name = resource.partition("/")
+    if not slash or resource.startswith(RESOURCE_PREFIX):
+        return None
+    return GPU_LEAF if name == GPU_LEAF else f"{name}@{domain}"
+
+
+def leaf_counts(resources: Resources, units: Units) -> dict[str, int]:
+    """Return how many leaves of each type ``resources`` (a node's) make, rounded down; zeros are left out."""
+    return _counts(resources, units, lambda amount, unit: amount // unit, MOST_LEAVES - 1)
+
+
+def request_counts(resources: Resources, units: Units) -> dict[str, int]:
+    """Return how many leaves of each type cover ``resources`` (a pod's), rounded up; zeros are left out.
+
+    More than any node can have is `MOST_LEAVES`, so that it is unsatisfiable and not a malformed jobspec.
+    """
+    return _counts(resources, units, lambda amount, unit: -(-amount // unit), MOST_LEAVES)
+
+
+def _counts(
+    resources: Resources, units: Units, divide: Callable[[int, int], int], most: int
+) -> dict[str, int]:
+    sizes = {CORE_LEAF: units.cpu_millicores, MEMORY_LEAF: units.memory_bytes}
+    counts: dict[str, int] = {}
+    for name, amount in resources.items():
+        leaf = leaf_type(name)
+        if leaf is not None and amount > 0:
+            counts[leaf] = counts.get(leaf, 0) + divide(amount, sizes.get(leaf, 1))
+    return {leaf: min(counts[leaf], most) for leaf in sorted(counts, key=_leaf_order) if counts[leaf]}
+
+
+def _leaf_order(leaf: str) -> tuple[int, str]:
+    known = (CORE_LEAF, MEMORY_LEAF, GPU_LEAF)
+    return (known.index(leaf) if leaf in known else len(known), leaf)

@@ -1,0 +1,53 @@
+"""The vertices of a containment graph.
+
+Invariant: a vertex never changes its path, rank and ``uniq_id``; ids, ranks and ``uniq_id`` values aren't
+used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fluence_extender.graph.virtual import VirtualResource
+
+CLUSTER_TYPE = "cluster"
+NODE_TYPE = "node"
+NO_RANK = -1
+
+PHYSICAL = "virtual=false"
+VIRTUAL = "virtual=true"
+"""Fluxion matches a property by its key alone, so the key holds the value too (fluxion reference 3.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """One vertex, or an entry of ``count`` equal sibling leaves.
+
+    An entry's ``path``, ``name``, ``id`` and ``uniq_id`` are those of its first leaf; the others follow, each
+    one higher. ``rank`` is that of the node it belongs to, -1 above the nodes. ``resource`` and ``backend``
+    (the name of the top-level vertex) are set on the node-typed vertices of virtual resources.
+    """
+
+    path: str
+    type: str
+    basename: str
+    name: str
+    id: int
+    rank: int
+    uniq_id: int
+    count: int = 1
+    properties: Mapping[str, str] = field(default_factory=dict)
+    resource: VirtualResource | None = None
+    backend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The next free numbers: ``rank`` of a node, ``uniq_id`` of a vertex, ``level`` of a zone, rack or the
+    like.
+    """
+
+    rank: int = 0
+    uniq_id: int = 1
+    level: int = 0

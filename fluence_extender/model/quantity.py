@@ -1,0 +1,121 @@
+"""Kubernetes quantities, read exactly.
+
+A quantity (``250m``, ``1.5Gi``, ``1e3``) is a decimal number with a suffix. Accounts need integers in a fixed
+unit, and a binary float would lose the last digits, so a text is read straight into an integer number of
+billionths: the finest grain a quantity has (apimachinery rounds anything finer away from zero when it
+parses).
+
+Invariant: equal amounts written in different forms give equal integers; requests round up, allocatable rounds
+down.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+LARGEST = 2**63 - 1
+"""The largest amount in whole units; a larger one counts as this one, as apimachinery does for binary
+suffixes.
+"""
+
+_LONGEST_TEXT = 256
+_NANOS_EXPONENT = 9
+_NANO = 1_000_000_000
+_MICRO_TO_MILLI = 10**6
+
+_DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_FORM = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)", re.ASCII)
+
+Quantity = str | int | float
+"""As it stands in JSON; the API server always writes text, people also write bare numbers."""
+
+
+class InvalidQuantity(ValueError):
+    """``text`` isn't a quantity of the apimachinery grammar."""
+
+    def __init__(self, text: object, why: str = "") -> None:
+        self.text = text
+        shown = repr(text)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        super().__init__(f"{shown} isn't a quantity{why or ' (such as 2, 500m, 1.5Gi or 1e3)'}")
+
+
+def nanos(quantity: Quantity) -> int:
+    """Return the amount in billionths of its unit, rounded away from zero below that. Raises
+    `InvalidQuantity`.
+    """
+    if isinstance(quantity, str):
+        return _parse(quantity)
+    if isinstance(quantity, bool) or not isinstance(quantity, int | float):
+        raise InvalidQuantity(quantity)
+    return _parse(repr(quantity))
+
+
+def millicores(quantity: Quantity) -> int:
+    """Return a CPU request in thousandths of a core, rounded up (``Quantity.MilliValue``)."""
+    return up(nanos(quantity), _MICRO_TO_MILLI)
+
+
+def whole(quantity: Quantity) -> int:
+    """Return a request in whole bytes or devices, rounded up (``Quantity.Value``)."""
+    return up(nanos(quantity), _NANO)
+
+
+def floor_millicores(quantity: Quantity) -> int:
+    """Return allocatable CPU in thousandths of a core, rounded down."""
+    return _down(nanos(quantity), _MICRO_TO_MILLI)
+
+
+def floor_whole(quantity: Quantity) -> int:
+    """Return allocatable bytes or devices, rounded down."""
+    return _down(nanos(quantity), _NANO)
+
+
+def nanos_to_millicores(amount: int) -> int:
+    """Round a sum of `nanos` up to thousandths of a core."""
+    return up(amount, _MICRO_TO_MILLI)
+
+
+def nanos_to_whole(amount: int) -> int:
+    """Round a sum of `nanos` up to whole units."""
+    return up(amount, _NANO)
+
+
+def up(amount: int, unit: int) -> int:
+    """Divide by ``unit`` and round away from zero."""
+    return -(-amount // unit) if amount >= 0 else amount // unit
+
+
+def _down(amount: int, unit: int) -> int:
+    return amount // unit if amount >= 0 else -(-amount // unit)
+
+
+@lru_cache(maxsize=8192)
+def _parse(text: str) -> int:
+    if len(text) > _LONGEST_TEXT:
+        raise InvalidQuantity(text, f": it is longer than {_LONGEST_TEXT} characters")
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise InvalidQuantity(text)
+    sign, units, fraction, suffix = form.groups()
+    fraction = fraction or ""
+    if not units and not fraction:
+        raise InvalidQuantity(text)
+    magnitude = min(_scale(int(units + fraction), len(fraction), suffix), LARGEST * _NANO)
+    return -magnitude if sign == "-" else magnitude
+
+
+def _scale(digits: int, decimals: int, suffix: str) -> int:
+    exponent = _NANOS_EXPONENT - decimals
+    if suffix in _BINARY_EXPONENTS:
+        digits <<= _BINARY_EXPONENTS[suffix]
+    elif suffix in _DECIMAL_EXPONENTS:
+        exponent += _DECIMAL_EXPONENTS[suffix]
+    else:
+        # No text short enough to be read needs more to reach the largest or the smallest amount.
+        exponent += max(-2 * _LONGEST_TEXT, min(2 * _LONGEST_TEXT, int(suffix[1:])))
+    power = int(10 ** abs(exponent))
+    return digits * power if exponent >= 0 else up(digits, power)

@@ -1,0 +1,191 @@
+"""What a pod asks of its node, computed as kube-scheduler does.
+
+Source of the rules: ``PodRequests`` of k8s.io/component-helpers/resource. Containers run side by side and add
+up; init containers run one after another, so only the largest counts, beside the sidecars started before it;
+pod-level requests take the place of the sum for the resources they name; overhead comes on top. While a
+resize is under way the larger of wish and possession counts.
+
+Invariant: amounts are added exactly and rounded up once, at the very end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fluence_extender.model.names import RESOURCE_PREFIX
+from fluence_extender.model.quantity import (
+    InvalidQuantity,
+    floor_millicores,
+    floor_whole,
+    nanos,
+    nanos_to_millicores,
+    nanos_to_whole,
+)
+from fluence_extender.model.resources import CPU, MEMORY, PODS, Resources
+
+_Amounts = dict[str, int]
+"""Resource name -> billionths."""
+
+_HUGEPAGES_PREFIX = "hugepages-"
+
+
+class InvalidRequest(ValueError):
+    """A pod or node states an amount that can't be read; ``field`` says where, ``problem`` why."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")
+
+
+def effective_requests(
+    spec: Mapping[str, Any], status: Mapping[str, Any] | None = None
+) -> tuple[Resources, dict[str, int]]:
+    """Return what a pod takes of its node, and its virtual devices by type (``{"qpu": 1}``).
+
+    ``spec`` and ``status`` are the pod's as JSON; without ``status`` a resize under way isn't seen. The
+    resources hold ``pods`` = 1 and no ``fluxion.flux-framework.org/`` names. Raises `InvalidRequest`.
+    """
+    observed = _Observed(_mapping(status, "status"))
+    total = _containers(_mapping(spec, "spec"), observed)
+    total.update(_pod_level(spec, observed))
+    _add(total, _amounts(spec.get("overhead"), "spec.overhead"))
+    devices = {
+        name.removeprefix(RESOURCE_PREFIX): nanos_to_whole(amount)
+        for name, amount in sorted(total.items())
+        if name.startswith(RESOURCE_PREFIX) and amount
+    }
+    resources = {
+        name: nanos_to_millicores(amount) if name == CPU else nanos_to_whole(amount)
+        for name, amount in total.items()
+        if not name.startswith(RESOURCE_PREFIX)
+    }
+    resources[PODS] = 1
+    return Resources(resources), devices
+
+
+def allocatable_resources(amounts: Mapping[str, Any] | None) -> Resources:
+    """Return a node's ``status.allocatable``, each amount rounded down. Raises `InvalidRequest`."""
+    rounded: dict[str, int] = {}
+    for name, text in _mapping(amounts, "status.allocatable").items():
+        try:
+            rounded[name] = floor_millicores(text) if name == CPU else floor_whole(text)
+        except InvalidQuantity as error:
+            raise InvalidRequest(f"status.allocatable.{name}", str(error)) from None
+    return Resources(rounded)
+
+
+class _Observed:
+    """What the pod's status says its containers have already been given."""
+
+    def __init__(self, status: Mapping[str, Any]) -> None:
+        self.status = status
+        self.infeasible = any(
+            condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
+            for _, condition in _items(status.get("conditions"), "status.conditions")
+        )
+        self._containers = {
+            str(one.get("name")): (field, one)
+            for key in ("containerStatuses", "initContainerStatuses")
+            for field, one in _items(status.get(key), f"status.{key}")
+        }
+
+    def container(self, name: object, wanted: _Amounts) -> _Amounts:
+        field, one = self._containers.get(str(name), ("", {}))
+        return self.larger(wanted, one, field)
+
+    def larger(self, wanted: _Amounts, given: Mapping[str, Any], field: str) -> _Amounts:
+        """The largest of wish, actual and allocated; the wish is void when the node can never meet it."""
+        if given.get("resources") is None:
+            return wanted
+        amounts = {} if self.infeasible else dict(wanted)
+        actual = _mapping(given["resources"], f"{field}.resources").get("requests")
+        _largest(amounts, _amounts(actual, f"{field}.resources.requests"))
+        _largest(amounts, _amounts(given.get("allocatedResources"), f"{field}.allocatedResources"))
+        return amounts
+
+
+def _containers(spec: Mapping[str, Any], observed: _Observed) -> _Amounts:
+    total: _Amounts = {}
+    for field, container in _items(spec.get("containers"), "spec.containers"):
+        _add(total, observed.container(container.get("name"), _wanted(container, field)))
+    sidecars: _Amounts = {}
+    peak: _Amounts = {}
+    for field, container in _items(spec.get("initContainers"), "spec.initContainers"):
+        wanted = _wanted(container, field)
+        if container.get("restartPolicy") == "Always":
+            wanted = observed.container(container.get("name"), wanted)
+            _add(total, wanted)
+            _add(sidecars, wanted)
+            _largest(peak, sidecars)
+        else:
+            _add(wanted, sidecars)
+            _largest(peak, wanted)
+    _largest(total, peak)
+    return total
+
+
+def _wanted(container: Mapping[str, Any], field: str) -> _Amounts:
+    """Requests, and for extended resources their limit where no request is stated: the two must be equal."""
+    resources = _mapping(container.get("resources"), f"{field}.resources")
+    wanted = _amounts(resources.get("requests"), f"{field}.resources.requests")
+    limits = _mapping(resources.get("limits"), f"{field}.resources.limits")
+    extended = {name: limits[name] for name in limits if name not in wanted and _is_extended(name)}
+    wanted.update(_amounts(extended, f"{field}.resources.limits"))
+    return wanted
+
+
+def _pod_level(spec: Mapping[str, Any], observed: _Observed) -> _Amounts:
+    resources = _mapping(spec.get("resources"), "spec.resources")
+    wanted = {
+        name: amount
+        for name, amount in _amounts(resources.get("requests"), "spec.resources.requests").items()
+        if name in (CPU, MEMORY) or name.startswith(_HUGEPAGES_PREFIX)
+    }
+    effective = observed.larger(wanted, observed.status, "status") if wanted else wanted
+    return {name: effective.get(name, amount) for name, amount in wanted.items()}
+
+
+def _amounts(value: Any, field: str) -> _Amounts:
+    amounts: _Amounts = {}
+    for name, text in _mapping(value, field).items():
+        try:
+            amount = nanos(text)
+        except InvalidQuantity as error:
+            raise InvalidRequest(f"{field}.{name}", str(error)) from None
+        if amount < 0:
+            raise InvalidRequest(f"{field}.{name}", f"{text!r} must not be negative")
+        amounts[name] = amount
+    return amounts
+
+
+def _add(total: _Amounts, more: _Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _largest(total: _Amounts, other: _Amounts) -> None:
+    for name, amount in other.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and "kubernetes.io/" not in name
+
+
+def _mapping(value: Any, field: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(field, f"must be an object, not {type(value).__name__}")
+    return value
+
+
+def _items(value: Any, field: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if value is None:
+        return
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InvalidRequest(field, f"must be a list, not {type(value).__name__}")
+    for index, item in enumerate(value):
+        yield f"{field}[{index}]", _mapping(item, f"{field}[{index}]")
