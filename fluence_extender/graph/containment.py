@@ -34,7 +34,7 @@ class Containment:
     """
 
     units: Units
-    levels: Mapping[str, str] = LEVELS
+    levels: Mapping[str, str]
     tree: nx.DiGraph[str] = field(default_factory=nx.DiGraph)
     counters: Counters = field(default_factory=Counters)
     nodes: dict[str, str] = field(default_factory=dict)
