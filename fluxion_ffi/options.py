@@ -1,0 +1,120 @@
+"""The options of a graph: what reapi_cli_initialize reads, checked so that no value can crash it (fluxion
+reference 1.7, 1.8).
+
+An unknown traverser or policy ends the process there, an unknown match format silently becomes another one.
+The load format is always JGF, and the matcher always walks containment only (``CA``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from fluxion_ffi.errors import InvalidGraph
+from fluxion_ffi.pruning import PruneFilters
+
+POLICIES = frozenset(
+    {
+        "first",
+        "firstnodex",
+        "high",
+        "low",
+        "lonode",
+        "hinode",
+        "lonodex",
+        "hinodex",
+        "locality",
+        "variation",
+    }
+)
+TRAVERSERS = frozenset({"simple", "flexible"})
+MATCH_FORMATS = frozenset(
+    {"jgf", "jgf_shorthand", "rv1", "rv1_nosched", "rv1_shorthand", "simple", "pretty_simple"}
+)
+"""Not ``rlite``: with it the library answers EINVAL for whatever doesn't fit now."""
+
+RANKED_FORMATS = frozenset({"rv1", "rv1_nosched", "rv1_shorthand"})
+"""Formats that can't be written for a node without rank: the match would hold its resources and still
+fail.
+"""
+
+_SWITCHES = frozenset({"node_centric", "node_exclusive", "stop_on_1_matches"})
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOptions:
+    """Options of one graph; checked when made (`InvalidGraph` names the option).
+
+    ``matcher_policy``: one of `POLICIES`, or a custom policy such as ``policy=low node_centric=true``.
+    ``prune_filters``: ``HIGHER:LOWER[,…]`` with ``ALL`` for any higher type; which totals a vertex keeps of
+    its subtree. ``reserve_vtx_vec``: vertices to make room for ahead of loading.
+
+    """
+
+    matcher_policy: str = "first"
+    prune_filters: str = "ALL:core,ALL:node"
+    match_format: str = "jgf"
+    traverser_policy: str = "simple"
+    reserve_vtx_vec: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("matcher_policy", "prune_filters", "match_format", "traverser_policy"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise InvalidGraph(f"options.{name}: must be a string, not {type(value).__name__}")
+        _one_of("traverser_policy", self.traverser_policy, TRAVERSERS)
+        _one_of("match_format", self.match_format, MATCH_FORMATS)
+        if self.matcher_policy not in POLICIES:
+            _check_custom_policy(self.matcher_policy)
+        PruneFilters.parse(self.prune_filters)
+        reserve = self.reserve_vtx_vec
+        if isinstance(reserve, bool) or not isinstance(reserve, int) or not 0 <= reserve < 2**31:
+            raise InvalidGraph(
+                f"options.reserve_vtx_vec: must be an integer from 0 to 2^31 - 1, not {reserve!r}"
+            )
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether the walk stops at the first vertices that suffice, which makes it compute the largest count
+        asked.
+        """
+        return self.matcher_policy.startswith("first") or "stop_on_1_matches=true" in self.matcher_policy
+
+    def json(self) -> bytes:
+        """The options as the library reads them."""
+        return json.dumps(
+            {
+                "load_format": "jgf",
+                "matcher_name": "CA",
+                "matcher_policy": self.matcher_policy,
+                "traverser_policy": self.traverser_policy,
+                "match_format": self.match_format,
+                "prune_filters": self.prune_filters,
+                "reserve_vtx_vec": self.reserve_vtx_vec,
+            },
+            ensure_ascii=False,
+        ).encode()
+
+
+def _one_of(name: str, value: str, known: frozenset[str]) -> None:
+    if value not in known:
+        raise InvalidGraph(f"options.{name}: {value!r} isn't one of {', '.join(sorted(known))}")
+
+
+def _check_custom_policy(policy: str) -> None:
+    """Every word must be ``key=value``; the library indexes past the end of one without ``=``, and ignores
+    wrong ones.
+    """
+    place = f"options.matcher_policy: {policy!r}"
+    seen: set[str] = set()
+    for word in policy.split(" "):
+        key, equals, value = word.partition("=")
+        allowed = {"high", "low"} if key == "policy" else {"true", "false"} if key in _SWITCHES else set()
+        if not equals or value not in allowed or key in seen:
+            raise InvalidGraph(
+                f"{place} is neither one of {', '.join(sorted(POLICIES))} nor made of policy=high|low and "
+                f"{', '.join(sorted(_SWITCHES))}=true|false (at {word!r})"
+            )
+        seen.add(key)
+    if "policy" not in seen:
+        raise InvalidGraph(f"{place} has no policy=high or policy=low")

@@ -1,0 +1,52 @@
+"""Prune filters, and whether the root keeps a total under them.
+
+The library looks up the root's totals in every operation but plain allocation without asking whether there
+are any, and aborts the process if not (fluxion reference 1.7). So a graph whose root would keep none is
+refused before it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fluxion_ffi.errors import InvalidGraph
+
+_ANY = "ALL"
+
+
+@dataclass(frozen=True, slots=True)
+class PruneFilters:
+    """The types whose totals vertices keep: ``of_any`` every vertex, ``of_type[t]`` those of type ``t``."""
+
+    of_any: frozenset[str]
+    of_type: dict[str, frozenset[str]]
+
+    @classmethod
+    def parse(cls, text: str) -> PruneFilters:
+        """Read ``HIGHER:LOWER[,HIGHER:LOWER]…`` as the library does. Raises `InvalidGraph`."""
+        pairs = [_pair(item, text) for item in text.split(",")] if text else []
+        of_any = frozenset(lower for higher, lower in pairs if higher == _ANY)
+        of_type: dict[str, frozenset[str]] = {}
+        for higher, lower in pairs:
+            if higher != _ANY and lower not in of_any:
+                of_type[higher] = of_type.get(higher, frozenset()) | {lower}
+        return cls(of_any, of_type)
+
+    def kept_by_root(self, root_type: str, leaf_types: Collection[str]) -> bool:
+        """Whether a root of ``root_type`` over leaves of ``leaf_types`` keeps at least one total.
+
+        A leaf type that no filter names is kept by vertices of type ``cluster`` (since flux-sched 0.46).
+
+        """
+        named = self.of_any.union(*self.of_type.values())
+        if root_type == "cluster" and any(leaf not in named for leaf in leaf_types):
+            return True
+        return bool(self.of_any - {root_type}) or bool(self.of_type.get(root_type))
+
+
+def _pair(item: str, text: str) -> tuple[str, str]:
+    higher, _, lower = ("".join(item.split())).partition(":")
+    if not higher or not lower or ":" in lower or not text.isprintable():
+        raise InvalidGraph(f"options.prune_filters: {item!r} in {text!r} isn't of the form HIGHER:LOWER")
+    return higher, lower
