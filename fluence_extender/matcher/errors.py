@@ -46,6 +46,12 @@ class InvalidGraph(MatcherError):
     errno = _errno.EPROTO
 
 
+class InvalidOptions(MatcherError):
+    """The options name a policy, filter or format that doesn't exist (EPROTO)."""
+
+    errno = _errno.EPROTO
+
+
 class UnknownJob(MatcherError):
     """No job of that id (ENOENT)."""
 

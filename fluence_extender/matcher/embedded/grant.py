@@ -1,0 +1,173 @@
+"""Taking what a selection marked.
+
+The walk follows the marked edges in the graph's own order, books every vertex on its time line, and lists what it took
+in the order that libreapi_cli emits it: children first (fluxion reference 4.7). A booking that takes nothing changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fluence_extender.matcher.embedded.aggregates import Aggregates
+from fluence_extender.matcher.embedded.graph import SHARERS, Edge, Graph, Vertex
+from fluence_extender.matcher.embedded.planner import Planner
+from fluence_extender.matcher.embedded.pruning import PruningFilters
+
+
+class Booking(Enum):
+    """What a grant does to the time lines. PLANNED: the vertices' own units are booked already."""
+
+    ALLOCATE = "allocate"
+    RESERVE = "reserve"
+    PLANNED = "planned"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A vertex of a grant: its units, and whether the job has it to itself. ``parent`` is the vertex above it."""
+
+    vertex: Vertex
+    parent: Vertex | None
+    units: int
+    exclusive: bool
+    label: str | None
+
+
+@dataclass(slots=True)
+class Span:
+    """The time a job has, and every place where it is booked for that time."""
+
+    at: int
+    duration: int
+    units: list[tuple[Planner, int]] = field(default_factory=list)
+    counters: list[Aggregates] = field(default_factory=list)
+    allocated: list[Vertex] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Give everything back."""
+        for planner, amount in self.units:
+            planner.remove(self.at, self.duration, amount)
+        for aggregates in self.counters:
+            aggregates.live -= 1
+        for vertex in self.allocated:
+            vertex.allocations -= 1
+
+    def hold(self, vertex: Vertex, units: int, *, allocate: bool) -> bool:
+        """Book units of a vertex; False where they aren't free."""
+        if vertex.plans is None:
+            vertex.plans = Planner(vertex.size)
+        if not vertex.plans.add(self.at, self.duration, units):
+            return False
+        self.units.append((vertex.plans, units))
+        if allocate:
+            vertex.allocations += 1
+            self.allocated.append(vertex)
+        return True
+
+
+class Grant:
+    """The walk that takes the selection ``seq`` for ``span``.
+
+    ``whole_types`` are taken with all that is below them. ``weighs``: edges walked get the weight of what stays free
+    below them now, for the policies that stop early.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        filters: PruningFilters,
+        span: Span,
+        booking: Booking,
+        *,
+        seq: int,
+        whole_types: Collection[str],
+        weighs: bool,
+    ) -> None:
+        self.vertices: list[Granted] = []
+        self.edges: list[Edge] = []
+        self._graph = graph
+        self._filters = filters
+        self._span = span
+        self._booking = booking
+        self._seq = seq
+        self._whole_types = whole_types
+        self._weighs = weighs
+        self._walk = 0
+
+    def take(self, needs: int, exclusive: bool) -> bool:
+        """Take the root's ``needs`` and all that is marked below; False where nothing is wanted exclusively."""
+        self._walk = self._graph.new_walk()
+        return self._descend(self._graph.root, None, needs, exclusive, False, {}) > 0
+
+    def _descend(
+        self,
+        vertex: Vertex,
+        parent: Vertex | None,
+        needs: int,
+        exclusive: bool,
+        whole: bool,
+        to_parent: dict[str, int],
+    ) -> int:
+        """Take a vertex and what is below; returns how many vertices are wanted exclusively."""
+        whole = whole or vertex.type in self._whole_types
+        exclusive = exclusive or whole
+        vertex.seen = self._walk
+        below: dict[str, int] = {}
+        taken = 0
+        for edge in vertex.out:
+            child = edge.target
+            if child.seen == self._walk or not (whole or edge.seq == self._seq):
+                continue
+            units = child.size if whole else edge.needs
+            count = self._descend(child, vertex, units, whole or edge.exclusive, whole, below)
+            if count:
+                if self._weighs:
+                    _reweigh(edge)
+                self.edges.append(edge)
+                taken += count
+        taken += exclusive
+        if taken and self._book(vertex, needs, exclusive, below, to_parent):
+            label = vertex.label
+            text = label[1] if label is not None and label[0] == self._seq else None
+            self.vertices.append(Granted(vertex, parent, needs, exclusive, text))
+        return taken
+
+    def _book(
+        self, vertex: Vertex, needs: int, exclusive: bool, below: dict[str, int], to_parent: dict[str, int]
+    ) -> bool:
+        """Book a vertex. Where the time lines can't hold it, it is left out of the grant, as in libreapi_cli."""
+        if self._booking is Booking.NOTHING:
+            return True
+        span = self._span
+        if exclusive and self._booking is not Booking.PLANNED:
+            allocate = self._booking is Booking.ALLOCATE
+            if not span.hold(vertex, needs, allocate=allocate):
+                return False
+        if vertex.claims is None:
+            vertex.claims = Planner(SHARERS)
+        vertex.claims.add(span.at, span.duration, 1)
+        span.units.append((vertex.claims, 1))
+        if vertex.aggregates is not None and below:
+            counted = vertex.aggregates.add(span.at, span.duration, below)
+            if counted is None:
+                return False
+            span.units.extend(counted)
+            span.counters.append(vertex.aggregates)
+        self._filters.accumulate(to_parent, vertex.type, vertex.size if exclusive else vertex.size - needs)
+        for name, count in below.items():
+            self._filters.accumulate(to_parent, name, count)
+        return True
+
+
+def _reweigh(edge: Edge) -> None:
+    """Set the weight to what is free now, of the type counted last, below the edge."""
+    aggregates = edge.target.aggregates
+    if aggregates is None:
+        return
+    free = aggregates.last().free_at(0)
+    if free or aggregates.live:
+        edge.reweigh(free)

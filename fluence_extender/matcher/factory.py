@@ -1,0 +1,51 @@
+"""Choosing the engine of a matcher."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import structlog
+
+from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.errors import EngineUnavailable
+from fluence_extender.matcher.port import Jgf, Matcher, MatcherOptions
+
+Engine = Literal["auto", "embedded", "fluxion"]
+
+_log = structlog.get_logger(__name__)
+_told: set[str] = set()
+
+
+def create_matcher(
+    engine: Engine, graph: Jgf | str | bytes, options: MatcherOptions | None = None
+) -> Matcher:
+    """Load ``graph`` into a new matcher.
+
+    ``fluxion`` is libreapi_cli, ``embedded`` needs nothing native, ``auto`` is the first that can be had. Raises
+    `EngineUnavailable` (``fluxion`` only), `InvalidGraph`, `InvalidOptions`.
+    """
+    options = options or MatcherOptions()
+    if engine == "embedded":
+        return _create_embedded(graph, options)
+    if engine not in ("auto", "fluxion"):
+        raise ValueError(f"unknown engine {engine!r}: auto, embedded or fluxion")
+    # Imported here: the adapter looks for its native library, which the embedded engine does without.
+    from fluence_extender.matcher.fluxion import create_fluxion_matcher
+
+    try:
+        return create_fluxion_matcher(graph, options)
+    except EngineUnavailable as error:
+        if engine == "fluxion":
+            raise
+        _tell_once(str(error))
+        return _create_embedded(graph, options)
+
+
+def _create_embedded(graph: Jgf | str | bytes, options: MatcherOptions) -> Matcher:
+    return EmbeddedMatcher(graph, options)
+
+
+def _tell_once(reason: str) -> None:
+    if reason not in _told:
+        _told.add(reason)
+        _log.warning("libreapi_cli can't be had; the embedded engine is used", reason=reason)
