@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.names import REQUIRE_PREFIX, SCHEDULER_NAME
 from fluence_extender.model.resources import NOTHING, Resources
 
 
@@ -30,7 +30,9 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
-    """One term of a required node affinity: all of ``expressions`` (labels) and ``fields`` (metadata.name) hold."""
+    """One term of a required node affinity: all of ``expressions`` (labels) and ``fields`` (metadata.name)
+    hold.
+    """
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -58,9 +60,10 @@ class Owner:
 class Pod:
     """One pod.
 
-    ``requests`` are the effective requests that a node must cover (with ``pods`` = 1); ``devices`` the virtual
-    resources asked for by type (``qpu`` -> 1); ``gates`` the names of its scheduling gates; ``node`` is set once
-    it is bound; ``created`` is the creation time in seconds since the epoch.
+    ``requests`` are the effective requests that a node must cover (with ``pods`` = 1); ``devices`` the
+    virtual resources asked for by type (``qpu`` -> 1); ``gates`` the names of its scheduling gates; ``node``
+    is set once it is bound; ``created`` is the creation time in seconds since the epoch; ``problem`` says why
+    its requests could not be read (``requests`` then covers its pod slot only), "" when they could.
     """
 
     namespace: str
@@ -85,6 +88,7 @@ class Pod:
     priority: int = 0
     created: float = 0.0
     resource_version: str = ""
+    problem: str = ""
 
     @property
     def key(self) -> str:
@@ -100,3 +104,12 @@ class Pod:
     def finished(self) -> bool:
         """Whether its containers have ended for good, so that it holds nothing."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def requires(self) -> dict[str, str]:
+        """The ``require-<attr>`` annotations, attribute -> value, sorted; an empty value asks for nothing."""
+        return {
+            key.removeprefix(REQUIRE_PREFIX): value
+            for key, value in sorted(self.annotations.items())
+            if key.startswith(REQUIRE_PREFIX) and value
+        }

@@ -1,0 +1,157 @@
+"""The writes, on a real API server.
+
+Invariant: every write carries the uid of the pod it is meant for, and may be repeated: what has been done
+already is a success. Rules of the API server relied on (Kubernetes 1.36, pkg/registry/core/pod): a Binding's
+metadata.uid is a precondition and its annotations are merged into the pod; a bound, gated or deleting pod is
+not bound (409); a nomination of a bound pod is invalid (422).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from fluence_extender.cluster import wire
+from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.errors import Busy, Invalid, NoAnswer
+from fluence_extender.cluster.events import EventRecorder
+from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Gone, Regarding
+from fluence_extender.model.pod import Pod
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+READ_BACK_LIMIT = 4.0
+UNGATE_TRIES = 5
+EVICTED = "Evicted"
+
+_pod = msgspec.json.Decoder(wire.PodObject).decode
+
+
+class ApiCluster:
+    """`Cluster` over a `Connection`; ``recorder`` writes its Events."""
+
+    def __init__(self, connection: Connection, recorder: EventRecorder) -> None:
+        self._connection = connection
+        self._recorder = recorder
+
+    async def nominate(self, pod: Pod, node: str) -> None:
+        """See `Cluster.nominate`. One PATCH of pods/status."""
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
+        request = Request(
+            "PATCH", _path(pod, "/status"), f"nominate a node for pod {pod.key}", None, body, MERGE_PATCH
+        )
+        try:
+            await self._connection.call(request)
+        except (Conflict, Invalid):
+            if not (await self._read(pod)).spec.get("nodeName"):
+                raise
+
+    async def ungate(self, pod: Pod, gate: str) -> None:
+        """See `Cluster.ungate`. One JSON patch that tests uid and gate; others' gates stay."""
+        gates = pod.gates
+        for _ in range(UNGATE_TRIES):
+            if gate not in gates:
+                return
+            position = f"/spec/schedulingGates/{gates.index(gate)}"
+            patch = [
+                {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+                {"op": "test", "path": f"{position}/name", "value": gate},
+                {"op": "remove", "path": position},
+            ]
+            attempt = f"remove gate {gate} of pod {pod.key}"
+            try:
+                await self._connection.call(Request("PATCH", _path(pod), attempt, None, patch, JSON_PATCH))
+                return
+            except (Conflict, Invalid):
+                now = await self._read(pod)
+                gates = tuple(entry["name"] for entry in now.spec.get("schedulingGates") or ())
+        raise Conflict(f"{attempt}: its gates changed {UNGATE_TRIES} times meanwhile", 409)
+
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        """See `Cluster.bind`. One POST; the pod is read back where the answer is no or doesn't come.
+
+        Raises `Conflict` where the pod can't be bound as it is (gated, being deleted), and `errors.NoAnswer`
+        where it isn't bound after a lost answer: then the Binding may still take effect, and the call may be
+        repeated.
+        """
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": pod.name,
+                "namespace": pod.namespace,
+                "uid": pod.uid,
+                "annotations": dict(annotations),
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        request = Request("POST", _path(pod, "/binding"), f"bind pod {pod.key} to {node}", None, body)
+        try:
+            await self._connection.call(request)
+        except (Conflict, NoAnswer) as error:
+            bound = (await self._read(pod)).spec.get("nodeName")
+            if bound == node:
+                return
+            if bound:
+                raise AlreadyBound(f"pod {pod.key} is bound to {bound}, not to {node}", bound) from error
+            raise
+
+    async def evict(self, pod: Pod, reason: str) -> None:
+        """See `Cluster.evict`. One POST of policy/v1 Eviction; ``reason`` is recorded as an Event of the
+        pod.
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        request = Request("POST", _path(pod, "/eviction"), f"evict pod {pod.key}", None, body)
+        try:
+            await self._connection.call(request, patient=False)
+        except Busy as refused:
+            if refused.status == 429:
+                raise Disrupted(str(refused), 429) from refused
+            raise
+        except Conflict:
+            await self._read(pod)
+            raise
+        await self.event(
+            Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid), EVICTED, reason, warning=True
+        )
+
+    async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
+        """See `Cluster.event`. Returns at once; the recorder writes it soon."""
+        self._recorder.record(regarding, reason, message, warning)
+
+    async def _read(self, pod: Pod) -> wire.PodObject:
+        """The pod as it is now. Raises `Gone` where it, or the pod of that uid, is no more."""
+        request = Request("GET", _path(pod), f"read pod {pod.key}")
+        now = _pod(await self._connection.call(request, READ_BACK_LIMIT))
+        if now.metadata.uid != pod.uid:
+            raise _replaced(pod)
+        return now
+
+
+@asynccontextmanager
+async def open_cluster(connection: Connection) -> AsyncIterator[ApiCluster]:
+    """An `ApiCluster` whose events are written while the context lasts, the last ones at its end."""
+    recorder = EventRecorder(connection)
+    writing = asyncio.create_task(recorder.run(), name="write events")
+    try:
+        yield ApiCluster(connection, recorder)
+    finally:
+        writing.cancel()
+        await asyncio.wait([writing])
+        await recorder.flush()
+
+
+def _path(pod: Pod, subresource: str = "") -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}{subresource}"
+
+
+def _replaced(pod: Pod) -> Gone:
+    return Gone(f"pod {pod.key} (uid {pod.uid}) is gone; another one of that name took its place", 404)

@@ -1,0 +1,247 @@
+"""One connection pool to the API server, with raw bodies both ways.
+
+The official client's `RESTClientObject` builds the session (TLS, client certificates, server name, proxy) and
+hands back aiohttp's response untouched; its typed models are never used, as making them costs far more than
+everything we do with them. Every call has a time limit, and every failure is a `ClusterError`.
+
+Repeating a call is safe here: each write carries a uid or a fixed name, so the API server refuses it the
+second time. Hence a call cut off before its answer is repeated once, and one turned away for load (429, 503)
+while time is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import structlog
+from kubernetes.aio.client.rest import RESTClientObject
+
+from fluence_extender import __version__
+from fluence_extender.cluster.credentials import Credentials, find_origin, tls_fingerprint
+from fluence_extender.cluster.errors import BadKubeconfig, Busy, NoAnswer, error_from, read_status
+from fluence_extender.cluster.port import ClusterError
+
+log = structlog.get_logger(__name__)
+
+POOL = 64
+WATCHES = 16
+CONNECT_LIMIT = 5.0
+CALL_LIMIT = 8.0
+CALL_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT)
+KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+
+
+class _Transport(RESTClientObject):
+    """The official session with TCP keep-alive, so that a dead peer ends a silent watch within half a
+    minute.
+    """
+
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(
+            limit=POOL + WATCHES,
+            ssl=self.ssl_context,
+            keepalive_timeout=60,
+            socket_factory=_keep_alive_socket,
+        )
+
+
+def _keep_alive_socket(address: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol = address[:3]
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE:
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; ``attempt`` says for messages what it is to do ("bind pod a/b"), ``body`` becomes JSON."""
+
+    method: str
+    path: str
+    attempt: str
+    query: Mapping[str, str | int] | None = None
+    body: object = None
+    content_type: str = "application/json"
+
+
+class Connection:
+    """Calls to one API server; ``close`` it, or use `connect` as a context manager."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._generation = credentials.generation
+        self._calls = asyncio.Semaphore(POOL)
+        self._transport, self._fingerprint = _open(credentials)
+        self._retired: _Transport | None = None
+
+    @property
+    def origin(self) -> str:
+        """Where the credentials came from, for messages."""
+        return str(self._credentials.origin)
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self._credentials.configuration.host
+
+    async def close(self) -> None:
+        """Close every connection of the pool."""
+        for transport in (self._transport, self._retired):
+            if transport is not None:
+                await transport.close()
+
+    async def call(self, request: Request, limit: float = CALL_LIMIT, patient: bool = True) -> bytes:
+        """The body of the answer, all tries together within ``limit`` seconds.
+
+        ``patient``: wait out a 429 or 503. Raises `errors.NoAnswer`, `Denied`, `Gone`, `Conflict`,
+        `errors.Invalid`, `errors.Busy` or another `ClusterError`.
+        """
+        try:
+            async with asyncio.timeout(limit), self._calls:
+                return await self._repeat(request, patient)
+        except TimeoutError:
+            raise NoAnswer(f"{request.attempt}: {self.server} gave no answer within {limit:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise NoAnswer(f"{request.attempt}: {self.server} can't be reached: {reason}") from error
+
+    async def _repeat(self, request: Request, patient: bool) -> bytes:
+        cuts = 0
+        while True:
+            try:
+                async with self._answer(request, CALL_TIMEOUT) as response:
+                    return await response.read()
+            except Busy as busy:
+                if not patient:
+                    raise
+                await asyncio.sleep(busy.retry_after)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError):
+                cuts += 1
+                if cuts > 1:
+                    raise
+
+    @asynccontextmanager
+    async def stream(self, request: Request, silence: float) -> AsyncIterator[aiohttp.StreamReader]:
+        """A response that goes on; reading it fails once nothing came for ``silence`` seconds.
+
+        Raises as `call` does; failures while the body is read come out as `errors.NoAnswer` too.
+        """
+        timing = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT, sock_read=silence)
+        try:
+            async with self._answer(request, timing) as response:
+                yield response.content
+        except TimeoutError:
+            raise NoAnswer(f"{request.attempt}: nothing came from {self.server} for {silence:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise NoAnswer(f"{request.attempt}: {self.server} was lost: {reason}") from error
+
+    @asynccontextmanager
+    async def _answer(
+        self, request: Request, timing: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with await self._send(request, timing) as response:
+            if response.status >= 400:
+                raise await _refusal(response, request.attempt)
+            yield response
+
+    async def _send(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """Send; where the API server doesn't know us, once more with credentials loaded anew."""
+        generation = self._credentials.generation
+        try:
+            response = await self._send_once(request, timing)
+        except aiohttp.ClientConnectorCertificateError:
+            if not await self._renew(generation):
+                raise
+            return await self._send_once(request, timing)
+        if response.status == 401 and await self._renew(generation):
+            response.release()
+            return await self._send_once(request, timing)
+        return response
+
+    async def _send_once(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": request.content_type,
+            "User-Agent": f"fluence-extender/{__version__}",
+        }
+        authorization = await self._credentials.authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        url = f"{self.server}{request.path}"
+        if request.query:
+            url = f"{url}?{urlencode(request.query)}"
+        answer = await self._transport.request(  # type: ignore[no-untyped-call]
+            request.method, url, headers=headers, body=request.body, _request_timeout=timing
+        )
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+    async def _renew(self, generation: int) -> bool:
+        renewed = await self._credentials.renew(generation)
+        if renewed and self._generation != self._credentials.generation:
+            self._generation = self._credentials.generation
+            await self._reopen()
+        return renewed
+
+    async def _reopen(self) -> None:
+        """New TLS files need new connections; the old pool serves what is under way until the next change."""
+        try:
+            if tls_fingerprint(self._credentials.configuration) == self._fingerprint:
+                return
+            transport, fingerprint = _open(self._credentials)
+        except BadKubeconfig as error:
+            log.warning("the renewed TLS files can't be used; the old ones are kept", error=str(error))
+            return
+        retired, self._retired = self._retired, self._transport
+        self._transport, self._fingerprint = transport, fingerprint
+        if retired is not None:
+            await retired.close()
+
+
+def _open(credentials: Credentials) -> tuple[_Transport, str]:
+    configuration = credentials.configuration
+    # The proxy was settled on loading; without trust_env aiohttp doesn't read .netrc before each request.
+    configuration.client_session_kwargs = {"trust_env": False}
+    try:
+        return _Transport(configuration), tls_fingerprint(configuration)
+    except OSError as error:
+        raise BadKubeconfig(
+            f"{credentials.origin}: its TLS certificates or key can't be used: {error}"
+        ) from error
+
+
+async def _refusal(response: aiohttp.ClientResponse, attempt: str) -> ClusterError:
+    try:
+        retry_after = float(response.headers.get("Retry-After", "1"))
+    except ValueError:
+        retry_after = 1.0
+    status = read_status(await response.read(), response.status)
+    return error_from(response.status, status, attempt, retry_after)
+
+
+@asynccontextmanager
+async def connect(kubeconfig: str | None = None) -> AsyncIterator[Connection]:
+    """A connection by ``kubeconfig``, else $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config.
+
+    Nothing is sent yet. Raises `errors.BadKubeconfig`, naming the path and the fix.
+    """
+    credentials = await Credentials.load(find_origin(kubeconfig, os.environ, Path.home()))
+    connection = Connection(credentials)
+    try:
+        yield connection
+    finally:
+        await connection.close()

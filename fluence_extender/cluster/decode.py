@@ -1,0 +1,188 @@
+"""From the API server's JSON to the model's values.
+
+Invariant: an object the API server sent never stops a watch. A pod whose requests can't be read comes out
+with its identity, node and phase, one pod slot as its requests, and the reason in ``problem``; a node whose
+allocatable is missing or absurd comes out with nothing to give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from fluence_extender.cluster import wire
+from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.model.names import RESOURCES_KEY
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod
+from fluence_extender.model.requests import allocatable_resources, effective_requests
+from fluence_extender.model.resources import NOTHING, PODS, Resources
+from fluence_extender.model.workload import Job, PodGroup
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_SCHEDULER = "default-scheduler"
+UNREADABLE = Resources({PODS: 1})
+
+_pod = msgspec.json.Decoder(wire.PodObject).decode
+_node = msgspec.json.Decoder(wire.NodeObject).decode
+_job = msgspec.json.Decoder(wire.JobObject).decode
+_group = msgspec.json.Decoder(wire.GroupObject).decode
+_config_map = msgspec.json.Decoder(wire.ConfigMapObject).decode
+_versioned = msgspec.json.Decoder(wire.Versioned).decode
+
+
+def decode_pod(raw: bytes) -> Pod:
+    """A core/v1 Pod. Raises `msgspec.MsgspecError` only where there is no readable metadata."""
+    try:
+        decoded = _pod(raw)
+    except msgspec.ValidationError as error:
+        return _unreadable(_versioned(raw).metadata, str(error))
+    meta, spec, status = decoded.metadata, decoded.spec, decoded.status or {}
+    requests, devices, problem = _requests(spec, status)
+    if problem:
+        log.warning("a pod's requests can't be read", pod=f"{meta.namespace}/{meta.name}", problem=problem)
+    created = meta.creation_timestamp
+    return Pod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        scheduler=spec.get("schedulerName") or DEFAULT_SCHEDULER,
+        node=spec.get("nodeName") or "",
+        nominated=status.get("nominatedNodeName") or "",
+        phase=status.get("phase") or "Pending",
+        deleting=meta.deletion_timestamp is not None,
+        gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
+        owner=_owner(meta),
+        requests=requests,
+        devices=devices,
+        tolerations=spec.get("tolerations") or (),
+        node_selector=spec.get("nodeSelector") or {},
+        affinity=_affinity(spec.get("affinity")),
+        host_ports=_host_ports(spec),
+        priority=spec.get("priority") or 0,
+        created=created.timestamp() if created else 0.0,
+        resource_version=meta.resource_version,
+        problem=problem,
+    )
+
+
+def _requests(spec: wire.PodSpec, status: Mapping[str, Any]) -> tuple[Resources, Mapping[str, int], str]:
+    try:
+        requests, devices = effective_requests(spec, status)
+    except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+        return UNREADABLE, {}, str(error) or type(error).__name__
+    return requests, devices, ""
+
+
+def _unreadable(meta: wire.Metadata, problem: str) -> Pod:
+    log.warning("a pod can't be read", pod=f"{meta.namespace}/{meta.name}", problem=problem)
+    return Pod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        scheduler=DEFAULT_SCHEDULER,
+        requests=UNREADABLE,
+        deleting=meta.deletion_timestamp is not None,
+        resource_version=meta.resource_version,
+        problem=problem,
+    )
+
+
+def _owner(meta: wire.Metadata) -> Owner | None:
+    for reference in meta.owner_references or ():
+        if reference.controller:
+            return Owner(reference.kind, reference.name, reference.uid)
+    return None
+
+
+def _affinity(affinity: wire.Affinity | None) -> tuple[NodeTerm, ...] | None:
+    if affinity is None or affinity.node is None or affinity.node.required is None:
+        return None
+    terms = affinity.node.required.terms or ()
+    return tuple(NodeTerm(term.match_expressions or (), term.match_fields or ()) for term in terms)
+
+
+def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
+    """Ports of containers and sidecars, as kube-scheduler's NodePorts counts them."""
+    ports: list[HostPort] = []
+    sidecars = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
+    for container in (*(spec.get("containers") or ()), *sidecars):
+        for port in container.get("ports") or ():
+            number = port.get("hostPort")
+            if number:
+                ports.append(HostPort(number, port.get("protocol") or "TCP", port.get("hostIP") or "0.0.0.0"))
+    return tuple(ports)
+
+
+def decode_node(raw: bytes) -> Node:
+    """A core/v1 Node; ready only where its Ready condition says so."""
+    decoded = _node(raw)
+    meta = decoded.metadata
+    spec, status = decoded.spec or wire.NodeSpec(), decoded.status or wire.NodeStatus()
+    conditions = status.conditions or ()
+    return Node(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        allocatable=_allocatable(meta.name, status.allocatable),
+        taints=spec.taints or (),
+        unschedulable=bool(spec.unschedulable),
+        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
+    )
+
+
+def _allocatable(node: str, amounts: Mapping[str, Any] | None) -> Resources:
+    if not amounts:
+        return NOTHING
+    try:
+        allocatable = allocatable_resources(amounts)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        log.warning("a node's allocatable can't be read; it gets no pods", node=node, problem=str(error))
+        return NOTHING
+    negative = [name for name, amount in allocatable.items() if amount < 0]
+    if negative:
+        log.warning(
+            "a node's allocatable is negative; that resource counts as 0", node=node, resources=negative
+        )
+        return Resources({name: max(amount, 0) for name, amount in allocatable.items()})
+    return allocatable
+
+
+def decode_job(raw: bytes) -> Job:
+    """A batch/v1 Job; ``parallelism`` defaults to 1 as the API says."""
+    decoded = _job(raw)
+    spec = decoded.spec or wire.JobSpec()
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    meta = decoded.metadata
+    return Job(meta.namespace, meta.name, meta.uid, parallelism, spec.completions)
+
+
+def decode_pod_group(raw: bytes) -> PodGroup:
+    """A scheduling.k8s.io PodGroup of any version from v1alpha2 on; the basic policy counts as 1."""
+    decoded = _group(raw)
+    policy = decoded.spec.policy if decoded.spec else None
+    gang = policy.gang if policy else None
+    meta = decoded.metadata
+    return PodGroup(meta.namespace, meta.name, meta.uid, (gang.min_count if gang else None) or 1)
+
+
+def decode_resources_file(raw: bytes) -> ResourcesFile:
+    """The ConfigMap that holds resources.yaml; without that key its text is None, and the source says so."""
+    decoded = _config_map(raw)
+    text = (decoded.data or {}).get(RESOURCES_KEY)
+    source = config_map_source(decoded.metadata.namespace, decoded.metadata.name)
+    if text is None:
+        return ResourcesFile(f"{source} (it has no key {RESOURCES_KEY})", None)
+    return ResourcesFile(source, text)
+
+
+def config_map_source(namespace: str, name: str) -> str:
+    """How messages name a ConfigMap."""
+    return f"ConfigMap {namespace}/{name}"

@@ -1,0 +1,188 @@
+"""Events about what we did, written behind the back of whoever records them.
+
+Equal events (same object, reason and message) become one with a count, updated at most every few seconds, so
+that a gang waiting for an hour doesn't flood etcd. Invariant: recording never waits, never raises and holds a
+bounded number of events; when there are too many the oldest are forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+
+from fluence_extender.cluster.backoff import Backoff
+from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.port import ClusterError, Gone, Regarding
+from fluence_extender.model.names import DOMAIN
+
+log = structlog.get_logger(__name__)
+
+CAPACITY = 4096
+PERIOD = 5.0
+FOLD_FOR = 600.0
+CLOSE_LIMIT = 2.0
+LONGEST_NOTE = 1024
+CONTROLLER = f"{DOMAIN}/extender"
+Key = tuple[Regarding, str, str]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One event: how often it happened and how much of that the API server knows."""
+
+    name: str
+    warning: bool
+    first: float
+    when: datetime
+    count: int = 1
+    written: int = 0
+    due: float = 0.0
+
+
+class EventRecorder:
+    """Writes Events (events.k8s.io/v1) in one background task; ``run`` it, and ``flush`` before the end."""
+
+    def __init__(self, connection: Connection, period: float = PERIOD, capacity: int = CAPACITY) -> None:
+        self._connection = connection
+        self._period = period
+        self._capacity = capacity
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._pending: dict[Key, None] = {}
+        self._wake = asyncio.Event()
+        self._backoff = Backoff(1.0, 30.0)
+        self._instance = os.environ.get("HOSTNAME") or "fluence-extender"
+
+    def record(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
+        """Note that it happened once more."""
+        now = asyncio.get_running_loop().time()
+        key = (regarding, reason, message)
+        entry = self._entries.pop(key, None)
+        if entry is None or now - entry.first > FOLD_FOR:
+            entry = _Entry(_name(regarding), warning, now, datetime.now(UTC))
+        else:
+            entry.count += 1
+            entry.when = datetime.now(UTC)
+        self._entries[key] = entry
+        self._pending[key] = None
+        if len(self._entries) > self._capacity:
+            oldest, _ = self._entries.popitem(last=False)
+            self._pending.pop(oldest, None)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write what was recorded, until cancelled."""
+        while True:
+            wait = await self._write_due()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    async def flush(self) -> None:
+        """Write everything now, within two seconds; what doesn't get through is dropped."""
+        for entry in self._entries.values():
+            entry.due = 0.0
+        try:
+            async with asyncio.timeout(CLOSE_LIMIT):
+                await self._write_due()
+        except TimeoutError:
+            log.warning("some events were not written in time", count=len(self._pending))
+
+    async def _write_due(self) -> float | None:
+        """Write all that is due; seconds until the next one is, None when nothing is left."""
+        loop = asyncio.get_running_loop()
+        waits: list[float] = []
+        for key in list(self._pending):
+            entry = self._entries.get(key)
+            if entry is None:
+                continue
+            left = entry.due - loop.time()
+            if left > 0:
+                waits.append(left)
+            elif await self._try(key, entry):
+                self._pending.pop(key, None)
+            else:
+                waits.append(0.0)
+        return min(waits, default=None)
+
+    async def _try(self, key: Key, entry: _Entry) -> bool:
+        """Write one event; whether it needs no further try. Waits a while where the API server is away."""
+        try:
+            await self._write(key, entry)
+        except ClusterError as error:
+            log.warning("an event can't be written", reason=key[1], error=str(error))
+            if 400 <= error.status < 429:
+                return True
+            await asyncio.sleep(self._backoff.delay())
+            return False
+        self._backoff.reset()
+        return entry.written == entry.count
+
+    async def _write(self, key: Key, entry: _Entry) -> None:
+        count, regarding = entry.count, key[0]
+        namespace = regarding.namespace or "default"
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        attempt = f"record an event for {regarding.kind} {regarding.name}"
+        try:
+            if entry.written:
+                series = {"count": count, "lastObservedTime": _micro_time(entry.when)}
+                request = Request(
+                    "PATCH",
+                    f"{path}/{entry.name}",
+                    attempt,
+                    None,
+                    {"series": series},
+                    "application/merge-patch+json",
+                )
+            else:
+                request = Request("POST", path, attempt, None, self._body(key, entry, namespace))
+            await self._connection.call(request)
+        except Gone:
+            # Events live an hour; a namespace on its way out takes none.
+            if not entry.written:
+                raise
+            entry.name, entry.written = _name(regarding), 0
+            return
+        entry.written = count
+        entry.due = asyncio.get_running_loop().time() + self._period
+
+    def _body(self, key: Key, entry: _Entry, namespace: str) -> dict[str, object]:
+        regarding, reason, message = key
+        when = _micro_time(entry.when)
+        body: dict[str, object] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": entry.name, "namespace": namespace},
+            "eventTime": when,
+            "type": "Warning" if entry.warning else "Normal",
+            "reason": reason,
+            "action": "Scheduling",
+            "note": message[:LONGEST_NOTE],
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance,
+            "regarding": {
+                "apiVersion": regarding.api_version,
+                "kind": regarding.kind,
+                "namespace": regarding.namespace,
+                "name": regarding.name,
+                "uid": regarding.uid,
+            },
+        }
+        if entry.count > 1:
+            body["series"] = {"count": entry.count, "lastObservedTime": when}
+        return body
+
+
+def _name(regarding: Regarding) -> str:
+    return f"{regarding.name[:230]}.{uuid.uuid4().hex[:16]}"
+
+
+def _micro_time(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

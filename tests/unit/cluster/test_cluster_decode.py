@@ -1,0 +1,224 @@
+"""From the API server's JSON to the model's values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.decode import (
+    decode_job,
+    decode_node,
+    decode_pod,
+    decode_pod_group,
+    decode_resources_file,
+)
+from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.model.node import Taint
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Requirement, Toleration
+from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.workload import Job, PodGroup
+
+META = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}
+
+
+def raw(body: dict[str, Any]) -> bytes:
+    return json.dumps(body).encode()
+
+
+def pod_body(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any) -> bytes:
+    return raw({"metadata": META | meta, "spec": spec, "status": status or {}})
+
+
+def test_pod_is_read_in_full() -> None:
+    required = {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+        ]
+    }
+    pod = decode_pod(
+        pod_body(
+            {
+                "schedulerName": "fluence",
+                "nodeName": "n1",
+                "priority": 5,
+                "schedulingGates": [{"name": "a"}, {"name": "b"}],
+                "schedulingGroup": {"podGroupName": "g"},
+                "tolerations": [
+                    {"key": "k", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 3}
+                ],
+                "nodeSelector": {"disk": "ssd"},
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "i",
+                        "ports": [
+                            {"containerPort": 80, "hostPort": 8080, "protocol": "UDP"},
+                            {"containerPort": 81},
+                        ],
+                        "resources": {"requests": {"cpu": "1500m", "fluxion.flux-framework.org/qpu": "1"}},
+                    }
+                ],
+                "initContainers": [
+                    {
+                        "name": "side",
+                        "restartPolicy": "Always",
+                        "ports": [{"hostPort": 9, "hostIP": "10.0.0.1"}],
+                    },
+                    {"name": "once", "ports": [{"hostPort": 10}]},
+                ],
+            },
+            {"phase": "Running", "nominatedNodeName": "n2"},
+            labels={"l": "v"},
+            annotations={"a": "w"},
+            creationTimestamp="1970-01-01T00:01:00Z",
+            deletionTimestamp="1970-01-01T00:02:00Z",
+            ownerReferences=[
+                {"kind": "Thing", "name": "t", "uid": "tu"},
+                {"kind": "Job", "name": "j", "uid": "ju", "controller": True},
+            ],
+        )
+    )
+    assert (pod.key, pod.uid, pod.resource_version) == ("ns/p", "u1", "7")
+    assert (pod.labels, pod.annotations) == ({"l": "v"}, {"a": "w"})
+    assert pod.ours
+    assert (pod.node, pod.nominated, pod.phase, pod.deleting) == ("n1", "n2", "Running", True)
+    assert (pod.gates, pod.group, pod.owner) == (("a", "b"), "g", Owner("Job", "j", "ju"))
+    assert pod.requests == Resources({"cpu": 1500, "pods": 1})
+    assert pod.devices == {"qpu": 1}
+    assert pod.tolerations == (Toleration("k", "Exists", "", "NoSchedule"),)
+    assert pod.node_selector == {"disk": "ssd"}
+    assert pod.affinity == (
+        NodeTerm((Requirement("zone", "In", ("a", "b")),), ()),
+        NodeTerm((), (Requirement("metadata.name", "In", ("n1",)),)),
+    )
+    assert pod.host_ports == (HostPort(8080, "UDP", "0.0.0.0"), HostPort(9, "TCP", "10.0.0.1"))
+    assert (pod.priority, pod.created, pod.problem) == (5, 60.0, "")
+
+
+def test_pod_that_says_nothing_belongs_to_the_default_scheduler() -> None:
+    pod = decode_pod(raw({"metadata": META, "spec": {"containers": None, "tolerations": None}}))
+    assert not pod.ours
+    assert pod.scheduler == "default-scheduler"
+    assert pod.phase == "Pending"
+    assert pod.affinity is None
+    assert pod.requests == Resources({"pods": 1})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]},
+        {"containers": [{"name": "c", "resources": {"requests": {"cpu": None}}}]},
+        {"containers": [{"name": "c", "resources": "none"}]},
+        {"containers": "none"},
+        {"containers": [], "overhead": {"memory": "1Q"}},
+    ],
+)
+def test_pod_whose_requests_cannot_be_read_keeps_its_identity(spec: dict[str, Any]) -> None:
+    pod = decode_pod(pod_body(spec))
+    assert pod.problem
+    assert (pod.key, pod.uid, pod.resource_version) == ("ns/p", "u1", "7")
+    assert pod.requests == Resources({"pods": 1})
+    assert pod.devices == {}
+
+
+def test_unreadable_bound_pod_still_holds_its_node() -> None:
+    pod = decode_pod(
+        pod_body(
+            {"schedulerName": "fluence", "nodeName": "n1", "containers": "none"},
+            {"phase": "Running", "nominatedNodeName": 5},
+        )
+    )
+    assert pod.problem
+    assert (pod.node, pod.phase, pod.ours) == ("n1", "Running", True)
+
+
+def test_pod_with_a_hundred_containers_sums_them() -> None:
+    containers = [{"name": f"c{n}", "resources": {"requests": {"cpu": "1m"}}} for n in range(100)]
+    assert decode_pod(pod_body({"containers": containers})).requests["cpu"] == 100
+
+
+def test_resize_under_way_counts_the_larger_amount() -> None:
+    status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
+    pod = decode_pod(
+        pod_body({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, status)
+    )
+    assert pod.requests["cpu"] == 3000
+
+
+def node_body(status: dict[str, Any], spec: dict[str, Any] | None = None, **meta: Any) -> bytes:
+    return raw({"metadata": {"name": "n1", "uid": "nu", **meta}, "spec": spec or {}, "status": status})
+
+
+def test_node_is_read_in_full() -> None:
+    node = decode_node(
+        node_body(
+            {
+                "allocatable": {"cpu": "3920m", "memory": "1Gi", "pods": "110", "nvidia.com/gpu": "4"},
+                "conditions": [
+                    {"type": "MemoryPressure", "status": "False"},
+                    {"type": "Ready", "status": "True"},
+                ],
+            },
+            {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": None}]},
+            labels={f"l{n}": "v" for n in range(10_000)},
+        )
+    )
+    assert (node.name, node.uid, node.unschedulable, node.ready) == ("n1", "nu", True, True)
+    assert node.allocatable == Resources({"cpu": 3920, "memory": 2**30, "pods": 110, "nvidia.com/gpu": 4})
+    assert node.taints == (Taint("k", "NoSchedule", ""),)
+    assert len(node.labels) == 10_000
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [None, [], [{"type": "Ready", "status": "Unknown"}], [{"type": "Ready", "status": "False"}], [{}]],
+)
+def test_node_without_a_true_ready_condition_is_not_ready(conditions: Any) -> None:
+    assert not decode_node(node_body({"conditions": conditions})).ready
+
+
+@pytest.mark.parametrize("allocatable", [None, {}, {"cpu": "lots"}, {"cpu": None}, {"cpu": [1]}])
+def test_node_with_absurd_allocatable_has_nothing_to_give(allocatable: Any) -> None:
+    assert decode_node(node_body({"allocatable": allocatable})).allocatable == NOTHING
+
+
+def test_negative_allocatable_counts_as_none_of_that_resource() -> None:
+    node = decode_node(node_body({"allocatable": {"cpu": "-1", "memory": "1Ki"}}))
+    assert node.allocatable == Resources({"memory": 1024})
+
+
+def test_node_without_spec_and_status_is_read() -> None:
+    node = decode_node(raw({"metadata": {"name": "n1"}}))
+    assert (node.allocatable, node.ready, node.unschedulable) == (NOTHING, False, False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "parallelism", "completions"),
+    [({}, 1, None), ({"parallelism": 0}, 0, None), ({"parallelism": 4, "completions": 8}, 4, 8)],
+)
+def test_job_sizes(spec: dict[str, Any], parallelism: int, completions: int | None) -> None:
+    assert decode_job(raw({"metadata": META, "spec": spec})) == Job("ns", "p", "u1", parallelism, completions)
+
+
+@pytest.mark.parametrize(
+    ("policy", "minimum"),
+    [({"gang": {"minCount": 8}}, 8), ({"basic": {}}, 1), ({}, 1), ({"gang": {}}, 1), (None, 1)],
+)
+def test_pod_group_minimum(policy: Any, minimum: int) -> None:
+    group = decode_pod_group(raw({"metadata": META, "spec": {"schedulingPolicy": policy}}))
+    assert group == PodGroup("ns", "p", "u1", minimum)
+
+
+def test_resources_file_is_the_text_of_its_key() -> None:
+    meta = {"name": "fluence-resources", "namespace": "ns"}
+    source = "ConfigMap ns/fluence-resources"
+    body = {"metadata": meta, "data": {"resources.yaml": "types: {}", "other": "x"}}
+    assert decode_resources_file(raw(body)) == ResourcesFile(source, "types: {}")
+    missing = decode_resources_file(raw({"metadata": meta, "data": {"resource.yaml": "x"}}))
+    assert missing.text is None
+    assert "no key resources.yaml" in missing.source
