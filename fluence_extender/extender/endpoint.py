@@ -124,22 +124,19 @@ class VerbEndpoint:
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        body: bytes = message.get("body", b"")
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
-    whole = bytearray()
+    parts: list[bytes] = []
+    length = 0
     while True:
+        message = await receive()
         if message["type"] != "http.request":
             raise Disconnected
-        whole += message.get("body", b"")
-        if len(whole) > limit:
+        part: bytes = message.get("body", b"")
+        parts.append(part)
+        length += len(part)
+        if length > limit:
             raise _too_large(limit)
         if not message.get("more_body", False):
-            return bytes(whole)
-        message = await receive()
+            return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _too_large(limit: int) -> Refused:

@@ -106,7 +106,10 @@ class Placements(Protocol):
         ...
 
     async def bind(self, pod: AskedPod, node: str) -> None:
-        """Bind the pod to its planned node, with its gang. Raises `BindRefused`. Idempotent."""
+        """Bind the pod to its planned node, with its gang. Idempotent.
+
+        Raises `BindRefused` or a `ClusterError`. Runs on when the caller has gone; cancelled when we stop.
+        """
         ...
 
     def may_evict(self, uids: Sequence[str]) -> bool:
