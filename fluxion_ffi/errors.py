@@ -59,8 +59,14 @@ class NothingToAllocate(InvalidRequest):
     errno = 0
 
 
+class InvalidOptions(FluxionError):
+    """An option of a graph that the library doesn't know, or that would crash it (EPROTO)."""
+
+    errno = _errno.EPROTO
+
+
 class InvalidGraph(FluxionError):
-    """A graph document or an option that can't be loaded (EPROTO at creation, EINVAL in a later change)."""
+    """A graph document that can't be loaded (EPROTO at creation, EINVAL in a later change)."""
 
     errno = _errno.EPROTO
 

@@ -22,6 +22,7 @@ from fluxion_ffi.encoding import c_string, dump, parse
 from fluxion_ffi.errors import (
     FluxionError,
     InvalidGraph,
+    InvalidOptions,
     InvalidRequest,
     JobExists,
     Unsatisfiable,
@@ -46,7 +47,7 @@ def _one_at_a_time(
     """Let no other call change the graph between what a method checks and what it then calls."""
 
     @functools.wraps(method)
-    def alone(self: ResourceGraph, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def alone(self: ResourceGraph, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         with self._lock:
             return method(self, *args, **kwargs)
 
@@ -57,8 +58,7 @@ class ResourceGraph:
     """One graph, loaded from a JGF document; a context manager that frees it at its end.
 
     Calls may come from any thread; they run one at a time. The library's clock stands at 0. Raises
-    `InvalidGraph`.
-
+    `InvalidGraph`, `InvalidOptions`.
     """
 
     def __init__(self, library: Library, jgf: Document, options: GraphOptions | None = None) -> None:
@@ -306,7 +306,7 @@ class ResourceGraph:
         root = tree.vertices[tree.root].type
         filters = self._options.prune_filters
         if not PruneFilters.parse(filters).kept_by_root(root, tree.leaf_types()):
-            raise InvalidGraph(
+            raise InvalidOptions(
                 f"options.prune_filters: {filters!r} keeps no total at the root ({root}); add ALL:core, say"
             )
         if self._options.match_format in RANKED_FORMATS:

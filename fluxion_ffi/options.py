@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from fluxion_ffi.errors import InvalidGraph
+from fluxion_ffi.errors import InvalidOptions
 from fluxion_ffi.pruning import PruneFilters
 
 POLICIES = frozenset(
@@ -43,7 +43,7 @@ _SWITCHES = frozenset({"node_centric", "node_exclusive", "stop_on_1_matches"})
 
 @dataclass(frozen=True, slots=True)
 class GraphOptions:
-    """Options of one graph; checked when made (`InvalidGraph` names the option).
+    """Options of one graph; checked when made (`InvalidOptions` names the option).
 
     ``matcher_policy``: one of `POLICIES`, or a custom policy such as ``policy=low node_centric=true``.
     ``prune_filters``: ``HIGHER:LOWER[,…]`` with ``ALL`` for any higher type; which totals a vertex keeps of
@@ -61,7 +61,7 @@ class GraphOptions:
         for name in ("matcher_policy", "prune_filters", "match_format", "traverser_policy"):
             value = getattr(self, name)
             if not isinstance(value, str):
-                raise InvalidGraph(f"options.{name}: must be a string, not {type(value).__name__}")
+                raise InvalidOptions(f"options.{name}: must be a string, not {type(value).__name__}")
         _one_of("traverser_policy", self.traverser_policy, TRAVERSERS)
         _one_of("match_format", self.match_format, MATCH_FORMATS)
         if self.matcher_policy not in POLICIES:
@@ -69,7 +69,7 @@ class GraphOptions:
         PruneFilters.parse(self.prune_filters)
         reserve = self.reserve_vtx_vec
         if isinstance(reserve, bool) or not isinstance(reserve, int) or not 0 <= reserve < 2**31:
-            raise InvalidGraph(
+            raise InvalidOptions(
                 f"options.reserve_vtx_vec: must be an integer from 0 to 2^31 - 1, not {reserve!r}"
             )
 
@@ -98,7 +98,7 @@ class GraphOptions:
 
 def _one_of(name: str, value: str, known: frozenset[str]) -> None:
     if value not in known:
-        raise InvalidGraph(f"options.{name}: {value!r} isn't one of {', '.join(sorted(known))}")
+        raise InvalidOptions(f"options.{name}: {value!r} isn't one of {', '.join(sorted(known))}")
 
 
 def _check_custom_policy(policy: str) -> None:
@@ -111,10 +111,10 @@ def _check_custom_policy(policy: str) -> None:
         key, equals, value = word.partition("=")
         allowed = {"high", "low"} if key == "policy" else {"true", "false"} if key in _SWITCHES else set()
         if not equals or value not in allowed or key in seen:
-            raise InvalidGraph(
+            raise InvalidOptions(
                 f"{place} is neither one of {', '.join(sorted(POLICIES))} nor made of policy=high|low and "
                 f"{', '.join(sorted(_SWITCHES))}=true|false (at {word!r})"
             )
         seen.add(key)
     if "policy" not in seen:
-        raise InvalidGraph(f"{place} has no policy=high or policy=low")
+        raise InvalidOptions(f"{place} has no policy=high or policy=low")

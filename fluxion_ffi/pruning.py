@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fluxion_ffi.errors import InvalidGraph
+from fluxion_ffi.errors import InvalidOptions
 
 _ANY = "ALL"
 
@@ -24,7 +24,7 @@ class PruneFilters:
 
     @classmethod
     def parse(cls, text: str) -> PruneFilters:
-        """Read ``HIGHER:LOWER[,HIGHER:LOWER]…`` as the library does. Raises `InvalidGraph`."""
+        """Read ``HIGHER:LOWER[,HIGHER:LOWER]…`` as the library does. Raises `InvalidOptions`."""
         pairs = [_pair(item, text) for item in text.split(",")] if text else []
         of_any = frozenset(lower for higher, lower in pairs if higher == _ANY)
         of_type: dict[str, frozenset[str]] = {}
@@ -48,5 +48,5 @@ class PruneFilters:
 def _pair(item: str, text: str) -> tuple[str, str]:
     higher, _, lower = ("".join(item.split())).partition(":")
     if not higher or not lower or ":" in lower or not text.isprintable():
-        raise InvalidGraph(f"options.prune_filters: {item!r} in {text!r} isn't of the form HIGHER:LOWER")
+        raise InvalidOptions(f"options.prune_filters: {item!r} in {text!r} isn't of the form HIGHER:LOWER")
     return higher, lower
