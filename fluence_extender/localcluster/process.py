@@ -122,7 +122,7 @@ class Component:
                 )
             )
 
-    def stop(self, timeout: float = 10) -> None:
+    def stop(self, timeout: float = 3) -> None:
         """Ask it to end (SIGTERM), kill it after ``timeout`` seconds; returns once it is gone."""
         self._end(signal.SIGTERM, timeout)
 

@@ -1,0 +1,247 @@
+"""What the end-to-end tests are written with: a cluster, a namespace in it, manifests, and waiting.
+
+Everything on the wire is a plain dict, as the API server sends it. A test reads like this:
+
+    def test_three_pods_share_a_node(cluster, namespace, nodes):
+        (node,) = nodes(1, cpu="4")
+        namespace.create(*(pod(f"p{i}", cpu="1") for i in range(3)))
+        pods = namespace.wait_until_bound(3)
+        assert {node_of(pod) for pod in pods} == {node}
+
+A wait that isn't fulfilled raises `TimedOut` with what was last seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from fluence_extender.localcluster import Api, ApiError, ControlPlane, KubeletJudge, TimedOut
+
+Manifest = dict[str, Any]
+T = TypeVar("T")
+
+RUN_FOR = "demo.fluence.flux-framework.org/run-for"
+FAIL_AFTER = "demo.fluence.flux-framework.org/fail-after"
+STOP_FOR = "demo.fluence.flux-framework.org/stop-for"
+NODE_READY = "demo.fluence.flux-framework.org/ready"
+
+
+def wait_for(
+    predicate: Callable[[], T],
+    timeout: float = 30,
+    what: str = "it",
+    seen: Callable[[], object] | None = None,
+) -> T:
+    """The first truthy value of ``predicate()``, asked every 50 ms for up to ``timeout`` seconds.
+
+    An API server that doesn't answer, or lacks the object, counts as not yet. ``seen()`` goes into the error.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        trouble = ""
+        try:
+            value = predicate()
+        except ApiError as error:
+            if error.status not in (0, 404, 429, 500, 503):
+                raise
+            trouble = str(error)
+        else:
+            if value:
+                return value
+        if time.monotonic() >= deadline:
+            raise TimedOut(what, timeout, trouble or (str(seen()) if seen else ""))
+        time.sleep(0.05)
+
+
+def pod(
+    name: str,
+    *,
+    cpu: str | int | None = None,
+    memory: str | int | None = None,
+    requests: Mapping[str, str | int] | None = None,
+    scheduler: str = "default-scheduler",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    run_for: str | None = None,
+    **spec: Any,
+) -> Manifest:
+    """A pod of one container.
+
+    ``requests`` (beside cpu and memory) are also its limits where they are extended resources; ``run_for`` is
+    how long it runs before it succeeds (a Go duration; kwok nodes only), for ever when None; ``spec`` adds to
+    or replaces fields of its spec (``nodeSelector=...``, ``schedulingGates=...``).
+    """
+    plain = {"cpu": cpu, "memory": memory}
+    asked = {key: str(value) for key, value in {**plain, **(requests or {})}.items() if value is not None}
+    limits = {key: value for key, value in asked.items() if "/" in key}
+    container = {
+        "name": "main",
+        "image": "registry.k8s.io/pause:3.10",
+        "resources": {"requests": asked, "limits": limits},
+    }
+    notes = dict(annotations or {}) | ({RUN_FOR: run_for} if run_for else {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": dict(labels or {}), "annotations": notes},
+        "spec": {
+            "schedulerName": scheduler,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+            **spec,
+        },
+    }
+
+
+def job(
+    name: str, template: Manifest, *, parallelism: int = 1, completions: int | None = None, **spec: Any
+) -> Manifest:
+    """A batch/v1 Job whose pods are made from ``template`` (see `pod`); completions default to
+    parallelism.
+    """
+    metadata = {key: template["metadata"][key] for key in ("labels", "annotations")}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "parallelism": parallelism,
+            "completions": parallelism if completions is None else completions,
+            "template": {"metadata": metadata, "spec": {"restartPolicy": "Never", **template["spec"]}},
+            **spec,
+        },
+    }
+
+
+def node_of(pod: Manifest) -> str:
+    """The node a pod is bound to; empty while it isn't."""
+    return str(pod["spec"].get("nodeName", ""))
+
+
+def phase_of(pod: Manifest) -> str:
+    """Pending, Running, Succeeded or Failed."""
+    return str(pod["status"].get("phase", ""))
+
+
+def annotations_of(pod: Manifest) -> dict[str, str]:
+    """A pod's annotations."""
+    return dict(pod["metadata"].get("annotations") or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster under test; ``plane`` is None when it isn't a local one."""
+
+    api: Api
+    kubeconfig: Path
+    judge: KubeletJudge
+    plane: ControlPlane | None = None
+
+    def nodes(self) -> dict[str, Manifest]:
+        """All nodes by name."""
+        return {node["metadata"]["name"]: node for node in self.api.get("/api/v1/nodes")["items"]}
+
+    def apply(self, *manifests: Manifest | str | Path) -> list[Manifest]:
+        """Server-side apply: dicts, YAML text or YAML files, in order."""
+        return [self.api.apply(document) for document in documents(*manifests)]
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace of one test; gone after it, with all that is in it."""
+
+    name: str
+    api: Api
+
+    def create(self, *manifests: Manifest | str | Path) -> list[Manifest]:
+        """Create objects (dicts, YAML text or YAML files), in order; they come back as the API server
+        stores them.
+        """
+        return [self.api.create(document, self.name) for document in documents(*manifests)]
+
+    def pods(self, **labels: str) -> list[Manifest]:
+        """Its pods with these labels, by name."""
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        found = self.api.get(self._pods, labelSelector=selector)["items"]
+        return sorted(found, key=lambda pod: pod["metadata"]["name"])
+
+    def pod(self, name: str) -> Manifest:
+        """One pod as it is now. Raises `ApiError` (404)."""
+        return self.api.get(f"{self._pods}/{name}")
+
+    def delete_pod(self, name: str, grace: int = 0) -> None:
+        """Delete one pod."""
+        self.api.delete(f"{self._pods}/{name}", gracePeriodSeconds=str(grace))
+
+    def bind(self, name: str, node: str, annotations: Mapping[str, str] | None = None) -> None:
+        """Bind a pod to a node, past every scheduler."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "annotations": dict(annotations or {})},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self.api.request("POST", f"{self._pods}/{name}/binding", body)
+
+    def wait_until_bound(self, count: int, timeout: float = 30) -> list[Manifest]:
+        """All pods of the namespace once exactly ``count`` of them are bound."""
+
+        def bound(pods: Sequence[Manifest]) -> bool:
+            return sum(bool(node_of(pod)) for pod in pods) == count
+
+        return self.wait_for_pods(bound, f"{count} pods bound", timeout)
+
+    def wait_for_phase(self, name: str, phase: str, timeout: float = 30) -> Manifest:
+        """The pod ``name`` once it is in ``phase``."""
+
+        def reached(pods: Sequence[Manifest]) -> bool:
+            return any(pod["metadata"]["name"] == name and phase_of(pod) == phase for pod in pods)
+
+        pods = self.wait_for_pods(reached, f"pod {self.name}/{name} to be {phase}", timeout)
+        return next(pod for pod in pods if pod["metadata"]["name"] == name)
+
+    def wait_for_pods(
+        self, predicate: Callable[[Sequence[Manifest]], bool], what: str, timeout: float = 30
+    ) -> list[Manifest]:
+        """The namespace's pods as soon as ``predicate(pods)`` holds."""
+        last: list[Manifest] = []
+
+        def fulfilled() -> bool:
+            last[:] = self.pods()
+            return predicate(last)
+
+        wait_for(fulfilled, timeout, what, lambda: [summary(pod) for pod in last])
+        return last
+
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self.name}/pods"
+
+
+def summary(pod: Manifest) -> str:
+    """One line on where a pod stands, with what its scheduler last said."""
+    said = [
+        f"{entry.get('reason', '')}: {entry.get('message', '')}"
+        for entry in pod["status"].get("conditions") or ()
+        if entry["type"] == "PodScheduled" and entry["status"] != "True"
+    ]
+    where = node_of(pod) or "no node"
+    return " ".join([pod["metadata"]["name"], phase_of(pod), "on", where, *said])
+
+
+def documents(*manifests: Manifest | str | Path) -> list[Manifest]:
+    """All documents in ``manifests``: dicts, YAML text, or YAML files."""
+    found: list[Manifest] = []
+    for manifest in manifests:
+        if isinstance(manifest, dict):
+            found.append(manifest)
+        else:
+            text = manifest.read_text() if isinstance(manifest, Path) else manifest
+            found += [document for document in yaml.safe_load_all(text) if document]
+    return found

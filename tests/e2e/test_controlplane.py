@@ -1,0 +1,320 @@
+"""The local control plane is a real cluster, survives what tests do to it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fluence_extender.localcluster import (
+    Api,
+    ApiError,
+    Binaries,
+    Component,
+    ControlPlane,
+    FolderInUse,
+    Silent,
+    StartFailed,
+    ensure_binaries,
+)
+from tests.e2e.harness import (
+    FAIL_AFTER,
+    NODE_READY,
+    STOP_FOR,
+    Cluster,
+    Namespace,
+    job,
+    node_of,
+    phase_of,
+    pod,
+    wait_for,
+)
+from tests.e2e.nodes import NodeFactory
+
+
+def test_server_calls_itself_by_the_pinned_version(control_plane: ControlPlane) -> None:
+    assert control_plane.api.get("/version")["gitVersion"] == "v1.36.3"
+
+
+def test_stock_scheduler_binds_a_pod_and_it_runs(
+    namespace: Namespace, nodes: NodeFactory, default_scheduler: Component | None
+) -> None:
+    names = nodes(2, cpu="2")
+    namespace.create(pod("one", cpu="1", nodeSelector={"kubernetes.io/hostname": names[1]}))
+    assert node_of(namespace.wait_for_phase("one", "Running")) == names[1]
+
+
+def test_job_completes_once_its_pods_have_run_their_time(
+    namespace: Namespace, nodes: NodeFactory, default_scheduler: Component | None, control_plane: ControlPlane
+) -> None:
+    nodes(1, cpu="4")
+    namespace.create(job("work", pod("x", cpu="1", run_for="200ms"), parallelism=3))
+    path = f"/apis/batch/v1/namespaces/{namespace.name}/jobs/work"
+    wait_for(lambda: control_plane.api.get(path)["status"].get("succeeded") == 3, 30, "the Job to complete")
+    assert {phase_of(member) for member in namespace.pods()} == {"Succeeded"}
+
+
+def test_pod_fails_and_lingers_as_its_annotations_say(
+    namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    (node,) = nodes(1)
+    namespace.create(pod("failing", annotations={FAIL_AFTER: "100ms"}))
+    namespace.create(pod("lingering", annotations={STOP_FOR: "1s"}))
+    namespace.bind("failing", node)
+    namespace.bind("lingering", node)
+    assert namespace.wait_for_phase("failing", "Failed")["status"].get("reason") is None
+    namespace.wait_for_phase("lingering", "Running")
+    namespace.delete_pod("lingering", grace=30)
+    assert namespace.pod("lingering")["metadata"]["deletionTimestamp"]
+    namespace.wait_for_pods(lambda pods: len(pods) == 1, "the lingering pod to go")
+
+
+@pytest.mark.overcommits
+def test_judge_fails_the_pod_that_overcommits_its_node(
+    cluster: Cluster, namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    (node,) = nodes(1, cpu="2")
+    namespace.create(pod("first", cpu="1500m"), pod("second", cpu="501m"), pod("third", cpu="500m"))
+    for name in ("first", "second", "third"):
+        namespace.bind(name, node)
+    refused = namespace.wait_for_phase("second", "Failed")
+    assert refused["status"]["reason"] == "OutOfcpu"
+    assert "requested: 501, used: 1500, capacity: 2000" in refused["status"]["message"]
+    namespace.wait_for_phase("first", "Running")
+    namespace.wait_for_phase("third", "Running")
+    mine = [violation for violation in cluster.judge.violations if violation.node == node]
+    assert [(violation.pod, violation.reason) for violation in mine] == [
+        (f"{namespace.name}/second", "OutOfcpu")
+    ]
+
+
+@pytest.mark.overcommits
+def test_rejected_pod_stays_failed_whatever_kwok_says(
+    namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    (node,) = nodes(1, memory="1Gi")
+    namespace.create(pod("over", memory="1025Mi"))
+    namespace.bind("over", node)
+    namespace.wait_for_phase("over", "Failed")
+    path = f"/api/v1/namespaces/{namespace.name}/pods/over/status"
+    control_plane.api.patch(path, {"status": {"phase": "Running", "reason": None}})
+    assert namespace.wait_for_phase("over", "Failed")["status"]["reason"] == "OutOfmemory"
+
+
+def test_judge_gives_the_room_of_an_ended_pod_to_the_next(
+    cluster: Cluster, namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    (node,) = nodes(1, cpu="2")
+    namespace.create(pod("ends", cpu="2", run_for="100ms"), pod("deleted", cpu="2"), pod("last", cpu="2"))
+    namespace.bind("ends", node)
+    namespace.wait_for_phase("ends", "Succeeded")
+    namespace.bind("deleted", node)
+    namespace.wait_for_phase("deleted", "Running")
+    namespace.delete_pod("deleted")
+    namespace.bind("last", node)
+    namespace.wait_for_phase("last", "Running")
+    assert cluster.judge.settle()
+
+
+def test_service_account_may_do_what_rbac_grants_and_no_more(
+    namespace: Namespace, service_account: Callable[[str], Path], control_plane: ControlPlane
+) -> None:
+    api = Api(service_account("reader"))
+    pods = f"/api/v1/namespaces/{namespace.name}/pods"
+    with pytest.raises(ApiError, match=r"reader.*cannot list") as refused:
+        api.get(pods)
+    assert refused.value.status == 403
+    namespace.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "reader"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace.name}],
+        }
+    )
+
+    wait_for(lambda: api.reachable(pods), 10, "the RoleBinding to take effect")
+
+
+def test_any_user_gets_a_kubeconfig_of_their_own(control_plane: ControlPlane) -> None:
+    api = Api(control_plane.kubeconfig_for("jane", groups=("physicists",)))
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
+    who = api.create(review)["status"]["userInfo"]
+    assert who["username"] == "jane"
+    assert "physicists" in who["groups"]
+
+
+def test_native_pod_groups_are_served(namespace: Namespace, control_plane: ControlPlane) -> None:
+    served = control_plane.api.get("/apis/scheduling.k8s.io/v1alpha2")["resources"]
+    assert {"PodGroup", "Workload"} <= {entry["kind"] for entry in served}
+
+
+def test_node_is_unready_while_its_annotation_says_so(
+    nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    (node,) = nodes(1, extended={"example.com/gpu": 2}, labels={"rack": "r1"})
+    path = f"/api/v1/nodes/{node}"
+    assert control_plane.api.get(path)["status"]["allocatable"]["example.com/gpu"] == "2"
+
+    def tainted() -> bool:
+        taints = control_plane.api.get(path)["spec"].get("taints") or ()
+        return any(taint["key"] == "node.kubernetes.io/not-ready" for taint in taints)
+
+    control_plane.api.patch(path, {"metadata": {"annotations": {NODE_READY: "false"}}})
+    wait_for(tainted, 20, "the not-ready taint")
+    control_plane.api.patch(path, {"metadata": {"annotations": {NODE_READY: None}}})
+    wait_for(lambda: not tainted(), 20, "the not-ready taint to go")
+
+
+def test_crash_of_the_api_server_loses_nothing(
+    namespace: Namespace, nodes: NodeFactory, default_scheduler: Component | None, control_plane: ControlPlane
+) -> None:
+    nodes(1, cpu="4")
+    namespace.create(pod("before", cpu="1"))
+    namespace.wait_for_phase("before", "Running")
+    control_plane.kill_component("kube-apiserver")
+    assert not control_plane.api.reachable()
+    control_plane.start_apiserver()
+    assert phase_of(namespace.pod("before")) == "Running"
+    namespace.create(pod("after", cpu="1"))
+    namespace.wait_for_phase("after", "Running", timeout=60)
+
+
+@pytest.mark.overcommits
+def test_judge_sees_what_is_bound_after_a_restart_of_the_api_server(
+    namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    (node,) = nodes(1, cpu="1")
+    namespace.create(pod("fits", cpu="1"), pod("over", cpu="1"))
+    namespace.bind("fits", node)
+    namespace.wait_for_phase("fits", "Running")
+    control_plane.stop_apiserver()
+    control_plane.start_apiserver()
+    namespace.bind("over", node)
+    assert namespace.wait_for_phase("over", "Failed")["status"]["reason"] == "OutOfcpu"
+
+
+@pytest.mark.parametrize("name", ["kwok", "kube-controller-manager", "etcd"])
+def test_killed_component_starts_again_and_does_its_work(
+    name: str,
+    namespace: Namespace,
+    nodes: NodeFactory,
+    default_scheduler: Component | None,
+    control_plane: ControlPlane,
+) -> None:
+    nodes(1, cpu="4")
+    control_plane.kill_component(name)
+    control_plane.start_component(name)
+    template = job("work", pod("x", cpu="1", run_for="100ms"), parallelism=2)
+    wait_for(lambda: namespace.create(template), 30, "the API server to take writes again")
+    done = namespace.wait_for_pods(
+        lambda pods: [phase_of(member) for member in pods] == ["Succeeded"] * 2, "the Job's pods to end", 60
+    )
+    assert all(node_of(member) for member in done)
+
+
+def test_two_schedulers_serve_their_own_pods(
+    namespace: Namespace, nodes: NodeFactory, default_scheduler: Component | None, control_plane: ControlPlane
+) -> None:
+    nodes(1, cpu="4")
+    config = """
+        apiVersion: kubescheduler.config.k8s.io/v1
+        kind: KubeSchedulerConfiguration
+        profiles: [{schedulerName: second}]
+    """
+    second = control_plane.start_scheduler(config, name="second", feature_gates={"GenericWorkload": True})
+    namespace.create(pod("a", cpu="1"), pod("b", cpu="1", scheduler="second"))
+    namespace.wait_until_bound(2)
+    second.stop()
+    assert not second.running
+
+
+def test_two_control_planes_share_nothing(control_plane: ControlPlane) -> None:
+    with ControlPlane() as other:
+        assert other.url != control_plane.url
+        other.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "only-here"}})
+        with pytest.raises(ApiError) as missing:
+            control_plane.api.get("/api/v1/namespaces/only-here")
+        assert missing.value.status == 404
+        stranger = Api(other.kubeconfig)
+        assert stranger.get("/api/v1/namespaces/only-here")
+        folder = other.folder
+    assert not folder.exists()
+
+
+def test_folder_serves_one_control_plane_at_a_time(control_plane: ControlPlane) -> None:
+    with pytest.raises(FolderInUse, match="another control plane runs in"):
+        ControlPlane(control_plane.folder).start()
+    assert control_plane.api.reachable()
+
+
+PARENT = """
+import json, sys, threading
+from pathlib import Path
+from fluence_extender.localcluster import ControlPlane
+plane = ControlPlane(Path(sys.argv[1]))
+# A thread that ends at once: components belong to the process, not to the thread that asked for them.
+starter = threading.Thread(target=plane.start)
+starter.start()
+starter.join()
+plane.start_scheduler()
+plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
+names = ["etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kube-scheduler"]
+print(json.dumps({name: plane.component(name).pid for name in names}), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_killed_parent_leaves_no_process_and_its_folder_starts_again(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with parent:
+        assert parent.stdout
+        pids: dict[str, int] = json.loads(parent.stdout.readline())
+        assert all(map(alive, pids.values())), pids
+        parent.send_signal(signal.SIGKILL)
+    wait_for(lambda: not any(map(alive, pids.values())), 10, "the components to die with their parent")
+    with ControlPlane(tmp_path) as again:
+        assert again.api.get("/api/v1/namespaces/kept")
+        assert again.add_nodes(1) == ["node-0"]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be reaped doesn't."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_failing_start_shows_the_log_and_leaves_nothing(tmp_path: Path, control_plane: ControlPlane) -> None:
+    broken = tmp_path / "kube-apiserver"
+    broken.write_text("#!/bin/sh\necho the disk is on fire >&2\nexit 3\n")
+    broken.chmod(0o755)
+    paths = {**ensure_binaries(Silent()).paths, "kube-apiserver": broken}
+    plane = ControlPlane(tmp_path / "plane", binaries=Binaries(paths))
+    with pytest.raises(StartFailed, match=r"kube-apiserver isn't running \(exit code 3\)") as failed:
+        plane.start()
+    assert "the disk is on fire" in failed.value.tail
+    assert not [entry for entry in os.listdir("/proc") if entry.isdigit() and serves(int(entry), tmp_path)]
+
+
+def serves(pid: int, folder: Path) -> bool:
+    """Whether a live process has ``folder`` in its command line."""
+    try:
+        return str(folder / "plane") in Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
