@@ -65,6 +65,7 @@ class MemoryCluster:
     def __init__(self, *objects: Watched) -> None:
         self.events: list[Recorded] = []
         self.calls: list[tuple[str, str]] = []
+        self.reports: dict[Key, tuple[bool, str, str]] = {}
         self.delays: dict[str, float] = {}
         self.protected: set[str] = set()
         self.held = False
@@ -203,6 +204,10 @@ class MemoryCluster:
         self.delete(now)
         regarding = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._record(Recorded(regarding, "Evicted", reason, True))
+
+    async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
+        """See `Cluster.report_group`; the newest report of each group is kept in ``reports``."""
+        self.reports[group.namespace, group.name] = (scheduled, reason, message)
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""

@@ -131,6 +131,10 @@ class Cluster(Protocol):
         """Evict through the Eviction API. Raises `Disrupted` where a budget forbids it."""
         ...
 
+    async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
+        """Set the condition ``PodGroupScheduled`` of a native PodGroup, as kube-scheduler's own gang cycle does."""
+        ...
+
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """Record an Event; equal ones are folded into one with a count. Failures are logged, never raised."""
         ...

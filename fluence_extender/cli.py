@@ -1,0 +1,317 @@
+"""The command line of the service. Errors are one message on stderr that says what to do, and exit code 1 or 2."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluence_extender import __version__
+from fluence_extender.settings import DEFAULT_NAMESPACE, ENGINES, POLICIES, Settings
+
+if TYPE_CHECKING:
+    from fluence_extender.engines import Engine
+    from fluence_extender.extender.server import Listeners
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+PORTS = click.IntRange(0, 65535)
+
+KUBECONFIG = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    envvar=["FLUENCE_KUBECONFIG"],
+    show_envvar=True,
+    help="How to reach the cluster; default: $KUBECONFIG, then the pod's ServiceAccount, then ~/.kube/config.",
+)
+RESOURCES = click.option(
+    "--resources",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="FLUENCE_RESOURCES",
+    show_envvar=True,
+    help="Virtual resources (resources.yaml), followed live. Default: the ConfigMap fluence-resources.",
+)
+NAMESPACE = click.option(
+    "--resources-namespace",
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+    envvar="FLUENCE_RESOURCES_NAMESPACE",
+    show_envvar=True,
+    help="Namespace of the ConfigMap fluence-resources; a missing ConfigMap means no virtual resources.",
+)
+
+
+def _levels(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    levels: dict[str, str] = {}
+    for value in values:
+        kind, equals, label = value.partition("=")
+        if not equals or not kind or not label:
+            raise click.BadParameter(f"{value!r} is not TYPE=LABEL, for example rack=example.com/rack")
+        levels[kind] = label
+    return levels
+
+
+LEVELS = click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    metavar="TYPE=LABEL",
+    default=["zone=topology.kubernetes.io/zone"],
+    show_default=True,
+    callback=_levels,
+    envvar="FLUENCE_LEVELS",
+    show_envvar=True,
+    help="A topology level and the node label that names it, outermost first; may be given several times.",
+)
+
+
+@click.group(context_settings=CONTEXT)
+def main() -> None:
+    """Places whole gangs of pods through the extender hooks of a stock kube-scheduler.
+
+    `serve` is the service; `scheduler-config` prints the configuration of the kube-scheduler beside it; `demo` shows
+    both at work on a control plane of its own, on this machine.
+    """
+
+
+@main.command()
+@KUBECONFIG
+@RESOURCES
+@NAMESPACE
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="auto",
+    show_default=True,
+    envvar="FLUENCE_ENGINE",
+    show_envvar=True,
+    help="fluxion is libreapi_cli (flux-sched >= 0.53), embedded needs nothing, auto takes fluxion if it is there.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    default="lonode",
+    show_default=True,
+    envvar="FLUENCE_POLICY",
+    show_envvar=True,
+    help="Match policy: lonode fills nodes from the lowest up, hinode from the highest down, *x gives whole nodes.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="FLUENCE_HOST",
+    show_envvar=True,
+    help="Where the four verbs listen; keep them on loopback, beside the scheduler.",
+)
+@click.option(
+    "--port",
+    type=PORTS,
+    default=8888,
+    show_default=True,
+    envvar="FLUENCE_PORT",
+    show_envvar=True,
+    help="Port of the verbs; 0 takes any free one.",
+)
+@click.option(
+    "--api-host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="FLUENCE_API_HOST",
+    show_envvar=True,
+    help="Where /v1, probes and metrics listen (read-only).",
+)
+@click.option(
+    "--api-port",
+    type=PORTS,
+    default=8889,
+    show_default=True,
+    envvar="FLUENCE_API_PORT",
+    show_envvar=True,
+    help="Port of /v1, probes and metrics; 0 takes any free one.",
+)
+@LEVELS
+@click.option(
+    "--completion-limit",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    envvar="FLUENCE_COMPLETION_LIMIT",
+    show_envvar=True,
+    help="Seconds after which a gang that was begun and can't be completed is evicted; 0 for never.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    envvar="FLUENCE_LOG_FORMAT",
+    show_envvar=True,
+    help="How log lines look (they go to stderr).",
+)
+def serve(completion_limit: float, log_format: str, **options: Any) -> None:
+    """Run the service until SIGTERM or SIGINT.
+
+    It watches the cluster, places gangs, removes their gates, and answers the scheduler. It is ready (/readyz) once the
+    cluster is listed and what runs there is accounted for.
+    """
+    _set_up_logging(log_format)
+    _run(Settings(completion_limit=completion_limit or None, **options))
+
+
+def _run(settings: Settings) -> None:
+    from fluence_extender.app import StartRefused, run
+    from fluence_extender.cluster.errors import BadKubeconfig
+    from fluence_extender.cluster.resources_file import ResourcesFileError
+    from fluence_extender.extender.server import CannotListen
+    from fluence_extender.matcher.errors import EngineUnavailable
+
+    try:
+        import uvloop
+
+        uvloop.run(run(settings, _tell))
+    except (StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable) as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _tell(listeners: Listeners, engine: Engine) -> None:
+    click.echo(
+        f"fluence-extender {__version__}: verbs on http://{listeners.verbs_address}, "
+        f"state on http://{listeners.api_address}, engine {engine.name} ({engine.version})",
+        err=True,
+    )
+
+
+@main.command("scheduler-config")
+@click.option("--url", default="http://127.0.0.1:8888", show_default=True, help="Where the verbs are served.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="PATH",
+    help="The scheduler's kubeconfig, as the scheduler will find it; default: in-cluster.",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect", default=False, show_default=True, help="For more than one replica."
+)
+def scheduler_config_command(url: str, kubeconfig: str, leader_elect: bool) -> None:
+    """Print a ready KubeSchedulerConfiguration for the kube-scheduler beside the service.
+
+    Example: fluence-extender scheduler-config --kubeconfig ~/.kube/config > fluence.yaml && kube-scheduler
+    --config=fluence.yaml
+    """
+    from fluence_extender.scheduler_config import scheduler_config
+
+    if not url.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{url!r} is not a URL: it must begin with http://", param_hint="--url")
+    click.echo(scheduler_config(url, kubeconfig, leader_elect), nl=False)
+
+
+@main.command()
+@KUBECONFIG
+@RESOURCES
+@NAMESPACE
+@LEVELS
+@click.option(
+    "--expand/--compact",
+    default=True,
+    show_default=True,
+    help="One vertex for each core and GiB, as libreapi_cli reads it, or one sized vertex for equal leaves.",
+)
+def graph(
+    kubeconfig: str | None,
+    resources: Path | None,
+    resources_namespace: str,
+    levels: dict[str, str],
+    expand: bool,
+) -> None:
+    """Print the resource graph of the live cluster as JGF, in whole cores and GiB."""
+    from fluence_extender.cluster.errors import BadKubeconfig
+    from fluence_extender.cluster.port import ClusterError
+    from fluence_extender.cluster.resources_file import ResourcesFileError
+    from fluence_extender.graph.problem import InvalidResourcesFile
+    from fluence_extender.live_graph import live_graph
+
+    source: str | Path = resources or resources_namespace
+    try:
+        document = asyncio.run(live_graph(kubeconfig, source, levels, expand))
+    except (BadKubeconfig, ClusterError, ResourcesFileError, InvalidResourcesFile) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(json.dumps(document))
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def check(file: Path) -> None:
+    """Validate a resources.yaml; every fault is named with its line and what to do. Exit code 1 if there is one."""
+    from fluence_extender.cluster.resources_file import ResourcesFileError, read_resources_file
+    from fluence_extender.graph.problem import InvalidResourcesFile
+    from fluence_extender.graph.resources_file import parse_resources
+
+    try:
+        read = read_resources_file(file)
+        parsed = parse_resources(read.text or "", str(file))
+    except (ResourcesFileError, InvalidResourcesFile) as error:
+        raise click.ClickException(str(error)) from None
+    kinds = ", ".join(parsed.types) or "none"
+    click.echo(f"{file}: valid; resource types: {kinds}")
+
+
+@main.command()
+@click.option(
+    "--nodes", type=click.IntRange(1, 500), default=6, show_default=True, help="kwok nodes to create."
+)
+@click.option("--keep/--no-keep", default=False, help="Leave everything running until Ctrl-C.")
+@click.option(
+    "--policy", type=click.Choice(POLICIES), default="lonode", show_default=True, help="Match policy."
+)
+def demo(nodes: int, keep: bool, policy: str) -> None:
+    """Show it all on this machine: a real control plane on loopback, the service, and the examples.
+
+    The first run builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok from their Go modules
+    into your cache folder (about seven minutes on two cores); later runs start in seconds.
+    """
+    from fluence_extender.demo.show import run_demo
+    from fluence_extender.localcluster.errors import LocalClusterError
+
+    try:
+        sys.exit(run_demo(nodes=nodes, keep=keep, policy=policy))
+    except LocalClusterError as error:
+        raise click.ClickException(str(error)) from None
+
+
+@main.command()
+def version() -> None:
+    """Print the version, and whether libreapi_cli is found."""
+    from fluence_extender.engines import choose_engine
+
+    logging.disable(logging.INFO)
+    engine = choose_engine("auto")
+    click.echo(f"fluence-extender {__version__} (engine: {engine.name}, {engine.version})")
+
+
+def _set_up_logging(log_format: str) -> None:
+    import structlog
+
+    renderer: structlog.types.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+    )

@@ -1,0 +1,48 @@
+"""The condition of a native PodGroup, as a patch of its status.
+
+kube-scheduler writes it in its own gang cycle; where that is off, we do. Conditions are a list keyed by type, so a
+strategic merge patch leaves everybody else's alone.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fluence_extender.model.workload import PodGroup
+
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+LONGEST_MESSAGE = 32_000
+_EARLY = ("v1alpha1", "v1alpha2")
+
+
+def condition_type(version: str) -> str:
+    """``PodGroupScheduled`` up to v1alpha2 (Kubernetes 1.36), ``PodGroupInitiallyScheduled`` afterwards."""
+    return "PodGroupScheduled" if version in _EARLY else "PodGroupInitiallyScheduled"
+
+
+def status_path(listed: str, group: PodGroup) -> str:
+    """The path of the group's status, from the path under which all groups are listed."""
+    api, _, resource = listed.rpartition("/")
+    return f"{api}/namespaces/{group.namespace}/{resource}/{group.name}/status"
+
+
+def condition_patch(
+    listed: str, group: PodGroup, scheduled: bool, reason: str, message: str, now: datetime | None = None
+) -> dict[str, Any]:
+    """The body of the patch; ``metadata.uid`` makes it fail for a namesake."""
+    version = listed.rpartition("/")[0].rpartition("/")[2]
+    return {
+        "metadata": {"uid": group.uid},
+        "status": {
+            "conditions": [
+                {
+                    "type": condition_type(version),
+                    "status": "True" if scheduled else "False",
+                    "reason": reason,
+                    "message": message[:LONGEST_MESSAGE],
+                    "lastTransitionTime": (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                }
+            ]
+        },
+    }

@@ -1,0 +1,75 @@
+"""Choosing the engine, and how the graph is counted for it.
+
+libreapi_cli makes a vertex of each leaf, so it is given whole cores and GiB; to the embedded engine counts cost
+nothing, so it is given millicores and small blocks of memory, and rounding never shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from fluence_extender.graph.jgf import expand
+from fluence_extender.graph.units import COARSE, FINE, Units
+from fluence_extender.ledger.mirror import MakeMatcher, Mirror
+from fluence_extender.matcher import EngineUnavailable, MatcherOptions, create_matcher
+from fluence_extender.matcher.factory import Engine as EngineName
+from fluence_extender.matcher.port import Jgf, Matcher
+from fluxion_ffi import LibraryUnavailable, open_library
+
+log = structlog.get_logger(__name__)
+
+EMBEDDED_VERSION = "needs no native library"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that can be used here; ``version`` is for people."""
+
+    name: EngineName
+    version: str
+    units: Units
+    incremental: bool
+
+
+def choose_engine(asked: str) -> Engine:
+    """The engine for ``--engine``. Raises `EngineUnavailable` when fluxion is asked for and isn't there."""
+    if asked == "embedded":
+        return Engine("embedded", EMBEDDED_VERSION, FINE, True)
+    try:
+        library = open_library()
+    except LibraryUnavailable as missing:
+        if asked == "fluxion":
+            raise EngineUnavailable(str(missing)) from missing
+        log.info("libreapi_cli is not used; the embedded engine is", reason=str(missing))
+        return Engine("embedded", EMBEDDED_VERSION, FINE, True)
+    return Engine("fluxion", library.origin, COARSE, False)
+
+
+def shared_policy(policy: str) -> str:
+    """The policy under which pods of one gang share a node that the gang has for itself.
+
+    A node-exclusive policy grants a node to one job, and each pod is a job of its own; so the matcher runs the plain
+    policy, and the books keep other gangs away.
+    """
+    return policy.removesuffix("x") if policy.endswith("nodex") else policy
+
+
+def create_mirror(engine: Engine, policy: str, levels: Mapping[str, str]) -> Mirror:
+    """A mirror on ``engine``."""
+    options = MatcherOptions(
+        policy=shared_policy(policy), prune_filters="ALL:core,ALL:memory,ALL:gpu", match_format="jgf"
+    )
+    return Mirror(make_with(engine, options), engine.units, levels, engine.incremental)
+
+
+def make_with(engine: Engine, options: MatcherOptions) -> MakeMatcher:
+    """How matchers of ``engine`` are made from a compact document."""
+    return partial(_make, engine.name, options)
+
+
+def _make(name: EngineName, options: MatcherOptions, document: Jgf) -> Matcher:
+    return create_matcher(name, expand(document) if name == "fluxion" else document, options)

@@ -1,0 +1,54 @@
+"""What the controller wants done to the cluster, as values; the driver does them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import PodGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Take our nomination back from a pod whose plan was dropped."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """Nominate ``node`` for the pod and remove our gate."""
+
+    pod: Pod
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Tell the user something about a pod, as an Event."""
+
+    pod: Pod
+    reason: str
+    message: str
+    warning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict a bound member of a gang that can't be completed."""
+
+    pod: Pod
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportGroup:
+    """Write into a PodGroup's conditions whether it is scheduled."""
+
+    group: PodGroup
+    scheduled: bool
+    reason: str
+    message: str
+
+
+Action = Clear | Steer | Announce | Evict | ReportGroup

@@ -1,0 +1,54 @@
+"""What users are told unasked: one Event a pod for each new reason, and the condition of a native PodGroup.
+
+A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't leave a
+trail of counts behind. Of a large gang the first members speak for all.
+"""
+
+from __future__ import annotations
+
+from fluence_extender.gangs.actions import Action, Announce, ReportGroup
+from fluence_extender.gangs.assembly import natural
+from fluence_extender.gangs.gang import Gang
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.registry import Registry
+from fluence_extender.model.gang import Convention, GangState
+from fluence_extender.model.workload import PodGroup
+
+
+def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) -> list[Action]:
+    """What is to be said about ``gang`` now; saying it is noted in the gang."""
+    if gang.state is GangState.BOUND:
+        return _whole(gang, registry)
+    if gang.reason is None or gang.announced == gang.reason.text:
+        return []
+    if now - gang.reason_since < limits.announce_after:
+        return []
+    gang.announced = gang.reason.text
+    waiting = sorted(
+        (member.pod for member in gang.pending() if member.assignment is None),
+        key=lambda pod: natural(pod.name),
+    )
+    actions: list[Action] = [
+        Announce(pod, gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}", True)
+        for pod in waiting[: limits.announced_members]
+    ]
+    group = _group(gang, registry)
+    if group is not None and not gang.group_reported:
+        actions.append(ReportGroup(group, False, gang.reason.why.value, gang.reason.text))
+    return actions
+
+
+def _group(gang: Gang, registry: Registry) -> PodGroup | None:
+    if gang.key.convention is not Convention.POD_GROUP:
+        return None
+    return registry.pod_group(gang.key.namespace, gang.key.name)
+
+
+def _whole(gang: Gang, registry: Registry) -> list[Action]:
+    gang.announced = ""
+    group = _group(gang, registry)
+    if group is None or gang.group_reported:
+        return []
+    gang.group_reported = True
+    members = sum(1 for _ in gang.alive())
+    return [ReportGroup(group, True, "Scheduled", f"{members} members have their nodes")]

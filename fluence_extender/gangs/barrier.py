@@ -1,0 +1,74 @@
+"""The bind barrier: no member of a gang is bound before every member has reached bind.
+
+kube-scheduler runs each bind call in a goroutine of its own, so holding one holds nothing else up. A barrier opens once
+and stays open; a plan that changes gets a new barrier, and whoever waits at the old one is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Set
+
+
+class BarrierFailed(Exception):
+    """The wait ended without all members: the text says why."""
+
+
+class Barrier:
+    """Where the members of one plan gather."""
+
+    __slots__ = ("_arrived", "_failure", "_open", "_waiting")
+
+    def __init__(self) -> None:
+        self._arrived: set[str] = set()
+        self._open = False
+        self._failure: str | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def open(self) -> bool:
+        """Whether members pass without waiting."""
+        return self._open
+
+    def release(self) -> None:
+        """Open it for good."""
+        self._open = True
+        self._wake()
+
+    def fail(self, why: str) -> None:
+        """End the wait of everyone here; the barrier can't be used afterwards."""
+        if not self._open:
+            self._failure = why
+            self._wake()
+
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def arrive(self, uid: str, complete: Callable[[Set[str]], bool], seconds: float) -> None:
+        """Wait until ``complete`` holds for those who have arrived, at most ``seconds``. Raises `BarrierFailed`."""
+        self._arrived.add(uid)
+        if self._waits and complete(self._arrived):
+            self.release()
+        if self._waits:
+            await self._wait(seconds)
+        if self._open:
+            return
+        self._arrived.discard(uid)
+        raise BarrierFailed(self._failure or f"the other members have not reached bind within {seconds:g} s")
+
+    @property
+    def _waits(self) -> bool:
+        return not self._open and self._failure is None
+
+    async def _wait(self, seconds: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            async with asyncio.timeout(seconds):
+                await future
+        except TimeoutError:
+            return
+        finally:
+            self._waiting.discard(future)

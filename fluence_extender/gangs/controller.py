@@ -1,0 +1,173 @@
+"""From what is seen of the cluster to what is to be done about it.
+
+The controller is synchronous and does no I/O: observations go in, actions come out, time is injected. It is driven by
+level: whatever order observations come in, the same final state leads to the same plans. Until `start` has replayed
+what runs already, nothing is planned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation, ResourcesFile
+from fluence_extender.gangs.actions import Action
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.lifecycle import Lifecycle
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.registry import Registry
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job, PodGroup
+from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.plan import Planner
+
+ReadResources = Callable[[ResourcesFile], None]
+
+
+class Controller:
+    """Everything that is known, and the decisions that follow from it."""
+
+    def __init__(
+        self,
+        books: Books,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        on_resources: ReadResources = lambda _: None,
+    ) -> None:
+        self.books = books
+        self.registry = Registry()
+        self.eligibility = EligibilityIndex()
+        self.lifecycle = Lifecycle(
+            self.registry, books, Planner(books, self.eligibility), limits or Limits(), clock
+        )
+        self._clock = clock
+        self._on_resources = on_resources
+        self._pods: dict[str, Pod] = {}
+        self.started = False
+
+    def observe(self, seen: Observation) -> None:
+        """Take in one observation."""
+        match seen:
+            case Listed(kind, objects):
+                self._listed(kind, objects)
+            case Changed(_, thing):
+                self._put(thing)
+            case Deleted(_, thing):
+                self._drop(thing)
+
+    def _listed(self, kind: Kind, objects: Iterable[object]) -> None:
+        things = tuple(objects)
+        if kind is Kind.POD:
+            present = {thing.uid for thing in things if isinstance(thing, Pod)}
+            for uid in [uid for uid in self._pods if uid not in present]:
+                self._drop(self._pods[uid])
+        elif kind is Kind.NODE:
+            names = {thing.name for thing in things if isinstance(thing, Node)}
+            for node in [node for name, node in self.eligibility.nodes.items() if name not in names]:
+                self._drop(node)
+        elif kind is Kind.POD_GROUP:
+            self.registry.replace_groups(thing for thing in things if isinstance(thing, PodGroup))
+            return
+        elif kind is Kind.JOB:
+            self.registry.replace_jobs(thing for thing in things if isinstance(thing, Job))
+            return
+        for thing in things:
+            self._put(thing)
+
+    def _put(self, thing: object) -> None:
+        match thing:
+            case Pod():
+                self._put_pod(thing)
+            case Node():
+                self._put_node(thing)
+            case PodGroup():
+                self.registry.put_group(thing)
+            case Job():
+                self.registry.put_job(thing)
+            case ResourcesFile():
+                self._on_resources(thing)
+
+    def _drop(self, thing: object) -> None:
+        match thing:
+            case Pod():
+                self._drop_pod(thing)
+            case Node():
+                self.eligibility.drop(thing.name)
+                if self.started:
+                    self.books.drop_node(thing.name)
+                    self.lifecycle.node_changed(thing.name)
+            case PodGroup():
+                self.registry.drop_group(thing)
+            case Job():
+                self.registry.drop_job(thing)
+
+    def _put_node(self, node: Node) -> None:
+        old = self.eligibility.nodes.get(node.name)
+        if old == node:
+            return
+        self.eligibility.put(node)
+        if self.started:
+            self.books.put_node(node)
+            self.lifecycle.node_changed(node.name)
+
+    def _put_pod(self, pod: Pod) -> None:
+        old = self._pods.get(pod.uid)
+        self._pods[pod.uid] = pod
+        if not pod.ours:
+            if self.started:
+                self._count_foreign(pod)
+            return
+        if old is not None and _same(old, pod):
+            return
+        member = self.registry.put_pod(pod)
+        if self.started:
+            self.lifecycle.pod_changed(member)
+
+    def _count_foreign(self, pod: Pod) -> None:
+        if pod.node and not pod.finished:
+            self.books.put_foreign(pod)
+        else:
+            self.books.drop_foreign(pod.uid)
+
+    def _drop_pod(self, pod: Pod) -> None:
+        self._pods.pop(pod.uid, None)
+        if not pod.ours:
+            self.books.drop_foreign(pod.uid)
+            return
+        self.books.release(pod.uid)
+        self.registry.drop_pod(pod.uid)
+
+    def start(self) -> None:
+        """Replay what the cluster says is running, then begin to plan.
+
+        The order is that of strength: others' pods, our bound pods (those whose recorded devices still fit first), then
+        our pods that were steered and not bound yet; everything else is planned anew.
+        """
+        self.books.load(self.eligibility.nodes.values())
+        self.started = True
+        for pod in self._pods.values():
+            if not pod.ours:
+                self._count_foreign(pod)
+        members = [member for _, member in self.registry.members()]
+        self.lifecycle.replay(members)
+
+    def rebuild(self) -> None:
+        """Take over virtual resources that have changed; what is held stays held."""
+        if self.started:
+            self.books.load(self.eligibility.nodes.values())
+            self.lifecycle.look_at_all()
+
+    def step(self) -> list[Action]:
+        """Decide what is to be done now."""
+        return self.lifecycle.step() if self.started else []
+
+    def member(self, uid: str) -> tuple[Gang, Member] | None:
+        """The gang and member of a pod of ours."""
+        return self.registry.member(uid)
+
+
+def _same(old: Pod, new: Pod) -> bool:
+    """Whether nothing that matters here has changed."""
+    return old.resource_version == new.resource_version and old == new

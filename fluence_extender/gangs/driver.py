@@ -1,0 +1,239 @@
+"""Doing what the controller decides, and binding.
+
+One task turns observations into actions; the actions run beside it, a bounded number at once, and for each pod in the
+order they were decided. A write that fails is told to the controller, which decides again: nothing is retried here
+except a Binding, because a gang that has begun to bind has to be finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import structlog
+
+from fluence_extender.cluster.port import (
+    AlreadyBound,
+    Cluster,
+    ClusterError,
+    Denied,
+    Disrupted,
+    Gone,
+    Observation,
+    Regarding,
+)
+from fluence_extender.gangs.actions import Action, Announce, Clear, Evict, ReportGroup, Steer
+from fluence_extender.gangs.barrier import BarrierFailed
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.stamp import binding_annotations
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 64
+"""Writes under way at the same time."""
+
+GATHER = 0.005
+"""Seconds to let more observations come in before deciding."""
+
+TICK = 1.0
+"""Seconds between looks at the clock when nothing is seen."""
+
+BIND_TRIES = 4
+BIND_PAUSE = 0.25
+STEER_PAUSE = 1.0
+
+
+class CannotBind(Exception):
+    """The pod can't be bound there now; the text says why."""
+
+
+class Driver:
+    """Runs a controller against a cluster."""
+
+    def __init__(self, controller: Controller, cluster: Cluster, limits: Limits | None = None) -> None:
+        self._controller = controller
+        self._cluster = cluster
+        self._limits = limits or Limits()
+        self._wake = asyncio.Event()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._last: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.after_step: Callable[[], None] = lambda: None
+
+    def sink(self, seen: Observation) -> None:
+        """Take in an observation; to be called from the event loop."""
+        self._controller.observe(seen)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Decide and act until cancelled."""
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(TICK):
+                        await self._wake.wait()
+                    await asyncio.sleep(GATHER)
+                except TimeoutError:
+                    pass
+                self._wake.clear()
+                self.step()
+        finally:
+            await self.settle(cancel=True)
+
+    def step(self) -> None:
+        """Decide once, and start doing it."""
+        try:
+            actions = self._controller.step()
+        except Exception:
+            log.exception("planning failed; trying again at the next change")
+            return
+        self.after_step()
+        self._start(actions)
+
+    async def settle(self, cancel: bool = False) -> None:
+        """Wait for the writes under way, or give them up."""
+        tasks = list(self._tasks)
+        if cancel:
+            for task in tasks:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, actions: Iterable[Action]) -> None:
+        clears: list[asyncio.Task[None]] = []
+        for action in actions:
+            match action:
+                case Clear(pod):
+                    clears.append(self._spawn(pod.uid, self._clear(pod), ()))
+                case Steer(pod, node):
+                    self._spawn(pod.uid, self._steer(pod, node), tuple(clears))
+                case Announce(pod, reason, message, warning):
+                    self._spawn("", self._announce(pod, reason, message, warning), ())
+                case Evict(pod, reason):
+                    self._spawn(pod.uid, self._evict(pod, reason), ())
+                case ReportGroup():
+                    self._spawn("", self._report(action), ())
+
+    def _spawn(
+        self, uid: str, work: Coroutine[Any, Any, None], after: tuple[asyncio.Task[None], ...]
+    ) -> asyncio.Task[None]:
+        earlier = (*after, self._last[uid]) if uid in self._last else after
+        task = asyncio.create_task(self._ordered(work, earlier))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if uid:
+            self._last[uid] = task
+            task.add_done_callback(lambda done: self._forget(uid, done))
+        return task
+
+    def _forget(self, uid: str, done: asyncio.Task[None]) -> None:
+        if self._last.get(uid) is done:
+            del self._last[uid]
+
+    async def _ordered(
+        self, work: Coroutine[Any, Any, None], earlier: tuple[asyncio.Task[None], ...]
+    ) -> None:
+        try:
+            waiting = [task for task in earlier if not task.done()]
+            if waiting:
+                await asyncio.wait(waiting)
+            async with self._slots:
+                await work
+        finally:
+            work.close()
+
+    async def _clear(self, pod: Pod) -> None:
+        try:
+            await self._cluster.nominate(pod, "")
+        except ClusterError as error:
+            log.info("nomination not cleared", pod=pod.key, error=str(error))
+
+    async def _steer(self, pod: Pod, node: str) -> None:
+        found = self._controller.member(pod.uid)
+        if found is None or found[1].assignment is None or found[1].assignment.node != node:
+            return
+        latest = found[1].pod
+        try:
+            if latest.nominated != node:
+                await self._cluster.nominate(latest, node)
+            if GATE in latest.gates:
+                await self._cluster.ungate(latest, GATE)
+        except Gone:
+            return
+        except ClusterError as error:
+            level = log.error if isinstance(error, Denied) else log.warning
+            level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
+            asyncio.get_running_loop().call_later(STEER_PAUSE, self._steer_again, pod.uid)
+
+    def _steer_again(self, uid: str) -> None:
+        self._controller.lifecycle.steer_failed(uid)
+        self._wake.set()
+
+    async def _announce(self, pod: Pod, reason: str, message: str, warning: bool) -> None:
+        await self._cluster.event(
+            Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid), reason, message, warning
+        )
+
+    async def _evict(self, pod: Pod, reason: str) -> None:
+        try:
+            await self._cluster.evict(pod, reason)
+        except Disrupted as error:
+            log.warning("eviction not allowed now", pod=pod.key, error=str(error))
+        except ClusterError as error:
+            log.warning("eviction failed", pod=pod.key, error=str(error))
+
+    async def _report(self, report: ReportGroup) -> None:
+        try:
+            await self._cluster.report_group(report.group, report.scheduled, report.reason, report.message)
+        except ClusterError as error:
+            log.info("PodGroup status not written", group=report.group.name, error=str(error))
+
+    async def bind(self, uid: str, node: str) -> None:
+        """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""
+        gang, member = self._checked(uid, node)
+        if member.bound == node:
+            return
+        if not gang.begun:
+            try:
+                await gang.barrier.arrive(uid, gang.gathered, self._limits.bind_wait)
+            except BarrierFailed as failed:
+                self._controller.lifecycle.excuse(uid)
+                raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
+            gang, member = self._checked(uid, node)
+        self._controller.lifecycle.committing(gang)
+        await self._bind(gang, member, node)
+        self._controller.lifecycle.bound(uid, node)
+        self._wake.set()
+
+    def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
+        found = self._controller.member(uid)
+        if found is None:
+            raise CannotBind("the pod is not known here: it may have been deleted")
+        gang, member = found
+        if member.bound and member.bound != node:
+            raise CannotBind(f"the pod is bound to {member.bound} already")
+        if not member.bound and (member.assignment is None or member.assignment.node != node):
+            self._controller.lifecycle.excuse(uid)
+            planned = member.assignment.node if member.assignment is not None else "no node"
+            raise CannotBind(f"the plan has changed: the pod now goes to {planned}, not to {node}")
+        return gang, member
+
+    async def _bind(self, gang: Gang, member: Member, node: str) -> None:
+        assert member.assignment is not None
+        stamped = binding_annotations(gang.key, member.assignment)
+        for attempt in range(1, BIND_TRIES + 1):
+            try:
+                await self._cluster.bind(member.pod, node, stamped)
+                return
+            except (Gone, AlreadyBound, Denied) as error:
+                self._controller.lifecycle.excuse(member.pod.uid)
+                raise CannotBind(str(error)) from error
+            except ClusterError as error:
+                if attempt == BIND_TRIES:
+                    self._controller.lifecycle.excuse(member.pod.uid)
+                    raise CannotBind(str(error)) from error
+                await asyncio.sleep(BIND_PAUSE * attempt)

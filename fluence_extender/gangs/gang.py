@@ -1,0 +1,109 @@
+"""One gang and its members, as the controller keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+
+from fluence_extender.gangs.barrier import Barrier
+from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason
+
+
+@dataclass(slots=True)
+class Member:
+    """One pod of a gang.
+
+    ``assignment`` is its planned or actual place; ``steer_wanted`` says that the place has yet to be told to the
+    cluster; ``nominated`` that our nomination has been seen there; ``bound`` is the node once it is bound (known from
+    our own Binding before the watch shows it); ``barred`` holds the nodes that refused it, with the time until which.
+    """
+
+    pod: Pod
+    assignment: Assignment | None = None
+    steer_wanted: bool = False
+    nominated: bool = False
+    excused: bool = False
+    bound: str = ""
+    barred: dict[str, float] = field(default_factory=dict)
+    refusals: int = 0
+    refused_first: float = 0.0
+    refused_last: float = 0.0
+
+    @property
+    def alive(self) -> bool:
+        """Whether the pod still counts as a member: neither ended nor going away."""
+        return not self.pod.finished and not self.pod.deleting
+
+    @property
+    def pending(self) -> bool:
+        """Whether it still needs a node."""
+        return self.alive and not self.bound
+
+    def forget_refusals(self) -> None:
+        """Start counting refusals anew, as after a change of plan."""
+        self.refusals = 0
+        self.refused_first = self.refused_last = 0.0
+
+
+@dataclass(slots=True)
+class Gang:
+    """One gang. ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt."""
+
+    key: GangKey
+    members: dict[str, Member] = field(default_factory=dict)
+    size: int = 1
+    state: GangState = GangState.WAITING
+    reason: Reason | None = None
+    reason_since: float = 0.0
+    announced: str = ""
+    tried: int = -1
+    replans: int = 0
+    rest_until: float = 0.0
+    incomplete_since: float | None = None
+    group_reported: bool = False
+    barrier: Barrier = field(default_factory=Barrier)
+
+    def alive(self) -> Iterator[Member]:
+        """The members that count."""
+        return (member for member in self.members.values() if member.alive)
+
+    def pending(self) -> list[Member]:
+        """The members that still need a node or a Binding."""
+        return [member for member in self.members.values() if member.pending]
+
+    @property
+    def begun(self) -> bool:
+        """Whether a living member is bound already, so that the rest is to be placed beside it."""
+        return any(member.bound for member in self.alive())
+
+    def gathered(self, arrived: Set[str]) -> bool:
+        """Whether enough members have a place and all of those have reached bind (or are bound)."""
+        placed = [member for member in self.alive() if member.assignment is not None]
+        return len(placed) + self.ended >= self.size and all(
+            member.bound or member.pod.uid in arrived for member in placed
+        )
+
+    @property
+    def ended(self) -> int:
+        """Members that have succeeded already, of the same owners as those that live."""
+        owners = {member.pod.owner.uid for member in self.alive() if member.pod.owner is not None}
+        return sum(
+            1
+            for member in self.members.values()
+            if member.pod.phase == "Succeeded"
+            and member.pod.owner is not None
+            and member.pod.owner.uid in owners
+        )
+
+    @property
+    def priority(self) -> int:
+        """The highest priority among the living members."""
+        return max((member.pod.priority for member in self.alive()), default=0)
+
+    @property
+    def created(self) -> float:
+        """When its first living member was created, seconds since the epoch."""
+        return min((member.pod.created for member in self.alive()), default=0.0)

@@ -1,0 +1,27 @@
+"""The times and counts that bound a gang's life, all in seconds unless said otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``bind_wait``: how long a member waits at the barrier for the others (kube-scheduler's httpTimeout is 30).
+
+    ``same_node_tries`` refusals, the last at least ``refusal_patience`` after the first, bar a node for a pod for
+    ``barred_for``; after ``replans`` changes of plan in a row the gang rests for ``rest``. A gang that was begun and
+    can't be completed within ``completion`` is evicted (never if that is None). A reason is announced once it has
+    stood for ``announce_after``.
+    """
+
+    bind_wait: float = 20.0
+    same_node_tries: int = 2
+    refusal_patience: float = 1.5
+    same_attempt: float = 0.8
+    barred_for: float = 30.0
+    replans: int = 6
+    rest: float = 30.0
+    completion: float | None = 300.0
+    announce_after: float = 1.5
+    announced_members: int = 32

@@ -1,0 +1,137 @@
+"""All that is known of pods and their gangs, by level.
+
+A new list of a kind replaces what was known of it, however many changes were missed in between. The registry decides
+nothing; it says which gangs are touched by what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from fluence_extender.gangs.assembly import gang_key
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job, PodGroup
+
+
+class Registry:
+    """Gangs by key, members by pod uid, PodGroups and Jobs by name; ``dirty`` are the gangs to look at again."""
+
+    def __init__(self) -> None:
+        self.gangs: dict[GangKey, Gang] = {}
+        self.dirty: set[GangKey] = set()
+        self._of: dict[str, GangKey] = {}
+        self._uids: dict[tuple[str, str], str] = {}
+        self._groups: dict[tuple[str, str], PodGroup] = {}
+        self._jobs: dict[tuple[str, str], Job] = {}
+        self._of_job: dict[str, set[GangKey]] = {}
+
+    def member(self, uid: str) -> tuple[Gang, Member] | None:
+        """The gang and member of a pod of ours."""
+        key = self._of.get(uid)
+        if key is None:
+            return None
+        gang = self.gangs[key]
+        return gang, gang.members[uid]
+
+    def members(self) -> Iterator[tuple[Gang, Member]]:
+        """Every member of every gang."""
+        for gang in self.gangs.values():
+            for member in gang.members.values():
+                yield gang, member
+
+    def named(self, namespace: str, name: str) -> tuple[Gang, Member] | None:
+        """The gang and member of the pod that goes by this name now."""
+        uid = self._uids.get((namespace, name))
+        return self.member(uid) if uid is not None else None
+
+    def pod_group(self, namespace: str, name: str) -> PodGroup | None:
+        """A native PodGroup, None when there is none of that name."""
+        return self._groups.get((namespace, name))
+
+    def job(self, namespace: str, name: str) -> Job | None:
+        """A Job, None when there is none of that name."""
+        return self._jobs.get((namespace, name))
+
+    def put_pod(self, pod: Pod) -> Member:
+        """Take note of a pod of ours, new or changed."""
+        key = gang_key(pod)
+        old = self._of.get(pod.uid)
+        if old is not None and old != key:
+            member = self.gangs[old].members.pop(pod.uid)
+            self._touch(old)
+        elif old is not None:
+            member = self.gangs[old].members[pod.uid]
+        else:
+            member = Member(pod)
+        gang = self.gangs.setdefault(key, Gang(key))
+        member.pod = pod
+        gang.members[pod.uid] = member
+        self._of[pod.uid] = key
+        self._uids[pod.namespace, pod.name] = pod.uid
+        if pod.owner is not None and pod.owner.kind == "Job":
+            self._of_job.setdefault(pod.owner.uid, set()).add(key)
+        self.dirty.add(key)
+        return member
+
+    def drop_pod(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        key = self._of.pop(uid, None)
+        if key is None:
+            return
+        member = self.gangs[key].members.pop(uid)
+        name = (member.pod.namespace, member.pod.name)
+        if self._uids.get(name) == uid:
+            del self._uids[name]
+        self._touch(key)
+
+    def _touch(self, key: GangKey) -> None:
+        if self.gangs[key].members:
+            self.dirty.add(key)
+        else:
+            self.gangs.pop(key).barrier.fail("the gang is gone")
+            self.dirty.discard(key)
+
+    def put_group(self, group: PodGroup) -> None:
+        """Take note of a PodGroup."""
+        self._groups[group.namespace, group.name] = group
+        self._look_at(GangKey(group.namespace, group.name, Convention.POD_GROUP))
+
+    def drop_group(self, group: PodGroup) -> None:
+        """Forget a PodGroup."""
+        self._groups.pop((group.namespace, group.name), None)
+        self._look_at(GangKey(group.namespace, group.name, Convention.POD_GROUP))
+
+    def _look_at(self, key: GangKey) -> None:
+        if key in self.gangs:
+            self.gangs[key].group_reported = False
+            self.dirty.add(key)
+
+    def put_job(self, job: Job) -> None:
+        """Take note of a Job; the gangs its pods are in may have another size now."""
+        if self._jobs.get((job.namespace, job.name)) == job:
+            return
+        self._jobs[job.namespace, job.name] = job
+        self.dirty.update(key for key in self._of_job.get(job.uid, ()) if key in self.gangs)
+
+    def drop_job(self, job: Job) -> None:
+        """Forget a Job."""
+        self._jobs.pop((job.namespace, job.name), None)
+        self._of_job.pop(job.uid, None)
+
+    def replace_groups(self, groups: Iterable[PodGroup]) -> None:
+        """Take a whole list of PodGroups."""
+        seen = {(group.namespace, group.name): group for group in groups}
+        for group in [old for key, old in self._groups.items() if key not in seen]:
+            self.drop_group(group)
+        for group in seen.values():
+            self.put_group(group)
+
+    def replace_jobs(self, jobs: Iterable[Job]) -> None:
+        """Take a whole list of Jobs."""
+        seen = {(job.namespace, job.name): job for job in jobs}
+        for job in [old for key, old in self._jobs.items() if key not in seen]:
+            self.drop_job(job)
+        for job in seen.values():
+            self.put_job(job)

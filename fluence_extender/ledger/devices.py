@@ -1,0 +1,147 @@
+"""Virtual devices for pods: which of them a pod gets, as jobs of the matcher.
+
+A pod's devices are drafted first, because a device that hangs on a node decides the pod's node; the draft becomes part
+of the pod's hold, or is given up with it. All devices of a pod come from one backend where that is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fluence_extender.graph.catalogue import Device, eligible, why_none
+from fluence_extender.graph.jobspecs import jobspecs_for
+from fluence_extender.ledger.mirror import Mirror
+from fluence_extender.matcher.errors import MatcherError
+from fluence_extender.matcher.port import Match
+from fluence_extender.model.placement import DeviceShare
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, Why, unsatisfiable
+from fluence_extender.model.stamp import recorded_devices
+
+
+class Devices:
+    """Drafts of device shares by pod uid."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._drafts: dict[str, list[int]] = {}
+
+    def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
+        """How many devices come into question for the pod: the fewer, the earlier it should choose."""
+        return min((len(eligible(self._mirror.catalogue, kind, requires)) for kind in wanted), default=0)
+
+    def draft(
+        self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
+    ) -> tuple[DeviceShare, ...] | Reason:
+        """Hold what the pod asks for, or say why that can't be done; then nothing is held."""
+        barred = frozenset(barred_nodes)
+        shares: list[DeviceShare] = []
+        for kind, amount in sorted(pod.devices.items()):
+            usable = [
+                device
+                for device in eligible(self._mirror.catalogue, kind, requires)
+                if device.node not in barred
+            ]
+            found = self._take(pod.uid, self._preferred(usable, shares), amount)
+            if found is None:
+                self.give_up(pod.uid)
+                return self._why(kind, amount, requires, usable)
+            shares.extend(found)
+        return tuple(shares)
+
+    def _preferred(self, usable: Sequence[Device], held: Sequence[DeviceShare]) -> list[list[Device]]:
+        """The choices in order: the same backend as before, then any that doesn't tie the pod to a second node."""
+        node = self.node_of(held)
+        fitting = [device for device in usable if node is None or device.node in ("", node)]
+        if not held:
+            return [fitting]
+        same = [device for device in fitting if device.backend == held[0].backend]
+        return [same, fitting]
+
+    def _take(self, uid: str, choices: Iterable[list[Device]], amount: int) -> list[DeviceShare] | None:
+        for devices in choices:
+            for jobspec in jobspecs_for(devices, amount):
+                try:
+                    match = self._mirror.match(jobspec)
+                except MatcherError:
+                    continue
+                self._drafts.setdefault(uid, []).append(match.jobid)
+                return _shares(match, devices, amount)
+        return None
+
+    def _why(self, kind: str, amount: int, requires: Mapping[str, str], usable: Sequence[Device]) -> Reason:
+        text = why_none(self._mirror.catalogue, kind, requires)
+        if text is not None:
+            return Reason(Why.NO_BACKEND, f"no backend: {text}")
+        suited = eligible(self._mirror.catalogue, kind, requires)
+        pools = [device.count for device in suited if device.leaf]
+        most = max([*pools, sum(1 for device in suited if not device.leaf)])
+        if amount > most:
+            return unsatisfiable(f"no backend has {amount} {kind} (the most is {most})")
+        if not usable:
+            return Reason(Why.BUSY, f"busy: the nodes of every {kind} that matches have no room")
+        backends = ", ".join(sorted({device.backend for device in suited})[:10])
+        return Reason(Why.BUSY, f"busy: {amount} {kind} not free on any backend that matches ({backends})")
+
+    def redraft(self, pod: Pod, requires: Mapping[str, str]) -> tuple[DeviceShare, ...]:
+        """Hold a bound pod's devices again: those its stamp names if they fit and match, else any, else none.
+
+        A stamp can only choose among devices that are free and that the pod may use, so a forged one gains nothing.
+        """
+        shares: list[DeviceShare] = []
+        named = recorded_devices(pod.annotations)
+        for kind, amount in sorted(pod.devices.items()):
+            usable = eligible(self._mirror.catalogue, kind, requires)
+            paths = {one.path for one in named if one.type == kind}
+            chosen = [device for device in usable if device.path in paths]
+            found = self._take(pod.uid, [chosen, list(usable)] if chosen else [list(usable)], amount)
+            shares.extend(found or ())
+        return tuple(shares)
+
+    def again(self, shares: Iterable[DeviceShare]) -> tuple[int, ...]:
+        """Hold the same shares on a graph that was loaded anew; one whose device is gone holds nothing."""
+        devices = {device.path: device for device in self._mirror.catalogue.devices}
+        jobs: list[int] = []
+        for share in shares:
+            device = devices.get(share.path)
+            if device is None or device.type != share.type:
+                continue
+            for jobspec in jobspecs_for((device,), share.amount):
+                try:
+                    jobs.append(self._mirror.match(jobspec).jobid)
+                except MatcherError:
+                    continue
+        return tuple(jobs)
+
+    def recorded(self, pod: Pod) -> bool:
+        """Whether the pod's stamp names devices that there are."""
+        paths = {device.path for device in self._mirror.catalogue.devices}
+        named = recorded_devices(pod.annotations)
+        return bool(named) and all(one.path in paths for one in named)
+
+    def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
+        """The node that the shares tie their pod to, or None."""
+        nodes = {device.path: device.node for device in self._mirror.catalogue.devices if device.node}
+        return next((nodes[share.path] for share in shares if share.path in nodes), None)
+
+    def jobs(self, uid: str) -> tuple[int, ...]:
+        """Hand a draft's jobs over to the pod's hold."""
+        return tuple(self._drafts.pop(uid, ()))
+
+    def give_up(self, uid: str) -> None:
+        """Free a draft; nothing happens when there is none."""
+        self._mirror.cancel(self._drafts.pop(uid, ()))
+
+
+def _shares(match: Match, devices: Sequence[Device], amount: int) -> list[DeviceShare]:
+    granted = [device for device in devices if device.path in match.placement]
+    return [
+        DeviceShare(
+            device.path,
+            device.type,
+            amount if device.leaf else 1,
+            device.backend,
+            dict(device.attributes),
+        )
+        for device in granted
+    ]

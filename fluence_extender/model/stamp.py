@@ -1,0 +1,61 @@
+"""What a Binding writes on the pod: the backend that serves it, that backend's attributes, and the allocation.
+
+The annotations say which devices were chosen and nothing else; what a bound pod holds on its node is read from its
+spec. A user can write any annotation, so on the way back a stamp is a wish that must fit, never a fact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.names import ALLOCATION_ANNOTATION, ATTRIBUTE_PREFIX, BACKEND_ANNOTATION
+from fluence_extender.model.placement import Assignment
+
+MOST_DEVICES = 64
+LONGEST_STAMP = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDevice:
+    """A device share as a stamp names it."""
+
+    path: str
+    type: str
+    amount: int
+
+
+def binding_annotations(gang: GangKey, assignment: Assignment) -> dict[str, str]:
+    """The annotations of the Binding."""
+    devices = [{"path": one.path, "type": one.type, "amount": one.amount} for one in assignment.devices]
+    record = {"gang": str(gang), "node": assignment.node, "devices": devices}
+    stamped = {ALLOCATION_ANNOTATION: json.dumps(record, separators=(",", ":"))}
+    if assignment.devices:
+        first = assignment.devices[0]
+        stamped[BACKEND_ANNOTATION] = first.backend
+        stamped.update({f"{ATTRIBUTE_PREFIX}{key}": value for key, value in sorted(first.attributes.items())})
+    return stamped
+
+
+def recorded_devices(written: Mapping[str, str]) -> tuple[RecordedDevice, ...]:
+    """The device shares named in a pod's annotations; anything that isn't a stamp of ours names none."""
+    text = written.get(ALLOCATION_ANNOTATION, "")
+    if not text or len(text) > LONGEST_STAMP:
+        return ()
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    devices = record.get("devices") if isinstance(record, dict) else None
+    if not isinstance(devices, list) or len(devices) > MOST_DEVICES:
+        return ()
+    return tuple(device for one in devices if (device := _device(one)) is not None)
+
+
+def _device(one: object) -> RecordedDevice | None:
+    match one:
+        case {"path": str(path), "type": str(kind), "amount": int(amount)} if amount > 0:
+            return RecordedDevice(path, kind, amount)
+    return None

@@ -1,0 +1,146 @@
+"""Which nodes a pod may run on at all, apart from what is free there.
+
+These are the checks that are cheap and certain: readiness, cordon, taints and tolerations, node selector, required node
+affinity. kube-scheduler's own filters run afterwards and have the last word; a node that passes here and fails there
+costs a retry, a node that fails here wrongly would never be used, so every rule follows kube-scheduler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fluence_extender.model.node import Node, Taint
+from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
+
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+Signature = tuple[object, ...]
+
+
+def signature(pod: Pod) -> Signature:
+    """What eligibility depends on: pods with equal signatures may run on the same nodes."""
+    return (pod.tolerations, tuple(sorted(pod.node_selector.items())), pod.affinity)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether one toleration covers one taint (core/v1 Toleration.ToleratesTaint)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """The first taint that keeps the pod away, or None."""
+    allowed = tuple(tolerations)
+    for taint in taints:
+        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in allowed):
+            return taint
+    return None
+
+
+def _whole_number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Whether one selector expression holds for ``labels``; NotIn holds where the label is missing."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            have = _whole_number(value) if value is not None else None
+            bound = _whole_number(requirement.values[0]) if len(requirement.values) == 1 else None
+            if have is None or bound is None:
+                return False
+            return have > bound if requirement.operator == "Gt" else have < bound
+    return False
+
+
+def term_holds(term: NodeTerm, node: Node) -> bool:
+    """Whether a node selector term holds; a term without any expression holds nowhere (core/v1 NodeSelectorTerm)."""
+    if not term.expressions and not term.fields:
+        return False
+    named = {"metadata.name": node.name}
+    return all(holds(one, node.labels) for one in term.expressions) and all(
+        holds(one, named) for one in term.fields
+    )
+
+
+def refusal(pod: Pod, node: Node) -> str | None:
+    """Why ``node`` is out of the question for ``pod``, in a few stable words, or None when it isn't."""
+    if not node.ready:
+        return "not ready"
+    taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
+    taint = untolerated(taints, pod.tolerations)
+    if taint is not None:
+        return "cordoned" if taint.key == UNSCHEDULABLE.key else f"untolerated taint {taint.key}"
+    if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
+        return "node selector"
+    if pod.affinity is not None and not any(term_holds(term, node) for term in pod.affinity):
+        return "node affinity"
+    return None
+
+
+class EligibilityIndex:
+    """The eligible nodes by signature, kept up to date node by node; memory is bounded to the newest signatures."""
+
+    LIMIT = 128
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._eligible: dict[Signature, tuple[Pod, set[str]]] = {}
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """All nodes by name."""
+        return self._nodes
+
+    def put(self, node: Node) -> None:
+        """Add a node or its new state."""
+        self._nodes[node.name] = node
+        for pod, names in self._eligible.values():
+            if refusal(pod, node) is None:
+                names.add(node.name)
+            else:
+                names.discard(node.name)
+
+    def drop(self, name: str) -> None:
+        """Forget a node."""
+        self._nodes.pop(name, None)
+        for _, names in self._eligible.values():
+            names.discard(name)
+
+    def eligible(self, pod: Pod) -> set[str]:
+        """The names of the nodes this pod may run on. The set is shared: read it, don't change it."""
+        key = signature(pod)
+        known = self._eligible.pop(key, None)
+        if known is None:
+            known = (pod, {name for name, node in self._nodes.items() if refusal(pod, node) is None})
+            if len(self._eligible) >= self.LIMIT:
+                del self._eligible[next(iter(self._eligible))]
+        self._eligible[key] = known
+        return known[1]
+
+    def refusals(self, pod: Pod) -> dict[str, int]:
+        """Each refusal with the number of nodes it holds for, most frequent first."""
+        counts: dict[str, int] = {}
+        for node in self._nodes.values():
+            why = refusal(pod, node)
+            if why is not None:
+                counts[why] = counts.get(why, 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

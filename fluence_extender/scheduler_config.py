@@ -1,0 +1,75 @@
+"""The KubeSchedulerConfiguration for the kube-scheduler that stands beside an extender.
+
+A process of its own with one profile, because extenders are shared by all profiles of a process. What each line is for
+is said in the text that is printed.
+"""
+
+from __future__ import annotations
+
+import yaml
+
+from fluence_extender.model.names import RESOURCE_DOMAIN, SCHEDULER_NAME
+
+HEADER = """\
+# kube-scheduler --config=THIS FILE. A process of its own: extenders are shared by all profiles of a process.
+# percentageOfNodesToScore 100: the planned node must never be missing from what the extender is offered.
+# ignoredResourceGroups: virtual resources are on no node; the extender accounts for them.
+# httpTimeout: one for all verbs; bind waits up to 20 s for the rest of its gang.
+# ignorable false: without the extender nothing of ours may be placed.
+"""
+
+
+def scheduler_config(url: str, kubeconfig: str, leader_elect: bool = False) -> str:
+    """The configuration as YAML; ``url`` is where the verbs are served, an empty ``kubeconfig`` means in-cluster."""
+    connection: dict[str, object] = {"qps": 1000, "burst": 2000}
+    if kubeconfig:
+        connection["kubeconfig"] = kubeconfig
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": connection,
+        "leaderElection": _leader_election(leader_elect),
+        "percentageOfNodesToScore": 100,
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 5,
+        "profiles": [
+            {
+                "schedulerName": SCHEDULER_NAME,
+                "pluginConfig": [
+                    {
+                        "name": "NodeResourcesFit",
+                        "args": {
+                            "apiVersion": "kubescheduler.config.k8s.io/v1",
+                            "kind": "NodeResourcesFitArgs",
+                            "ignoredResourceGroups": [RESOURCE_DOMAIN],
+                            "scoringStrategy": {
+                                "type": "LeastAllocated",
+                                "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
+                            },
+                        },
+                    }
+                ],
+            }
+        ],
+        "extenders": [
+            {
+                "urlPrefix": url.rstrip("/"),
+                "filterVerb": "filter",
+                "prioritizeVerb": "prioritize",
+                "bindVerb": "bind",
+                "preemptVerb": "preempt",
+                "weight": 1,
+                "enableHTTPS": False,
+                "httpTimeout": "30s",
+                "nodeCacheCapable": True,
+                "ignorable": False,
+            }
+        ],
+    }
+    return HEADER + yaml.safe_dump(document, sort_keys=False)
+
+
+def _leader_election(enabled: bool) -> dict[str, object]:
+    if not enabled:
+        return {"leaderElect": False}
+    return {"leaderElect": True, "resourceName": "fluence-scheduler", "resourceNamespace": "kube-system"}

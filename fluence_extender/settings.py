@@ -1,0 +1,45 @@
+"""What an operator can choose, checked once at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fluence_extender.graph.containment import LEVELS
+
+ENGINES = ("auto", "fluxion", "embedded")
+POLICIES = (
+    "first",
+    "firstnodex",
+    "high",
+    "low",
+    "lonode",
+    "hinode",
+    "lonodex",
+    "hinodex",
+    "locality",
+    "variation",
+)
+DEFAULT_NAMESPACE = "kube-system"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One process's settings; every one can also be given by environment (see ``serve --help``).
+
+    ``resources`` is a local resources.yaml, None for the ConfigMap in ``resources_namespace``; ``levels`` maps
+    topology levels, outermost first, to the node labels that name them.
+    """
+
+    kubeconfig: str | None = None
+    resources: Path | None = None
+    resources_namespace: str = DEFAULT_NAMESPACE
+    engine: str = "auto"
+    policy: str = "lonode"
+    host: str = "127.0.0.1"
+    port: int = 8888
+    api_host: str = "127.0.0.1"
+    api_port: int = 8889
+    levels: Mapping[str, str] = field(default_factory=lambda: dict(LEVELS))
+    completion_limit: float | None = 300.0
