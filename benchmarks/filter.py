@@ -40,7 +40,9 @@ from fluence_extender.extender.server import Address, Listeners
 
 NODES = 15_000
 PODS = 15_000
-ROUNDS = 10
+# Different requests of one size; a turn sends each of them once to each target. The first turns warm up.
+REQUESTS = 20
+WARM_UP = 5
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "filter.md"
 
 # Names in a call, and measured calls to each target.
@@ -271,16 +273,15 @@ HEADINGS = ["names", "body KiB"] + [
 def measure(size: int, calls: int, connections: dict[str, KeptAlive]) -> Measured:
     """Call the targets in turns."""
     chosen = random.Random(size)
-    requests = [request_body(size, chosen) for _ in range(20)]
+    requests = [request_body(size, chosen) for _ in range(REQUESTS)]
     times: dict[str, list[float]] = {target: [] for target in TARGETS}
-    for turn in range(ROUNDS + 1):
+    for turn in range(WARM_UP + calls // REQUESTS):
         for target, path in TARGETS.items():
-            for call in range(calls // ROUNDS):
-                body, planned = requests[call % len(requests)]
+            for body, planned in requests:
                 took, answer = connections[target].post(path, body)
                 if target == "filter" and b'"NodeNames":["%b"]' % planned not in answer:
                     raise AssertionError(f"not the planned node: {answer[:200]!r}")
-                if turn:
+                if turn >= WARM_UP:
                     times[target].append(took)
     return Measured(size, calls, len(requests[0][0]), times)
 
@@ -313,10 +314,13 @@ def machine() -> str:
         lines = (line.partition(":") for line in info.read_text().splitlines())
         model = next((value.strip() for name, _, value in lines if name.strip() == "model name"), model)
     libraries = ", ".join(f"{name} {version(name)}" for name in ("uvicorn", "uvloop", "fastapi", "msgspec"))
-    return f"{os.cpu_count()} CPUs ({model}), Python {platform.python_version()}, {libraries}"
+    load = os.getloadavg()[0]
+    return (
+        f"{os.cpu_count()} CPUs ({model}, load {load:.1f}), Python {platform.python_version()}, {libraries}"
+    )
 
 
-def report(measured: Sequence[Measured]) -> str:
+def report(measured: Sequence[Measured], where: str) -> str:
     """The figures as a page of the documentation."""
     calls = ", ".join(f"{one.calls:,} of {one.names:,}" for one in measured)
     lines = [
@@ -326,7 +330,7 @@ def report(measured: Sequence[Measured]) -> str:
         "whose node is planned; beside it two FastAPI handlers in the same process that give the body back:",
         "as bytes (echo), and parsed into a dict (parsed). Made by `python benchmarks/filter.py --write`.",
         "",
-        f"Machine: {machine()}.",
+        f"Machine: {where}. On a machine that does other work too, the 99th percentiles are that work's.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "|" + "---:|" * len(HEADINGS),
@@ -343,8 +347,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time the filter verb beside FastAPI echoes of its body.")
     parser.add_argument("--write", action="store_true", help="also write docs/benchmarks/filter.md")
     asked = parser.parse_args()
+    where = machine()
     measured = run()
-    table = Table(title=machine())
+    table = Table(title=where)
     for heading in HEADINGS:
         table.add_column(heading, justify="right")
     for one in measured:
@@ -352,7 +357,7 @@ def main() -> None:
     Console().print(table)
     if asked.write:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(report(measured))
+        REPORT.write_text(report(measured, where))
 
 
 if __name__ == "__main__":
