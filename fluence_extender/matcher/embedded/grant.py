@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
+from errno import EINVAL, ERANGE
 
 from fluence_extender.matcher.embedded.aggregates import Aggregates
 from fluence_extender.matcher.embedded.graph import SHARERS, Edge, Graph, Vertex
@@ -47,14 +48,16 @@ class Span:
     counters: list[Aggregates] = field(default_factory=list)
     allocated: list[Vertex] = field(default_factory=list)
 
-    def release(self) -> None:
-        """Give everything back."""
+    def release(self) -> bool:
+        """Give everything back; False where a planner now has more than its total."""
+        sound = True
         for planner, amount in self.units:
-            planner.remove(self.at, self.duration, amount)
+            sound &= planner.remove(self.at, self.duration, amount)
         for aggregates in self.counters:
             aggregates.live -= 1
         for vertex in self.allocated:
             vertex.allocations -= 1
+        return sound
 
     def hold(self, vertex: Vertex, units: int, *, allocate: bool) -> bool:
         """Book units of a vertex; False where they aren't free."""
@@ -73,7 +76,8 @@ class Grant:
     """The walk that takes the selection ``seq`` for ``span``.
 
     ``whole_types`` are taken with all that is below them. ``weighs``: edges walked get the weight of what stays free
-    below them now, for the policies that stop early.
+    below them now, for the policies that stop early; under a replay, as in libreapi_cli, the weight 0. ``errno`` is
+    what the walk leaves, None where it sets none.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class Grant:
         self._whole_types = whole_types
         self._weighs = weighs
         self._walk = 0
+        self.errno: int | None = None
 
     def take(self, needs: int, exclusive: bool) -> bool:
         """Take the root's ``needs`` and all that is marked below; False where nothing is wanted exclusively."""
@@ -126,7 +131,7 @@ class Grant:
             count = self._descend(child, vertex, units, whole or edge.exclusive, whole, below)
             if count:
                 if self._weighs:
-                    _reweigh(edge)
+                    self._reweigh(edge)
                 self.edges.append(edge)
                 taken += count
         taken += exclusive
@@ -146,6 +151,7 @@ class Grant:
         if exclusive and self._booking is not Booking.PLANNED:
             allocate = self._booking is Booking.ALLOCATE
             if not span.hold(vertex, needs, allocate=allocate):
+                self.errno = EINVAL
                 return False
         if vertex.claims is None:
             vertex.claims = Planner(SHARERS)
@@ -154,6 +160,7 @@ class Grant:
         if vertex.aggregates is not None and below:
             counted = vertex.aggregates.add(span.at, span.duration, below)
             if counted is None:
+                self.errno = EINVAL
                 return False
             span.units.extend(counted)
             span.counters.append(vertex.aggregates)
@@ -162,12 +169,15 @@ class Grant:
             self._filters.accumulate(to_parent, name, count)
         return True
 
-
-def _reweigh(edge: Edge) -> None:
-    """Set the weight to what is free now, of the type counted last, below the edge."""
-    aggregates = edge.target.aggregates
-    if aggregates is None:
-        return
-    free = aggregates.last().free_at(0)
-    if free or aggregates.live:
-        edge.reweigh(free)
+    def _reweigh(self, edge: Edge) -> None:
+        """Set the weight to what is free now, of the type counted last, below the edge."""
+        aggregates = edge.target.aggregates
+        if aggregates is None:
+            return
+        if self._booking is Booking.PLANNED:
+            self.errno = ERANGE
+            edge.reweigh(0)
+            return
+        free = aggregates.last().free_at(0)
+        if free or aggregates.live:
+            edge.reweigh(free)

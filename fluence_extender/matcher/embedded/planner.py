@@ -56,15 +56,22 @@ class Planner:
             free[index] -= amount
         return True
 
-    def remove(self, at: int, duration: int, amount: int) -> None:
-        """Give back what `add` took with the same arguments."""
+    def remove(self, at: int, duration: int, amount: int) -> bool:
+        """Give back what `add` took with the same arguments; False where more is free now than there is.
+
+        That happens after `resize` below what was taken.
+        """
         first = bisect_left(self._times, at)
         last = bisect_left(self._times, at + duration, first)
         free = self._free
+        sound = True
         for index in range(first, last):
             free[index] += amount
+            if free[index] > self.total:
+                sound = False
         self._drop_point(last)
         self._drop_point(first)
+        return sound
 
     def resize(self, total: int) -> None:
         """Change the total. What remains free follows, but never below 0, as in libreapi_cli."""

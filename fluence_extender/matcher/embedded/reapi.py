@@ -9,7 +9,7 @@ stands at 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from errno import EBUSY, EINVAL, ENODEV
+from errno import EBUSY, EINVAL, ENODEV, ERANGE
 from typing import Any
 
 from fluence_extender.matcher.embedded.emit import jgf_of, placement_of
@@ -18,6 +18,7 @@ from fluence_extender.matcher.embedded.graph import DOWN, UP, Graph
 from fluence_extender.matcher.embedded.grow import grow
 from fluence_extender.matcher.embedded.jgf import read_document
 from fluence_extender.matcher.embedded.jobspec import read_jobspec
+from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO, leaves_errno
 from fluence_extender.matcher.embedded.planner import whole_seconds
 from fluence_extender.matcher.embedded.policy import create_policy
 from fluence_extender.matcher.embedded.pruning import PruningFilters
@@ -66,7 +67,9 @@ class EmbeddedMatcher:
         self._jobs: dict[int, JobInfo] = {}
         self._canceled: dict[int, JobInfo] = {}
         self._closed = False
+        LAST_ERRNO.value = 0
 
+    @leaves_errno
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
         """Match a jobspec. Raises Busy, Unsatisfiable, InvalidJobspec, NothingToAllocate, JobExists."""
         self._check_open()
@@ -75,8 +78,9 @@ class EmbeddedMatcher:
         allocating = operation in _ALLOCATING
         if jobid is not None:
             self._check_jobid(jobid, allocating)
-        search = Search(self._graph, self._policy, request)
+        search = Search(self._graph, self._policy, request, LAST_ERRNO.value)
         selection = search.run(operation)
+        LAST_ERRNO.value = search.errno
         if selection is None:
             raise self._refusal(search.errno, allocating)
         if operation is MatchOp.SATISFIABILITY:
@@ -87,6 +91,7 @@ class EmbeddedMatcher:
         grant = self._grant(span, _booking(operation, selection), request.exclusive_types, selection.seq)
         if not grant.take(selection.needs, selection.exclusive):
             raise self._refusal(search.errno, allocating)
+        self._leave(grant.errno)
         if not allocating:
             return _match(NO_JOB, False, span, grant)
         jobid = self._next_jobid if jobid is None else jobid
@@ -95,6 +100,7 @@ class EmbeddedMatcher:
         self._keep(jobid, span, JobInfo("RESERVED" if reserved else "ALLOCATED", reserved, span.at))
         return _match(jobid, reserved, span, grant)
 
+    @leaves_errno
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds. Raises UnknownJob."""
         self._check_open()
@@ -102,12 +108,13 @@ class EmbeddedMatcher:
         if spans is None:
             raise UnknownJob(f"no job {jobid} holds anything")
         for span in spans:
-            span.release()
+            self._leave(None if span.release() else ERANGE)
         info = self._jobs.pop(jobid)
         self._canceled[jobid] = JobInfo("CANCELED", False, info.at)
         if len(self._canceled) > _CANCELED_REMEMBERED:
             del self._canceled[next(iter(self._canceled))]
 
+    @leaves_errno
     def info(self, jobid: int) -> JobInfo:
         """Say what became of a job; the latest hundred thousand cancelled ones are remembered. Raises UnknownJob."""
         self._check_open()
@@ -116,11 +123,13 @@ class EmbeddedMatcher:
             raise UnknownJob(f"there was no job {jobid}")
         return info
 
+    @leaves_errno
     def set_status(self, path: str, up: bool) -> None:
         """Mark the vertices at ``path`` up or down. Raises MatcherError for an unknown path."""
         self._check_path(path)
         self._graph.set_status(path, UP if up else DOWN)
 
+    @leaves_errno
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
         """Add the vertices of the document that are new. Raises InvalidGraph.
 
@@ -134,6 +143,7 @@ class EmbeddedMatcher:
             raise
         self._filters.prime(self._graph)
 
+    @leaves_errno
     def remove_subgraph(self, path: str) -> None:
         """Remove what is at ``path`` and all below it; jobs there live on. Raises MatcherError: unknown path, root."""
         self._check_path(path)
@@ -142,6 +152,7 @@ class EmbeddedMatcher:
         self._graph.detach(path)
         self._filters.prime(self._graph)
 
+    @leaves_errno
     def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
         """Allocate exactly what R lists. Raises JobExists, InvalidJobspec."""
         self._check_open()
@@ -153,6 +164,7 @@ class EmbeddedMatcher:
             raise NothingToAllocate("R lists nothing that is exclusive", EINVAL)
         for vertex in replay.held:
             span.hold(vertex, vertex.size, allocate=True)
+        self._leave(grant.errno)
         self._keep(jobid, span, JobInfo("ALLOCATED", False, span.at))
         return _match(jobid, False, span, grant)
 
@@ -188,6 +200,11 @@ class EmbeddedMatcher:
             whole_types=self._policy.whole_types | whole_types,
             weighs=self._policy.stops_early,
         )
+
+    @staticmethod
+    def _leave(errno: int | None) -> None:
+        if errno is not None:
+            LAST_ERRNO.value = errno
 
     def _refusal(self, errno: int, allocating: bool) -> MatcherError:
         if allocating and errno in (EBUSY, ENODEV):

@@ -24,8 +24,8 @@ _NOW = 0
 class Search:
     """The search of one operation. ``errno`` says why it failed, and is what libreapi_cli would leave there."""
 
-    def __init__(self, graph: Graph, policy: Policy, request: Request) -> None:
-        self.errno = 0
+    def __init__(self, graph: Graph, policy: Policy, request: Request, errno: int) -> None:
+        self.errno = errno
         self._graph = graph
         self._policy = policy
         self._request = request
