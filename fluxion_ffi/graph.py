@@ -286,8 +286,7 @@ class ResourceGraph:
         return op
 
     def _jobspec(self, jobspec: Document) -> bytes:
-        eager = self._options.stops_early or self._options.traverser_policy == "flexible"
-        return encode_jobspec(jobspec, self._tree.units, eager)
+        return encode_jobspec(jobspec, self._tree.units, self._options)
 
     def _check_jobid(self, jobid: int) -> None:
         if isinstance(jobid, bool) or not isinstance(jobid, int) or not 0 <= jobid <= LAST_JOB:

@@ -1,8 +1,8 @@
 """Jobspecs, checked for what would hang the library or leave it wrong; the rest is left to its own parser.
 
-Two things are: a count that grows by ``*`` or ``^`` and wraps around 32 bits never ends, and a duration out
-of range is refused by the library only after it has made node types exclusive for every later job (fluxion
-reference 1.7, 4.2).
+Three things are: a count that grows by ``*`` or ``^`` and wraps around 32 bits never ends; a slot beside
+another resource crashes the flexible traverser; a duration out of range is refused by the library only after
+it has made node types exclusive for every later job (fluxion reference 1.7, 4.2).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from fluxion_ffi.encoding import check_depth, dump, parse
 from fluxion_ffi.errors import InvalidRequest
+from fluxion_ffi.options import GraphOptions
 from fluxion_ffi.values import Document
 
 LONGEST_DURATION = 3_153_600_000
@@ -20,19 +21,19 @@ LONGEST_DURATION = 3_153_600_000
 
 _WRAP = 2**32
 
+_SLOTS = ("slot", "xor_slot")
 
-def encode_jobspec(jobspec: Document, units: int, eager: bool) -> bytes:
+
+def encode_jobspec(jobspec: Document, units: int, options: GraphOptions) -> bytes:
     """Write a jobspec as JSON for the library. Raises `InvalidRequest` with the place.
 
-    ``units``: the sum of all vertex sizes, which bounds what a count can reach. ``eager``: the graph's policy
-    or traverser computes the largest value of any count, whatever is there (it always does for slots).
-
+    ``units``: the sum of all vertex sizes, which bounds what a count can reach.
     """
     document = parse(jobspec, "jobspec")
     encoded = dump(document, "jobspec")
     check_depth(document, "jobspec")
     _check_duration(document)
-    _check_counts(document.get("resources"), "resources", units, eager)
+    _check_resources(document.get("resources"), "resources", units, options)
     return encoded
 
 
@@ -52,18 +53,21 @@ def _check_duration(document: Mapping[str, Any]) -> None:
         )
 
 
-def _check_counts(resources: Any, place: str, units: int, eager: bool) -> None:
+def _check_resources(resources: Any, place: str, units: int, options: GraphOptions) -> None:
     if not isinstance(resources, (list, tuple)):
         return
-    for index, resource in enumerate(resources):
-        if not isinstance(resource, Mapping):
+    entries = [entry for entry in resources if isinstance(entry, Mapping)]
+    if options.flexible and len({entry.get("type") in _SLOTS for entry in entries}) > 1:
+        raise InvalidRequest(f"{place}: a slot beside another resource crashes the flexible traverser")
+    for index, entry in enumerate(resources):
+        if not isinstance(entry, Mapping):
             continue
-        where = f"{place}[{index}]"
-        count = resource.get("count")
+        count = entry.get("count")
         if isinstance(count, Mapping) and count.get("operator") in ("*", "^"):
-            unbounded = eager or resource.get("type") in ("slot", "xor_slot")
-            _check_growth(count, f"{where}.count", None if unbounded else units)
-        _check_counts(resource.get("with"), f"{where}.with", units, eager)
+            # The largest value of a slot's count is worked out whatever is there; other counts stop at what is there.
+            unbounded = entry.get("type") in _SLOTS or options.stops_early or options.flexible
+            _check_growth(count, f"{place}[{index}].count", None if unbounded else units)
+        _check_resources(entry.get("with"), f"{place}[{index}].with", units, options)
 
 
 def _check_growth(count: Mapping[str, Any], place: str, available: int | None) -> None:

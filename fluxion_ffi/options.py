@@ -80,6 +80,11 @@ class GraphOptions:
         """
         return self.matcher_policy.startswith("first") or "stop_on_1_matches=true" in self.matcher_policy
 
+    @property
+    def flexible(self) -> bool:
+        """Whether sibling slots are alternatives."""
+        return self.traverser_policy == "flexible"
+
     def json(self) -> bytes:
         """The options as the library reads them."""
         return json.dumps(

@@ -17,7 +17,7 @@ from fluxion_ffi.errors import InvalidRequest
 from fluxion_ffi.values import Document
 from fluxion_ffi.vertices import Vertex, read_vertex
 
-_WRITERS = frozenset({"fluxion", "fluxion:", "fluxion:jgf", "fluxion:jgf_shorthand"})
+_WRITERS = ("fluxion", "fluxion:", "fluxion:jgf", "fluxion:jgf_shorthand")
 
 RankCheck = Callable[[set[int], str], None]
 """Raises `InvalidRequest` for ranks that the graph doesn't have; given the place to name."""
@@ -77,7 +77,7 @@ def _scheduling(scheduling: Any) -> dict[str, Any]:
         raise InvalidRequest("R.scheduling: must be an object")
     if scheduling.get("writer", "fluxion") not in _WRITERS:
         raise InvalidRequest(
-            f"R.scheduling.writer: {scheduling['writer']!r} isn't one of {', '.join(sorted(_WRITERS))}"
+            f"R.scheduling.writer: {scheduling['writer']!r} isn't one of {', '.join(_WRITERS)}"
         )
     return scheduling
 
