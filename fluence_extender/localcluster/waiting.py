@@ -7,12 +7,16 @@ from collections.abc import Callable
 
 
 def poll(done: Callable[[], bool], timeout: float, interval: float = 0.05) -> bool:
-    """Whether ``done()`` became true within ``timeout`` seconds; asked at least once, every ``interval``
-    seconds.
+    """Whether ``done()`` became true within ``timeout`` seconds.
+
+    It is asked at least once, then every ``interval`` seconds, or as long as the last answer took.
     """
     deadline = time.monotonic() + timeout
-    while not done():
-        if time.monotonic() >= deadline:
+    while True:
+        asked = time.monotonic()
+        if done():
+            return True
+        answered = time.monotonic()
+        if answered >= deadline:
             return False
-        time.sleep(interval)
-    return True
+        time.sleep(max(interval, answered - asked))

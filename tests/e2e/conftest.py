@@ -98,7 +98,7 @@ def nodes(cluster: Cluster) -> Iterator[NodeFactory]:
         with local_nodes(cluster.plane) as make:
             yield make
     else:
-        yield existing_nodes(cluster.nodes())
+        yield existing_nodes(cluster.nodes(), cluster.pods())
 
 
 @pytest.fixture

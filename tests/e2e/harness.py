@@ -38,12 +38,13 @@ def wait_for(
     what: str = "it",
     seen: Callable[[], object] | None = None,
 ) -> T:
-    """The first truthy value of ``predicate()``, asked every 50 ms for up to ``timeout`` seconds.
+    """The first truthy value of ``predicate()``, asked for up to ``timeout`` seconds, every 50 ms at most.
 
     An API server that doesn't answer, or lacks the object, counts as not yet. ``seen()`` goes into the error.
     """
     deadline = time.monotonic() + timeout
     while True:
+        asked = time.monotonic()
         trouble = ""
         try:
             value = predicate()
@@ -54,9 +55,10 @@ def wait_for(
         else:
             if value:
                 return value
-        if time.monotonic() >= deadline:
+        answered = time.monotonic()
+        if answered >= deadline:
             raise TimedOut(what, timeout, trouble or (str(seen()) if seen else ""))
-        time.sleep(0.05)
+        time.sleep(max(0.05, answered - asked))
 
 
 def pod(
@@ -146,6 +148,11 @@ class Cluster:
     def nodes(self) -> dict[str, Manifest]:
         """All nodes by name."""
         return {node["metadata"]["name"]: node for node in self.api.get("/api/v1/nodes")["items"]}
+
+    def pods(self) -> list[Manifest]:
+        """The pods of all namespaces."""
+        found: list[Manifest] = self.api.get("/api/v1/pods")["items"]
+        return found
 
     def apply(self, *manifests: Manifest | str | Path) -> list[Manifest]:
         """Server-side apply: dicts, YAML text or YAML files, in order."""

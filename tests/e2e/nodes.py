@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pytest
 
 from fluence_extender.localcluster import ControlPlane
-from fluence_extender.localcluster.admission import amounts
+from fluence_extender.localcluster.admission import amounts, effective_requests
 from fluence_extender.localcluster.nodes import is_ready
 
 
@@ -35,21 +36,27 @@ def local_nodes(plane: ControlPlane) -> Iterator[NodeFactory]:
     plane.delete_node(*made)
 
 
-def existing_nodes(nodes: Mapping[str, Mapping[str, Any]]) -> NodeFactory:
-    """Picks, among ``nodes``, those that are free for all pods and at least as large as asked; each only
-    once.
-    """
+def existing_nodes(nodes: Mapping[str, Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> NodeFactory:
+    """Picks, among ``nodes``, those open to all pods with at least the asked room beside ``pods``; each once."""
     free = {
-        name: node
+        name: (node["metadata"].get("labels") or {}, Counter(amounts(node["status"]["allocatable"])))
         for name, node in nodes.items()
         if is_ready(node) and not node["spec"].get("unschedulable") and not node["spec"].get("taints")
     }
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node in free and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+            free[node][1].subtract({**effective_requests(pod["spec"]), "pods": 1})
 
     def pick(count: int = 1, **shape: Any) -> list[str]:
         asked = amounts({key: str(shape[key]) for key in ("cpu", "memory", "pods") if key in shape})
         asked |= shape.get("extended") or {}
-        labels = shape.get("labels") or {}
-        fitting = [name for name, node in free.items() if _covers(node, asked, labels)]
+        wanted = (shape.get("labels") or {}).items()
+        fitting = [
+            name
+            for name, (labels, room) in free.items()
+            if wanted <= labels.items() and all(room[key] >= amount for key, amount in asked.items())
+        ]
         if len(fitting) < count or shape.get("taints") or shape.get("names"):
             pytest.fail(f"this test needs {count} nodes like {shape}; of that kind the cluster has {fitting}")
         for name in fitting[:count]:
@@ -57,10 +64,3 @@ def existing_nodes(nodes: Mapping[str, Mapping[str, Any]]) -> NodeFactory:
         return fitting[:count]
 
     return pick
-
-
-def _covers(node: Mapping[str, Any], asked: Mapping[str, int], labels: Mapping[str, str]) -> bool:
-    have = amounts(node["status"]["allocatable"])
-    wears = node["metadata"].get("labels") or {}
-    large = all(have.get(name, 0) >= amount for name, amount in asked.items())
-    return large and labels.items() <= wears.items()
