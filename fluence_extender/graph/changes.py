@@ -43,7 +43,7 @@ def plan_node(containment: Containment, node: Node, resources: Iterable[VirtualR
     growth = Growth(containment)
     growth.node(node)
     for resource in resources:
-        if resource.parent == node.name:
+        if resource.parent == node.name != CLUSTER_PARENT:
             growth.resource(resource)
     return growth.done()
 

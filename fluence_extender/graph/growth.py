@@ -11,8 +11,16 @@ from dataclasses import dataclass, field, replace
 
 from fluence_extender.graph.containment import ROOT, Containment
 from fluence_extender.graph.units import leaf_counts
-from fluence_extender.graph.vertex import NO_RANK, NODE_TYPE, PHYSICAL, VIRTUAL, Counters, Vertex
-from fluence_extender.graph.virtual import VirtualResource
+from fluence_extender.graph.vertex import (
+    NO_RANK,
+    NODE_TYPE,
+    PHYSICAL,
+    UNIQ_ID_CYCLE,
+    VIRTUAL,
+    Counters,
+    Vertex,
+)
+from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource
 from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.node import Node
 
@@ -30,6 +38,32 @@ class Addition:
     nodes: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
     replaced: tuple[Vertex, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a device grows: ``depth`` devices below its backend's vertex, on the physical node ``host`` if any."""
+
+    parent: str
+    backend: str
+    host: Vertex | None
+    depth: int = 0
+
+    def below(self, vertex: Vertex) -> _Place:
+        return replace(self, parent=vertex.path, depth=self.depth + 1)
+
+    def vertex_id(self, rank: int, resource: VirtualResource) -> int:
+        """An id by which the node-centric policies can score nested nodes.
+
+        They weigh a node by its id, then its ``uniq_id``, and on leaving it take back the weight of the node entered
+        last, an inner one's (fluxion reference 4.5): an inner node that weighs more would leave a score below zero,
+        which disqualifies all that follows. So a backend's vertices are numbered with the innermost first, within its
+        range of ranks; and on a physical node, which has its id already, they weigh exactly what it does.
+        """
+        if self.host is not None:
+            return self.host.id
+        parts = sum(child.vertices() for child in resource.children)
+        return rank - self.depth + parts
 
 
 class Growth:
@@ -78,39 +112,41 @@ class Growth:
 
     def resource(self, resource: VirtualResource) -> None:
         """Grow a top-level virtual resource below its parent. Raises `KeyError` for an unknown parent."""
-        parent = self._nodes.get(resource.parent) or self._containment.parent_path(resource.parent)
-        if parent != ROOT:
-            self._mark(parent, resource)
+        joining = self._nodes.get(resource.parent) if resource.parent != CLUSTER_PARENT else None
+        parent = joining or self._containment.parent_path(resource.parent)
+        host = None if parent == ROOT else self._mark(parent, resource)
         for name in resource.names:
-            self._device(parent, name, resource, name)
+            self._device(_Place(parent, name, host), name, resource)
 
-    def _device(self, parent: str, name: str, resource: VirtualResource, backend: str) -> None:
+    def _device(self, place: _Place, name: str, resource: VirtualResource) -> None:
         rank = self._take_rank()
+        if place.host is not None:
+            self._skip_ids(place.host)
         properties = {VIRTUAL: ""}
         properties |= {class_property(kind): "" for kind in sorted(resource.types())}
         properties |= {
             attribute_property(key, value): "" for key, value in sorted(resource.attributes.items())
         }
-        properties[attribute_property("backend", backend)] = ""
+        properties[attribute_property("backend", place.backend)] = ""
         vertex = Vertex(
-            path=f"{parent}/{name}",
+            path=f"{place.parent}/{name}",
             type=NODE_TYPE,
             basename=resource.type,
             name=name,
-            id=rank,
+            id=place.vertex_id(rank, resource),
             rank=rank,
             uniq_id=self._take_ids(1),
             properties=properties,
             resource=resource,
-            backend=backend,
+            backend=place.backend,
         )
-        self._add(parent, vertex)
-        self._devices[vertex.path] = parent
+        self._add(place.parent, vertex)
+        self._devices[vertex.path] = place.parent
         if resource.is_leaf:
             self._leaves(vertex, resource.type, resource.count)
         for child in resource.children:
             for child_name in child.names:
-                self._device(vertex.path, child_name, child, backend)
+                self._device(place.below(vertex), child_name, child)
 
     def _level(self, parent: str, level: str, value: str) -> str:
         # "=" is in no node's or backend's name, so a level never takes the path of either.
@@ -137,7 +173,7 @@ class Growth:
             ),
         )
 
-    def _mark(self, path: str, resource: VirtualResource) -> None:
+    def _mark(self, path: str, resource: VirtualResource) -> Vertex:
         """Let a physical node say which classes hang below it."""
         _, added = self._added.get(path, ("", None))
         vertex = added or self._replaced.get(path) or self._containment.vertex(path)
@@ -147,6 +183,7 @@ class Growth:
             self._added[path] = (self._added[path][0], marked)
         else:
             self._replaced[path] = marked
+        return marked
 
     def _add(self, parent: str, vertex: Vertex) -> None:
         if vertex.path in self._containment or vertex.path in self._added:
@@ -157,6 +194,12 @@ class Growth:
         rank = self._counters.rank
         self._counters = replace(self._counters, rank=rank + 1)
         return rank
+
+    def _skip_ids(self, host: Vertex) -> None:
+        """Make the next ``uniq_id`` one that weighs the same as the host's (see `_Place.vertex_id`)."""
+        uniq_id = self._counters.uniq_id
+        uniq_id += (host.uniq_id - uniq_id) % UNIQ_ID_CYCLE
+        self._counters = replace(self._counters, uniq_id=uniq_id)
 
     def _take_ids(self, count: int) -> int:
         first = self._counters.uniq_id

@@ -15,6 +15,9 @@ CLUSTER_TYPE = "cluster"
 NODE_TYPE = "node"
 NO_RANK = -1
 
+UNIQ_ID_CYCLE = 10_000
+"""Node-centric policies weigh nodes of equal id by ``uniq_id`` modulo this (fluxion reference 4.3)."""
+
 PHYSICAL = "virtual=false"
 VIRTUAL = "virtual=true"
 """Fluxion matches a property by its key alone, so the key holds the value too (fluxion reference 3.4)."""

@@ -1,0 +1,70 @@
+import pytest
+
+from fluence_extender.graph.units import (
+    COARSE,
+    FINE,
+    MOST_LEAVES,
+    Units,
+    finest_units,
+    leaf_counts,
+    leaf_type,
+    request_counts,
+)
+from fluence_extender.model.resources import Resources
+
+GIB = 2**30
+
+
+def test_what_a_node_offers_rounds_down_and_what_a_pod_asks_rounds_up() -> None:
+    amounts = Resources({"cpu": 3500, "memory": 3 * GIB + 1, "nvidia.com/gpu": 2})
+    assert leaf_counts(amounts, COARSE) == {"core": 3, "memory": 3, "gpu": 2}
+    assert request_counts(amounts, COARSE) == {"core": 4, "memory": 4, "gpu": 2}
+
+
+def test_six_small_daemons_cost_one_core_when_summed_first() -> None:
+    daemons = Resources.total([Resources({"cpu": 150})] * 6)
+    assert leaf_counts(Resources({"cpu": 4000}) - daemons, COARSE) == {"core": 3}
+
+
+def test_amounts_that_round_to_nothing_are_left_out() -> None:
+    assert leaf_counts(Resources({"cpu": 999, "memory": -5}), COARSE) == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "leaf"),
+    [
+        ("cpu", "core"),
+        ("memory", "memory"),
+        ("nvidia.com/gpu", "gpu"),
+        ("amd.com/gpu", "gpu"),
+        ("example.com/fpga", "fpga@example.com"),
+        ("pods", None),
+        ("ephemeral-storage", None),
+        ("hugepages-2Mi", None),
+        ("fluxion.flux-framework.org/qpu", None),
+    ],
+)
+def test_each_resource_has_one_leaf_type_everywhere(resource: str, leaf: str | None) -> None:
+    assert leaf_type(resource) == leaf
+
+
+def test_leaf_types_come_in_a_stable_order() -> None:
+    amounts = Resources({"b.com/x": 1, "a.com/x": 1, "amd.com/gpu": 1, "memory": GIB, "cpu": 1000})
+    assert list(leaf_counts(amounts, COARSE)) == ["core", "memory", "gpu", "x@a.com", "x@b.com"]
+
+
+def test_no_node_offers_as_much_as_a_jobspec_can_ask() -> None:
+    endless = Resources({"memory": 2**62})
+    assert leaf_counts(endless, FINE)["memory"] < request_counts(endless, FINE)["memory"] == MOST_LEAVES
+
+
+@pytest.mark.parametrize(("largest", "unit"), [(0, 1), (2 * GIB, 1), (4 * GIB, 2), (200 * GIB, 64)])
+def test_the_finest_units_still_count_the_largest_node(largest: int, unit: int) -> None:
+    nodes = [Resources({"memory": GIB}), Resources({"memory": largest})]
+    assert finest_units(nodes) == Units(1, unit)
+    assert leaf_counts(nodes[1], Units(1, unit)).get("memory", 0) == largest // unit
+
+
+def test_a_unit_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Units(0, 1)
