@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 
 import structlog
 
 from fluence_extender import __version__
 from fluence_extender.cluster import port
 from fluence_extender.cluster.api import open_cluster
-from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.connection import Connection, connect
 from fluence_extender.cluster.port import Cluster, Kind, Regarding
 from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher
@@ -24,12 +23,12 @@ from fluence_extender.engines import Engine, choose_engine, create_mirror
 from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.server import Address, Listeners, serve
+from fluence_extender.gangs.actions import Tell
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.graph.problem import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.graph.virtual import ResourcesFile
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.resources_keeper import ResourcesKeeper
@@ -39,6 +38,9 @@ from fluence_extender.settings import Settings
 log = structlog.get_logger(__name__)
 
 LISTED_FIRST = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
+GROUPS_PATIENCE = 5.0
+"""Seconds to wait for the list of PodGroups, which we may not be allowed to read."""
+
 STALE_AFTER = 30.0
 """Seconds without the API server after which we no longer claim to know the cluster."""
 
@@ -52,55 +54,61 @@ async def run(settings: Settings, listening: Callable[[Listeners, Engine], None]
     if settings.resources is not None:
         _check(read_resources_file(settings.resources))
     engine = choose_engine(settings.engine)
+    async with connect(settings.kubeconfig) as connection, open_cluster(connection) as cluster:
+        try:
+            await _run(settings, engine, connection, cluster, listening)
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+
+
+async def _run(
+    settings: Settings,
+    engine: Engine,
+    connection: Connection,
+    cluster: Cluster,
+    listening: Callable[[Listeners, Engine], None],
+) -> None:
     metrics = Metrics()
     metrics.name_engine(engine.name, engine.version)
-    async with connect(settings.kubeconfig) as connection, open_cluster(connection) as cluster:
-        limits = Limits(completion=settings.completion_limit)
-        books = Books(create_mirror(engine, settings.policy, settings.levels), settings.policy)
-        keeper = ResourcesKeeper(
-            lambda resources: _adopt(controller, resources),
-            lambda file, why: _reject(cluster, metrics, settings.resources_namespace, file, why),
-        )
-        controller = Controller(books, limits, on_resources=keeper.take)
-        driver = Driver(controller, cluster, limits)
-        source: str | Path = settings.resources or settings.resources_namespace
-        watcher = Watcher(connection, driver.sink, source)
-        service = Service(controller, driver, lambda: _missing(watcher))
-        verbs, api = verbs_app(service, metrics), api_app(service, metrics)
-        addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
-        background = [
-            asyncio.create_task(watcher.run(), name="watch"),
-            asyncio.create_task(_start(watcher, controller, keeper), name="start"),
-            asyncio.create_task(driver.run(), name="decide"),
-        ]
-        serving = asyncio.create_task(
-            serve(verbs, api, *addresses, lambda listeners: listening(listeners, engine)), name="serve"
-        )
-        try:
-            await _first_end(serving, background)
-        finally:
-            for task in (serving, *background):
+    limits = Limits(completion=settings.completion_limit)
+    books = Books(create_mirror(engine, settings.policy, settings.levels), settings.policy)
+    controller = Controller(books, limits)
+    driver = Driver(controller, cluster, limits)
+
+    def reject(file: port.ResourcesFile, why: str) -> None:
+        metrics.resources_rejected.inc()
+        driver.tell(_refusal_event(settings.resources_namespace, file, why))
+
+    keeper = ResourcesKeeper(controller.replace_resources, reject)
+    controller.on_resources = keeper.take
+    watcher = Watcher(connection, driver.sink, settings.resources or settings.resources_namespace)
+    service = Service(controller, driver, lambda: _missing(watcher))
+    addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(watcher.run(), name="watch"),
+                tasks.create_task(_start(watcher, controller, keeper), name="start"),
+                tasks.create_task(driver.run(), name="decide"),
+            ]
+            await serve(
+                verbs_app(service, metrics),
+                api_app(service, metrics),
+                *addresses,
+                lambda listeners: listening(listeners, engine),
+            )
+            for task in background:
                 task.cancel()
-            await asyncio.gather(serving, *background, return_exceptions=True)
-            books.close()
+    finally:
+        books.close()
 
 
-async def _first_end(serving: asyncio.Task[None], background: list[asyncio.Task[None]]) -> None:
-    """Return when serving has ended; a background task that fails ends everything with its error."""
-    waiting = {serving, *background}
-    while serving in waiting:
-        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            with contextlib.suppress(asyncio.CancelledError):
-                _raise_first(task)
-
-
-def _raise_first(task: asyncio.Task[None]) -> None:
-    error = task.exception()
+def _first(group: BaseExceptionGroup) -> BaseException:
+    """The first error of a group: it ended everything."""
+    error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if error is not None:
-        raise error
+    return error
 
 
 async def _start(watcher: Watcher, controller: Controller, keeper: ResourcesKeeper) -> None:
@@ -108,8 +116,7 @@ async def _start(watcher: Watcher, controller: Controller, keeper: ResourcesKeep
     await watcher.synced(*LISTED_FIRST)
     if keeper.fault is not None:
         raise StartRefused(f"resources.yaml can't be used:\n{keeper.fault}")
-    await asyncio.wait_for(_groups_listed(watcher), timeout=None)
-    controller.books.resources = keeper.current
+    await _groups_listed(watcher)
     controller.start()
     log.info(
         "ready",
@@ -121,9 +128,10 @@ async def _start(watcher: Watcher, controller: Controller, keeper: ResourcesKeep
 
 
 async def _groups_listed(watcher: Watcher) -> None:
-    """Wait for PodGroups where they are served; where they aren't, their watch says so and nothing is missing."""
-    while not watcher.is_synced(Kind.POD_GROUP) and Kind.POD_GROUP not in watcher.failures():
-        await asyncio.sleep(0.05)
+    """Wait for PodGroups, but not for ever: gangs that name one wait for it anyway."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GROUPS_PATIENCE):
+            await watcher.synced(Kind.POD_GROUP)
 
 
 def _missing(watcher: Watcher) -> str:
@@ -145,18 +153,8 @@ def _check(file: port.ResourcesFile) -> None:
         raise StartRefused(f"resources.yaml can't be used:\n{fault}") from fault
 
 
-def _adopt(controller: Controller, resources: ResourcesFile) -> None:
-    controller.books.resources = resources
-    controller.rebuild()
-
-
-def _reject(cluster: Cluster, metrics: Metrics, namespace: str, file: port.ResourcesFile, why: str) -> None:
-    metrics.resources_rejected.inc()
+def _refusal_event(namespace: str, file: port.ResourcesFile, why: str) -> Tell:
     regarding = Regarding("v1", "ConfigMap", namespace, RESOURCES_CONFIGMAP)
-    message = f"{file.source} is refused, the old resources stay in force: {why}"
-    task = asyncio.ensure_future(cluster.event(regarding, "ResourcesRefused", message[:1000], warning=True))
-    _reports.add(task)
-    task.add_done_callback(_reports.discard)
-
-
-_reports: set[asyncio.Future[None]] = set()
+    return Tell(
+        regarding, "ResourcesRefused", f"{file.source} is refused, the old resources stay in force: {why}"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fluence_extender.cluster.port import Regarding
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 
@@ -24,13 +25,12 @@ class Steer:
 
 
 @dataclass(frozen=True, slots=True)
-class Announce:
-    """Tell the user something about a pod, as an Event."""
+class Tell:
+    """Tell users something about an object, as an Event (a warning)."""
 
-    pod: Pod
+    regarding: Regarding
     reason: str
     message: str
-    warning: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +51,4 @@ class ReportGroup:
     message: str
 
 
-Action = Clear | Steer | Announce | Evict | ReportGroup
+Action = Clear | Steer | Tell | Evict | ReportGroup

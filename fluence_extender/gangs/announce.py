@@ -6,12 +6,14 @@ trail of counts behind. Of a large gang the first members speak for all.
 
 from __future__ import annotations
 
-from fluence_extender.gangs.actions import Action, Announce, ReportGroup
+from fluence_extender.cluster.port import Regarding
+from fluence_extender.gangs.actions import Action, ReportGroup, Tell
 from fluence_extender.gangs.assembly import natural
 from fluence_extender.gangs.gang import Gang
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.model.gang import Convention, GangState
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 
 
@@ -29,13 +31,17 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
         key=lambda pod: natural(pod.name),
     )
     actions: list[Action] = [
-        Announce(pod, gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}", True)
+        Tell(_about(pod), gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}")
         for pod in waiting[: limits.announced_members]
     ]
     group = _group(gang, registry)
     if group is not None and not gang.group_reported:
         actions.append(ReportGroup(group, False, gang.reason.why.value, gang.reason.text))
     return actions
+
+
+def _about(pod: Pod) -> Regarding:
+    return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
 def _group(gang: Gang, registry: Registry) -> PodGroup | None:

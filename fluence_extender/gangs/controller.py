@@ -16,6 +16,7 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.lifecycle import Lifecycle
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.registry import Registry
+from fluence_extender.graph.virtual import ResourcesFile as Resources
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -34,7 +35,6 @@ class Controller:
         books: Books,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
-        on_resources: ReadResources = lambda _: None,
     ) -> None:
         self.books = books
         self.registry = Registry()
@@ -43,7 +43,7 @@ class Controller:
             self.registry, books, Planner(books, self.eligibility), limits or Limits(), clock
         )
         self._clock = clock
-        self._on_resources = on_resources
+        self.on_resources: ReadResources = lambda _: None
         self._pods: dict[str, Pod] = {}
         self.started = False
 
@@ -87,7 +87,7 @@ class Controller:
             case Job():
                 self.registry.put_job(thing)
             case ResourcesFile():
-                self._on_resources(thing)
+                self.on_resources(thing)
 
     def _drop(self, thing: object) -> None:
         match thing:
@@ -153,8 +153,9 @@ class Controller:
         members = [member for _, member in self.registry.members()]
         self.lifecycle.replay(members)
 
-    def rebuild(self) -> None:
+    def replace_resources(self, resources: Resources) -> None:
         """Take over virtual resources that have changed; what is held stays held."""
+        self.books.resources = resources
         if self.started:
             self.books.load(self.eligibility.nodes.values())
             self.lifecycle.look_at_all()

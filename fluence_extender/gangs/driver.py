@@ -21,9 +21,8 @@ from fluence_extender.cluster.port import (
     Disrupted,
     Gone,
     Observation,
-    Regarding,
 )
-from fluence_extender.gangs.actions import Action, Announce, Clear, Evict, ReportGroup, Steer
+from fluence_extender.gangs.actions import Action, Clear, Evict, ReportGroup, Steer, Tell
 from fluence_extender.gangs.barrier import BarrierFailed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.gang import Gang, Member
@@ -103,6 +102,12 @@ class Driver:
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def tell(self, what: Tell) -> None:
+        """Record an Event, beside everything else."""
+        self._spawn(
+            "", self._cluster.event(what.regarding, what.reason, what.message[:1000], warning=True), ()
+        )
+
     def _start(self, actions: Iterable[Action]) -> None:
         clears: list[asyncio.Task[None]] = []
         for action in actions:
@@ -111,8 +116,8 @@ class Driver:
                     clears.append(self._spawn(pod.uid, self._clear(pod), ()))
                 case Steer(pod, node):
                     self._spawn(pod.uid, self._steer(pod, node), tuple(clears))
-                case Announce(pod, reason, message, warning):
-                    self._spawn("", self._announce(pod, reason, message, warning), ())
+                case Tell():
+                    self.tell(action)
                 case Evict(pod, reason):
                     self._spawn(pod.uid, self._evict(pod, reason), ())
                 case ReportGroup():
@@ -172,11 +177,6 @@ class Driver:
     def _steer_again(self, uid: str) -> None:
         self._controller.lifecycle.steer_failed(uid)
         self._wake.set()
-
-    async def _announce(self, pod: Pod, reason: str, message: str, warning: bool) -> None:
-        await self._cluster.event(
-            Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid), reason, message, warning
-        )
 
     async def _evict(self, pod: Pod, reason: str) -> None:
         try:

@@ -50,7 +50,11 @@ class Member:
 
 @dataclass(slots=True)
 class Gang:
-    """One gang. ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt."""
+    """One gang.
+
+    ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt; ``whole`` that every member
+    has been bound once; ``expected`` how many members have a place and aren't bound yet.
+    """
 
     key: GangKey
     members: dict[str, Member] = field(default_factory=dict)
@@ -63,6 +67,8 @@ class Gang:
     replans: int = 0
     rest_until: float = 0.0
     incomplete_since: float | None = None
+    whole: bool = False
+    expected: int = 0
     group_reported: bool = False
     barrier: Barrier = field(default_factory=Barrier)
 
@@ -81,6 +87,8 @@ class Gang:
 
     def gathered(self, arrived: Set[str]) -> bool:
         """Whether enough members have a place and all of those have reached bind (or are bound)."""
+        if len(arrived) < self.expected:
+            return False
         placed = [member for member in self.alive() if member.assignment is not None]
         return len(placed) + self.ended >= self.size and all(
             member.bound or member.pod.uid in arrived for member in placed

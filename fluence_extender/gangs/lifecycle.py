@@ -166,6 +166,9 @@ class Lifecycle:
                 continue
             member.assignment = self._books.resume(pod, self._gang_id(pod.uid))
             member.nominated = member.assignment is not None
+        for gang in self._registry.gangs.values():
+            # Nobody waits: what there was to be bound has been bound before.
+            gang.whole = not gang.pending()
         self.look_at_all()
 
     # What is to be done.
@@ -223,16 +226,20 @@ class Lifecycle:
         gang.size = size
         bound = sum(1 for member in alive if member.bound)
         assigned = sum(1 for member in alive if member.assignment is not None)
-        if bound == len(alive) and bound + gang.ended >= size:
+        gang.expected = assigned - bound
+        if bound == len(alive) and (gang.whole or bound + gang.ended >= size):
             gang.state = GangState.BOUND
+            gang.whole = True
             gang.incomplete_since = None
             gang.replans = 0
             self._explain(gang, None, now)
         elif bound:
             gang.state = GangState.COMMITTED
-            gang.incomplete_since = gang.incomplete_since or now
+            if not gang.whole:
+                gang.incomplete_since = gang.incomplete_since or now
         elif not assigned:
             gang.state = GangState.WAITING
+            gang.whole = False
 
     def _withdraw(self, gang: Gang) -> None:
         """Drop the plan of a gang of which nothing is bound."""
@@ -308,6 +315,7 @@ class Lifecycle:
             member.assignment = assignment
             member.steer_wanted = True
             member.forget_refusals()
+        gang.expected = sum(1 for one in gang.pending() if one.assignment is not None)
         if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
             gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
         return None

@@ -136,8 +136,8 @@ class Books:
         self._nodes[node.name] = node
         self._account(node.name).resize(node.allocatable)
         self.changed()
-        same = old is not None and old.allocatable == node.allocatable and old.labels == node.labels
-        if not same:
+        levels = self._mirror.level_values
+        if old is None or old.allocatable != node.allocatable or levels(old) != levels(node):
             self._regraph(node.name if old is not None else None, node)
 
     def drop_node(self, name: str) -> None:

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import structlog
 
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.changes import apply, plan_node, plan_node_removal
-from fluence_extender.graph.cluster_graph import build_containment
+from fluence_extender.graph.cluster_graph import build_containment, check_against_cluster
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.jgf import addition_jgf, expand, to_jgf
 from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec
 from fluence_extender.graph.shown import in_units, sized
 from fluence_extender.graph.units import COARSE, FINE, Units, leaf_counts, request_counts
-from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile
+from fluence_extender.graph.problem import Problem
+from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
 from fluence_extender.matcher.errors import Busy, MatcherError, UnknownJob
 from fluence_extender.matcher.port import Jgf, Match, Matcher, MatchOp
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
+
+log = structlog.get_logger(__name__)
 
 MakeMatcher = Callable[[Jgf], Matcher]
 COUNTED = ("core", "memory", "gpu")
@@ -54,19 +59,15 @@ class Mirror:
         self.containment = Containment(units=units, levels=levels)
         self.catalogue = DeviceCatalogue()
         self._resources = ResourcesFile("")
+        self.left_out: tuple[Problem, ...] = ()
 
     # The graph.
 
     def load(self, nodes: Iterable[Node], resources: ResourcesFile) -> None:
         """Build the graph and a matcher on it, without any job."""
         present = list(nodes)
-        names = {node.name for node in present}
-        rooted = tuple(
-            one for one in resources.resources if one.parent in names or one.parent == CLUSTER_PARENT
-        )
-        self.containment = build_containment(
-            present, ResourcesFile(resources.source, rooted), units=self.units, levels=self._levels
-        )
+        usable, self.left_out = self._fitting(resources, [node.name for node in present])
+        self.containment = build_containment(present, usable, units=self.units, levels=self._levels)
         self.catalogue = device_catalogue(self.containment)
         self._resources = resources
         if self._matcher is not None:
@@ -75,6 +76,24 @@ class Mirror:
         self._matcher = None if empty else self._make(to_jgf(self.containment))
         self._foreign.clear()
         self._deficits.clear()
+
+    def _fitting(
+        self, resources: ResourcesFile, names: Collection[str]
+    ) -> tuple[ResourcesFile, tuple[Problem, ...]]:
+        """The resources that the present nodes allow, and what is wrong with the others.
+
+        A parent node that has gone, or a node that takes a backend's name, must not stop everything else.
+        """
+        kept: list[VirtualResource] = []
+        problems: list[Problem] = []
+        for one in resources.resources:
+            found = check_against_cluster(ResourcesFile(resources.source, (one,)), names, self._levels)
+            problems.extend(found)
+            if not found:
+                kept.append(one)
+        for problem in problems:
+            log.warning("a virtual resource is left out", problem=str(problem))
+        return ResourcesFile(resources.source, tuple(kept)), tuple(problems)
 
     def replace_node(self, old: str | None, node: Node | None) -> bool:
         """Take a node out, put one in, or both; False when that needs a `load`. Its jobs must be gone."""
@@ -87,12 +106,19 @@ class Mirror:
             self._matcher.remove_subgraph(removal.path)
             apply(self.containment, removal)
         if node is not None:
-            addition = plan_node(self.containment, node, self._resources.resources)
+            try:
+                addition = plan_node(self.containment, node, self._resources.resources)
+            except ValueError:
+                return False
             self._matcher.add_subgraph(addition_jgf(self.containment, addition))
             apply(self.containment, addition)
         if any(one.parent != CLUSTER_PARENT for one in self._resources.resources):
             self.catalogue = device_catalogue(self.containment)
         return True
+
+    def level_values(self, node: Node) -> tuple[str, ...]:
+        """Where in the topology a node hangs: its labels that name levels."""
+        return tuple(node.labels.get(label, "") for label in self._levels.values())
 
     def rank(self, node: str) -> int:
         """The rank of a node's vertex."""

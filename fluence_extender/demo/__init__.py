@@ -1,0 +1,1 @@
+"""The product at work on one machine: a local control plane, the service, a kube-scheduler and the examples."""

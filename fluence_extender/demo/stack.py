@@ -1,0 +1,100 @@
+"""The service and its kube-scheduler on a control plane, as they stand side by side in a pod of a cluster.
+
+Both are processes of their own, so that a test can kill either. The verbs keep their port through a restart, as they do
+on loopback in a pod.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fluence_extender.localcluster import Component, ControlPlane
+from fluence_extender.scheduler_config import scheduler_config
+
+SCHEDULER = "kube-scheduler-fluence"
+EXTENDER = "fluence-extender"
+
+
+class Stack:
+    """``extender`` and ``scheduler`` on ``plane``, from ``start`` to ``stop`` or as a context manager.
+
+    ``kubeconfig`` is what the extender uses (default: the admin's), ``arguments`` are added to ``serve``;
+    ``feature_gates`` are the scheduler's.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        kubeconfig: Path | None = None,
+        arguments: Sequence[str] = (),
+        feature_gates: dict[str, bool] | None = None,
+    ) -> None:
+        self._plane = plane
+        self._gates = feature_gates
+        verbs, api = free_ports(2)
+        self.verbs_url = f"http://127.0.0.1:{verbs}"
+        self.api_url = f"http://127.0.0.1:{api}"
+        command = [
+            *(sys.executable, "-m", "fluence_extender", "serve"),
+            *("--kubeconfig", str(kubeconfig or plane.kubeconfig)),
+            *("--port", str(verbs), "--api-port", str(api)),
+            *arguments,
+        ]
+        self.extender = Component(EXTENDER, command, plane.log(EXTENDER), self.ready)
+        self.scheduler: Component | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start both and wait until they are ready. Raises `StartFailed`."""
+        try:
+            self.extender.start()
+            config = scheduler_config(self.verbs_url, str(self._plane.kubeconfig))
+            self.scheduler = self._plane.start_scheduler(config, name=SCHEDULER, feature_gates=self._gates)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop both."""
+        if self.scheduler is not None:
+            self.scheduler.stop()
+        self.extender.stop()
+
+    def ready(self) -> bool:
+        """Whether the service says that it is ready."""
+        try:
+            with urllib.request.urlopen(f"{self.api_url}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def get(self, path: str) -> Any:
+        """A document of the state API, for example ``/v1/gangs``."""
+        with urllib.request.urlopen(f"{self.api_url}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody listens on now."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(one.getsockname()[1]) for one in held]
+    for one in held:
+        one.close()
+    return ports
