@@ -19,9 +19,9 @@ from fluence_extender.graph.cluster_graph import build_containment, check_agains
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.jgf import addition_jgf, expand, to_jgf
 from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec
+from fluence_extender.graph.problem import Problem
 from fluence_extender.graph.shown import in_units, sized
 from fluence_extender.graph.units import COARSE, FINE, Units, leaf_counts, request_counts
-from fluence_extender.graph.problem import Problem
 from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
 from fluence_extender.matcher.errors import Busy, MatcherError, UnknownJob
 from fluence_extender.matcher.port import Jgf, Match, Matcher, MatchOp
