@@ -1,0 +1,49 @@
+# make help names the targets. Each does its own set-up: a virtual environment in .venv, made anew when pyproject.toml
+# has changed. What else a test or the demo needs (a control plane) is built when first used, into the user's cache.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed-$(shell cksum < pyproject.toml | cut -d' ' -f1)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+SCRIPTS := .ci/install .ci/run tests/kind/run.sh
+
+# More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
+ARGS :=
+
+.PHONY: help install check test demo bench kind-test image
+
+help: ## What there is to make
+	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-10s %s\n", name[1], $$NF}' Makefile
+
+install: $(INSTALLED) ## The project, editable, with its test tools in .venv
+
+$(INSTALLED):
+	@.ci/install $(VENV)
+	@rm -f $(VENV)/installed-*
+	@touch $@
+
+check: $(INSTALLED) ## Style, types, rooms, shell scripts, Dockerfile
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/shellcheck $(SCRIPTS)
+	$(BIN)/hadolint Dockerfile
+
+test: $(INSTALLED) ## All tests, the end-to-end ones on a control plane of their own
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: $(INSTALLED) ## A real control plane, the service and the examples, on this machine
+	$(BIN)/fluence-extender demo $(ARGS)
+
+bench: $(INSTALLED) ## What a filter call costs, beside a bare echo of the same body
+	$(BIN)/python benchmarks/filter.py $(ARGS)
+
+kind-test: $(INSTALLED) ## The end-to-end tests on a kind cluster, with the real image (needs docker and kind)
+	tests/kind/run.sh $(ARGS)
+
+image: ## The container image (needs docker)
+	docker build --tag fluence-extender:$(VERSION) $(ARGS) .
