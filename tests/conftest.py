@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from fluence_extender.localcluster import LocalClusterError, ensure_binaries
 from tests.engines import FLUXION
 
 
@@ -18,3 +21,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_report_header() -> str:
     state = "yes" if FLUXION.library else "no"
     return f"engines: embedded yes; fluxion {state} ({FLUXION.told})"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the local control plane, if need be, before any test's time begins to run, and say so meanwhile."""
+    here = Path(__file__).parent
+    users = [here / "integration"]
+    if not session.config.getoption("--kubeconfig"):
+        users.append(here / "e2e")
+    if not session.config.option.collectonly and any(
+        folder in item.path.parents for item in session.items for folder in users
+    ):
+        with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            try:
+                ensure_binaries()
+            except LocalClusterError as error:
+                pytest.exit(str(error), returncode=1)
