@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane, KubeletJudge
+from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.harness import Cluster, Namespace, wait_for
+from tests.e2e.history import History, recorded
+from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
+from tests.e2e.service import Fluence, discrepancies, over_http, through_api_server
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,19 +76,25 @@ def no_overcommit(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[
 def namespace(cluster: Cluster, no_overcommit: None) -> Iterator[Namespace]:
     """A fresh namespace; afterwards its pods are gone, the rest follows."""
     name = f"test-{uuid.uuid4().hex[:10]}"
-    path = f"/api/v1/namespaces/{name}"
     cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield Namespace(name, cluster.api)
     cluster.judge.settle()
+    empty(cluster.api, name)
+
+
+def empty(api: Api, namespace: str) -> None:
+    """Delete a namespace, and wait until its pods are gone; what else is in it follows."""
+    path = f"/api/v1/namespaces/{namespace}"
     # A namespace that is going takes no new pods, so that a Job can't replace those deleted here.
-    cluster.api.delete(path)
+    with suppress(ApiError):
+        api.delete(path)
 
-    def empty() -> bool:
+    def gone() -> bool:
         with suppress(ApiError):
-            cluster.api.delete(f"{path}/pods", gracePeriodSeconds="0")
-        return not cluster.api.get(f"{path}/pods")["items"]
+            api.delete(f"{path}/pods", gracePeriodSeconds="0")
+        return not api.get(f"{path}/pods")["items"]
 
-    wait_for(empty, 60, f"the pods of {name} to go")
+    wait_for(gone, 60, f"the pods of {namespace} to go")
 
 
 @pytest.fixture
@@ -124,3 +134,98 @@ def service_account(cluster: Cluster, namespace: Namespace) -> Callable[[str], P
         return cluster.plane.kubeconfig_for_service_account(namespace.name, name)
 
     return make
+
+
+@pytest.fixture
+def own_nodes(control_plane: ControlPlane, nodes: NodeFactory) -> NodeFactory:
+    """Gives nodes of exactly the asked size; they are the only ones in the cluster (local clusters only)."""
+    return nodes
+
+
+@pytest.fixture(scope="session")
+def installation(control_plane: ControlPlane) -> Iterator[Installation]:
+    """The service on the local control plane, under the rights that deploy/ grants it."""
+    installed = Installation(control_plane)
+    with installed.usual:
+        yield installed
+
+
+@pytest.fixture
+def fluence(
+    cluster: Cluster, namespace: Namespace, nodes: NodeFactory, request: pytest.FixtureRequest
+) -> Iterator[Fluence]:
+    """The state API of the service under test.
+
+    After each test the books must agree with the cluster, first with the test's pods still there, then without them;
+    and the service's log must tell of no fault.
+    """
+    if not cluster.plane:
+        yield from agreeing(cluster, Fluence(through_api_server(cluster.api)), namespace)
+        return
+    installed: Installation = request.getfixturevalue("installation")
+    log = cluster.plane.log(installed.stack.extender.name)
+    before = log.stat().st_size
+    yield from agreeing(cluster, Fluence(over_http(lambda: installed.stack.api_url)), namespace)
+    told = log.read_bytes()[before:].decode()
+    assert "Traceback" not in told, told
+    assert "planning failed" not in told, told
+
+
+def agreeing(cluster: Cluster, fluence: Fluence, namespace: Namespace) -> Iterator[Fluence]:
+    """``fluence``, and afterwards the checks that hold after every test."""
+    yield fluence
+    agree(cluster, fluence)
+    cluster.judge.settle()
+    empty(cluster.api, namespace.name)
+    agree(cluster, fluence)
+    assert not fluence.allocations(namespace.name)
+    assert not fluence.gangs(namespace.name)
+
+
+def agree(cluster: Cluster, fluence: Fluence) -> None:
+    """Wait until the books and the cluster say the same."""
+    wait_for(
+        lambda: not discrepancies(cluster, fluence),
+        10,
+        "the books and the cluster to agree",
+        lambda: discrepancies(cluster, fluence),
+    )
+
+
+@pytest.fixture
+def history(namespace: Namespace) -> Iterator[History]:
+    """Who was bound when, from the beginning of the test on; nobody may ever move."""
+    with recorded(namespace) as history:
+        yield history
+
+
+@pytest.fixture
+def resources(
+    cluster: Cluster, fluence: Fluence, control_plane: ControlPlane
+) -> Iterator[Callable[[str], None]]:
+    """Writes resources.yaml into its ConfigMap; it is gone again after the test."""
+    path = f"/api/v1/namespaces/kube-system/configmaps/{RESOURCES_CONFIGMAP}"
+
+    def write(text: str) -> None:
+        document = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
+            "data": {RESOURCES_KEY: text},
+        }
+        cluster.api.apply(document)
+
+    yield write
+    with suppress(ApiError):
+        cluster.api.delete(path)
+    wait_for(lambda: not backends(fluence), 10, "the virtual resources to go", lambda: backends(fluence))
+
+
+def backends(fluence: Fluence) -> set[str]:
+    """The names of the top-level virtual resources in the graph."""
+    vertices = fluence.get("/v1/graph")["graph"]["nodes"]
+    return {
+        one["metadata"]["name"]
+        for one in vertices
+        if (one["metadata"].get("properties") or {}).get("virtual") == "true"
+    }

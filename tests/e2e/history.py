@@ -1,0 +1,67 @@
+"""What happened to a namespace's pods, event by event, from a watch: for what must never be, not even for a moment."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
+
+
+@dataclass(slots=True)
+class History:
+    """Each pod as it was when it was first seen bound, in order, with the time of arrival (monotonic seconds)."""
+
+    bound: dict[str, tuple[float, Manifest]] = field(default_factory=dict)
+    moved: list[str] = field(default_factory=list)
+
+    def take(self, pod: Manifest) -> None:
+        """Note one state of a pod."""
+        uid = pod["metadata"]["uid"]
+        if not node_of(pod):
+            return
+        if uid not in self.bound:
+            self.bound[uid] = (time.monotonic(), pod)
+        elif node_of(self.bound[uid][1]) != node_of(pod):
+            self.moved.append(pod["metadata"]["name"])
+
+    def names(self) -> list[str]:
+        """The pods that were ever bound, in order."""
+        return [pod["metadata"]["name"] for _, pod in self.bound.values()]
+
+    def span(self, prefix: str) -> float:
+        """Seconds between the first and the last Binding among the pods whose names begin with ``prefix``."""
+        times = [at for at, pod in self.bound.values() if pod["metadata"]["name"].startswith(prefix)]
+        return max(times) - min(times)
+
+    def first_states(self) -> list[Manifest]:
+        """The pods as they were first seen bound."""
+        return [pod for _, pod in self.bound.values()]
+
+
+@contextmanager
+def recorded(namespace: Namespace) -> Iterator[History]:
+    """Records from now on until the end of the block."""
+    history = History()
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    listed = namespace.api.get(path)
+    for pod in listed["items"]:
+        history.take(pod)
+    watch = namespace.api.watch(path, listed["metadata"]["resourceVersion"])
+
+    def follow() -> None:
+        for event in watch:
+            if event["type"] in ("ADDED", "MODIFIED"):
+                history.take(event["object"])
+
+    thread = threading.Thread(target=follow, name="history", daemon=True)
+    thread.start()
+    try:
+        yield history
+    finally:
+        watch.close()
+        wait_for(lambda: not thread.is_alive(), 10, "the watch to end")
+    assert not history.moved

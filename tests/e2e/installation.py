@@ -1,0 +1,98 @@
+"""The service on the local control plane, installed as deploy/ installs it.
+
+What deploy/ grants is what it runs with: its ServiceAccount's token, its RBAC, its admission policy. Only the
+Deployment itself is replaced by two processes, because kwok runs no containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fluence_extender.demo.stack import Stack
+from fluence_extender.localcluster import Api, ControlPlane
+from fluence_extender.model.names import GATE
+from tests.e2e.harness import Manifest, documents, wait_for
+from tests.e2e.workloads import ours
+
+BASE = Path(__file__).parents[2] / "deploy" / "base"
+POLICY_BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/fluence-gate"
+
+
+class Installation:
+    """One installation; ``stack`` are its processes as they run now."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        for file in ("serviceaccount.yaml", "rbac.yaml", "priorityclass.yaml", "gate.yaml"):
+            for document in documents(BASE / file):
+                plane.api.apply(document)
+        self.kubeconfig = plane.kubeconfig_for_service_account("kube-system", "fluence")
+        self.wait_for_gate(True)
+        self.usual = self.stack = self._stack()
+
+    def _stack(self, arguments: Sequence[str] = (), feature_gates: Mapping[str, bool] | None = None) -> Stack:
+        return Stack(
+            self.plane,
+            kubeconfig=self.kubeconfig,
+            arguments=arguments,
+            feature_gates=dict(feature_gates or {}),
+        )
+
+    @contextmanager
+    def other(self, *arguments: str, feature_gates: Mapping[str, bool] | None = None) -> Iterator[Stack]:
+        """Run with other options instead; afterwards the usual processes are back."""
+        self.usual.stop()
+        try:
+            with self._stack(arguments, feature_gates) as self.stack:
+                yield self.stack
+        finally:
+            self.stack = self.usual
+            self.usual.start()
+
+    def crash(self) -> None:
+        """Kill the extender (SIGKILL)."""
+        self.stack.extender.kill()
+
+    def revive(self) -> None:
+        """Start the extender again, and wait until it is ready."""
+        self.stack.extender.start()
+
+    @contextmanager
+    def scheduler_stopped(self) -> Iterator[None]:
+        """While this lasts, plans are made and nothing is bound."""
+        scheduler = self.stack.scheduler
+        assert scheduler is not None
+        scheduler.stop()
+        try:
+            yield
+        finally:
+            scheduler.start()
+
+    def wait_for_gate(self, wanted: bool) -> None:
+        """Wait until new pods of ours get the gate, or don't any more."""
+        wait_for(lambda: gated(self.plane.api) is wanted, 20, f"the admission policy to be {wanted}")
+
+    @contextmanager
+    def ungated(self) -> Iterator[None]:
+        """While this lasts, pods are created without our gate."""
+        self.plane.api.delete(POLICY_BINDING)
+        self.wait_for_gate(False)
+        try:
+            yield
+        finally:
+            for document in documents(BASE / "gate.yaml"):
+                self.plane.api.apply(document)
+            self.wait_for_gate(True)
+
+
+def gates_of(pod: Manifest) -> list[str]:
+    """The names of a pod's scheduling gates."""
+    return [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
+
+
+def gated(api: Api) -> bool:
+    """Whether a pod of ours would get our gate if it were created now."""
+    path = "/api/v1/namespaces/default/pods"
+    return GATE in gates_of(api.request("POST", path, ours("probe"), query={"dryRun": "All"}))

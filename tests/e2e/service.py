@@ -1,0 +1,202 @@
+"""The service as tests see it from outside: its state API, and what that must agree on with the cluster."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from fluence_extender.localcluster import Api
+from fluence_extender.localcluster.admission import Amounts, amounts, effective_requests
+from fluence_extender.model.names import (
+    ALLOCATION_ANNOTATION,
+    BACKEND_ANNOTATION,
+    RESOURCE_PREFIX,
+    SCHEDULER_NAME,
+)
+from tests.e2e.harness import Cluster, Manifest, annotations_of, node_of, phase_of, wait_for
+
+Fetch = Callable[[str], str]
+
+IN_CLUSTER = "/api/v1/namespaces/kube-system/services/http:fluence:8889/proxy"
+
+
+def over_http(url: Callable[[], str]) -> Fetch:
+    """Asks the service at ``url()``, which may change from one test to the next."""
+
+    def fetch(path: str) -> str:
+        with urllib.request.urlopen(f"{url()}{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    return fetch
+
+
+def through_api_server(api: Api) -> Fetch:
+    """Asks the service in the cluster, through the API server's proxy."""
+
+    def fetch(path: str) -> str:
+        answer = api.get(f"{IN_CLUSTER}{path}")
+        body = answer["text"] if set(answer) == {"text"} else answer
+        return body if isinstance(body, str) else json.dumps(body)
+
+    return fetch
+
+
+class Fluence:
+    """The state API."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self.text = fetch
+
+    def get(self, path: str) -> Any:
+        """A JSON document."""
+        return json.loads(self.text(path))
+
+    def gangs(self, namespace: str = "") -> list[Manifest]:
+        """All gangs, or those of one namespace."""
+        return [one for one in self.get("/v1/gangs") if namespace in ("", one["namespace"])]
+
+    def gang(self, namespace: str, name: str) -> Manifest | None:
+        """One gang, None while it isn't known."""
+        found = [one for one in self.gangs(namespace) if one["name"] == name]
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
+    def allocations(self, namespace: str = "") -> list[Manifest]:
+        """What pods hold, or those of one namespace."""
+        return [one for one in self.get("/v1/allocations") if namespace in ("", one["namespace"])]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of one sample; 0 where there is none."""
+        for family in text_string_to_metric_families(self.text("/metrics")):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    return float(sample.value)
+        return 0.0
+
+    def wait_for_state(self, namespace: str, name: str, state: str, timeout: float = 20) -> Manifest:
+        """The gang once it is in ``state``."""
+
+        def reached() -> Manifest | None:
+            found = self.gang(namespace, name)
+            return found if found is not None and found["state"] == state else None
+
+        found = wait_for(
+            reached, timeout, f"gang {name} to be {state}", lambda: self.gang(namespace, name) or "unknown"
+        )
+        assert found is not None
+        return found
+
+    def wait_for_reason(self, namespace: str, name: str, reason: str, timeout: float = 20) -> Manifest:
+        """The gang once it waits for a reason that begins with ``reason``."""
+
+        def reached() -> Manifest | None:
+            found = self.gang(namespace, name)
+            return found if found is not None and found["reason"].startswith(reason) else None
+
+        found = wait_for(
+            reached,
+            timeout,
+            f"gang {name} to say {reason!r}",
+            lambda: self.gang(namespace, name) or "unknown",
+        )
+        assert found is not None
+        return found
+
+
+def discrepancies(cluster: Cluster, fluence: Fluence) -> list[str]:
+    """Where the books and the cluster differ.
+
+    Each bound pod of ours has exactly one allocation, of its node and its effective requests; nobody else has one but
+    pods that wait for their node; each living pod of ours is a member of one gang; no node holds more than it has.
+    """
+    pods = [pod for pod in cluster.pods() if phase_of(pod) not in ("Succeeded", "Failed")]
+    ours = {pod["metadata"]["uid"]: pod for pod in pods if pod["spec"]["schedulerName"] == SCHEDULER_NAME}
+    return [*_holds(ours, fluence.allocations()), *_members(ours, fluence.gangs()), *_sums(cluster, pods)]
+
+
+def _holds(ours: Mapping[str, Manifest], held: Iterable[Manifest]) -> list[str]:
+    found: list[str] = []
+    by_uid: dict[str, Manifest] = {}
+    for one in held:
+        if one["uid"] in by_uid:
+            found.append(f"{one['pod']} is booked twice")
+        by_uid[one["uid"]] = one
+        if one["uid"] not in ours:
+            found.append(f"{one['namespace']}/{one['pod']} is gone and still holds {one}")
+    for uid, pod in ours.items():
+        if not node_of(pod):
+            continue
+        if uid not in by_uid:
+            found.append(f"{pod['metadata']['name']} is bound to {node_of(pod)} and holds nothing")
+        elif _share(by_uid[uid]) != _due(pod):
+            found.append(f"{pod['metadata']['name']} holds {_share(by_uid[uid])}, not {_due(pod)}")
+    return found
+
+
+def _share(allocation: Manifest) -> dict[str, object]:
+    """An allocation in the units of `_due`."""
+    return {
+        "node": allocation["node"],
+        "cpu": round(allocation["core"] * 1000),
+        "memory": allocation["memory"],
+        "gpu": allocation["gpu"],
+        "devices": allocation["devices"],
+        "backend": allocation["backend"],
+    }
+
+
+def _due(pod: Manifest) -> dict[str, object]:
+    """What a bound pod must hold, from its spec, its node and what its Binding wrote."""
+    asked = effective_requests(pod["spec"])
+    virtual = {
+        name.removeprefix(RESOURCE_PREFIX): amount
+        for name, amount in asked.items()
+        if name.startswith(RESOURCE_PREFIX)
+    }
+    notes = annotations_of(pod)
+    if ALLOCATION_ANNOTATION in notes:
+        assert json.loads(notes[ALLOCATION_ANNOTATION])["node"] == node_of(pod)
+    return {
+        "node": node_of(pod),
+        "cpu": asked.get("cpu", 0),
+        "memory": asked.get("memory", 0),
+        "gpu": sum(amount for name, amount in asked.items() if name.endswith("/gpu")),
+        "devices": virtual,
+        "backend": notes.get(BACKEND_ANNOTATION, ""),
+    }
+
+
+def _members(ours: Mapping[str, Manifest], gangs: Iterable[Manifest]) -> list[str]:
+    found: list[str] = []
+    members = [member for one in gangs for member in one["members"]]
+    counted = Counter(member["uid"] for member in members)
+    for uid, pod in ours.items():
+        if counted[uid] != 1:
+            found.append(f"{pod['metadata']['name']} is a member of {counted[uid]} gangs")
+    for member in members:
+        pod = ours.get(member["uid"], {"spec": {}})
+        if node_of(pod) and member["node"] != node_of(pod):
+            found.append(f"gang member {member} is bound to {node_of(pod)}")
+    return found
+
+
+def _sums(cluster: Cluster, pods: Iterable[Manifest]) -> list[str]:
+    used: dict[str, Counter[str]] = {}
+    for pod in pods:
+        if node_of(pod):
+            asked: Amounts = {**effective_requests(pod["spec"]), "pods": 1}
+            used.setdefault(node_of(pod), Counter()).update(asked)
+    found: list[str] = []
+    for name, node in cluster.nodes().items():
+        have = amounts(node["status"]["allocatable"])
+        found += [
+            f"node {name} has {have[key]} {key} and its pods ask for {amount}"
+            for key, amount in used.get(name, Counter()).items()
+            if key in have and amount > have[key]
+        ]
+    return found
