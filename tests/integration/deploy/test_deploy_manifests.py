@@ -1,0 +1,205 @@
+"""deploy/: what kubectl apply -k sends, held against what the program says and needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from fluence_extender import __version__
+from fluence_extender.cli import main, serve
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.model.names import GATE, RESOURCES_CONFIGMAP, RESOURCES_KEY, SCHEDULER_NAME
+from fluence_extender.scheduler_config import scheduler_config
+
+Manifest = dict[str, Any]
+Objects = dict[tuple[str, str], Manifest]
+
+# Every call the extender makes, as (API group, resource, verb): the lists and watches of cluster/source.py, and the
+# writes of cluster/api.py and cluster/events.py.
+CALLS = {
+    ("", "nodes", "list"),
+    ("", "nodes", "watch"),
+    ("", "pods", "list"),
+    ("", "pods", "watch"),
+    ("batch", "jobs", "list"),
+    ("batch", "jobs", "watch"),
+    ("scheduling.k8s.io", "podgroups", "list"),
+    ("scheduling.k8s.io", "podgroups", "watch"),
+    ("", "pods", "get"),  # read back after an uncertain answer
+    ("", "pods", "patch"),  # remove the gate
+    ("", "pods/status", "patch"),  # nominate
+    ("", "pods/binding", "create"),
+    ("", "pods/eviction", "create"),
+    ("scheduling.k8s.io", "podgroups/status", "patch"),  # the condition of a native gang
+    ("events.k8s.io", "events", "create"),
+    ("events.k8s.io", "events", "patch"),
+}
+
+
+def rights(role: Manifest) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def container(objects: Objects, name: str) -> Manifest:
+    spec = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
+    (found,) = (one for one in spec["containers"] if one["name"] == name)
+    return dict(found)
+
+
+def test_the_cluster_role_grants_exactly_the_calls_made(objects: Objects) -> None:
+    assert rights(objects["ClusterRole", "fluence-extender"]) == CALLS
+
+
+def test_of_config_maps_only_the_resources_file_may_be_read(objects: Objects) -> None:
+    role = objects["Role", "fluence-resources"]
+    assert role["metadata"]["namespace"] == "kube-system"
+    assert role["rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [RESOURCES_CONFIGMAP],
+            "verbs": ["list", "watch"],
+        }
+    ]
+
+
+def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
+    bound = {
+        (item["roleRef"]["kind"], item["roleRef"]["name"])
+        for (kind, _), item in objects.items()
+        if kind in ("ClusterRoleBinding", "RoleBinding")
+    }
+    assert bound == {
+        ("ClusterRole", "fluence-extender"),
+        ("Role", "fluence-resources"),
+        ("ClusterRole", "system:kube-scheduler"),
+        ("ClusterRole", "system:volume-scheduler"),
+        ("Role", "extension-apiserver-authentication-reader"),
+    }
+
+
+def test_every_binding_is_for_the_pods_service_account(objects: Objects) -> None:
+    pod = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
+    subject = {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": "kube-system"}
+    assert ("ServiceAccount", pod["serviceAccountName"]) in objects
+    for (kind, name), item in objects.items():
+        if kind.endswith("RoleBinding"):
+            assert item["subjects"] == [subject], name
+
+
+def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
+    objects: Objects, project: Path
+) -> None:
+    (name,) = (name for kind, name in objects if kind == "ConfigMap")
+    printed = scheduler_config("http://127.0.0.1:8888", "")
+    assert objects["ConfigMap", name]["data"] == {"scheduler.yaml": printed}
+    assert CliRunner().invoke(main, ["scheduler-config"]).output == printed
+
+    volumes = objects["Deployment", "fluence"]["spec"]["template"]["spec"]["volumes"]
+    assert volumes == [{"name": "scheduler-config", "configMap": {"name": name}}]
+    (mount,) = container(objects, "kube-scheduler")["volumeMounts"]
+    assert mount["name"] == "scheduler-config"
+    assert f"--config={mount['mountPath']}/scheduler.yaml" in container(objects, "kube-scheduler")["args"]
+
+
+def test_the_scheduler_finds_the_verbs_where_the_extender_serves_them(objects: Objects) -> None:
+    context = serve.make_context("serve", container(objects, "extender")["args"][1:])
+    (name,) = (name for kind, name in objects if kind == "ConfigMap")
+    config = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])
+    assert config["extenders"][0]["urlPrefix"] == f"http://127.0.0.1:{context.params['port']}"
+    assert context.params["host"] == "127.0.0.1"
+
+
+def test_probes_service_and_network_policy_agree_on_the_api_port(objects: Objects) -> None:
+    extender = container(objects, "extender")
+    assert extender["args"][0] == "serve"
+    context = serve.make_context("serve", extender["args"][1:])
+    assert context.params["api_host"] == "0.0.0.0"
+    assert extender["ports"] == [
+        {"name": "api", "containerPort": context.params["api_port"], "protocol": "TCP"}
+    ]
+    assert extender["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "api"}
+    assert extender["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "api"}
+
+    labels = objects["Deployment", "fluence"]["spec"]["template"]["metadata"]["labels"]
+    service = objects["Service", "fluence"]["spec"]
+    policy = objects["NetworkPolicy", "fluence"]["spec"]
+    assert service["selector"].items() <= labels.items()
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert [port["targetPort"] for port in service["ports"]] == ["api"]
+    assert [port["port"] for port in policy["ingress"][0]["ports"]] == ["api", "scheduler"]
+
+
+def test_two_schedulers_of_one_name_never_run_at_once(objects: Objects) -> None:
+    spec = objects["Deployment", "fluence"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+@pytest.mark.parametrize("name", ["kube-scheduler", "extender"])
+def test_each_container_is_confined(objects: Objects, name: str) -> None:
+    pod = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container(objects, name)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+def test_the_deployment_does_not_wait_for_itself(objects: Objects) -> None:
+    pod = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
+    assert pod["schedulerName"] == "default-scheduler"
+
+
+def test_the_image_is_of_this_version(objects: Objects) -> None:
+    assert container(objects, "extender")["image"] == f"fluence-extender:{__version__}"
+
+
+def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(objects: Objects) -> None:
+    spec = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
+    (mutation,) = spec["mutations"]
+    conditions = {entry["name"]: entry["expression"] for entry in spec["matchConditions"]}
+    assert f"'{GATE}'" in mutation["applyConfiguration"]["expression"]
+    assert f"'{GATE}'" in conditions["without-the-gate"]
+    assert f"'{SCHEDULER_NAME}'" in conditions["for-our-scheduler"]
+    binding = objects["MutatingAdmissionPolicyBinding", "fluence-gate"]
+    assert binding["spec"]["policyName"] == "fluence-gate"
+
+
+def test_applying_deploy_again_leaves_the_operators_devices_alone(objects: Objects) -> None:
+    assert ("ConfigMap", RESOURCES_CONFIGMAP) not in objects
+
+
+def test_the_quantum_overlay_adds_the_example_devices_and_nothing_else(
+    deployed: dict[str, list[Manifest]], objects: Objects, project: Path
+) -> None:
+    by_name = {(item["kind"], item["metadata"]["name"]): item for item in deployed["deploy/quantum"]}
+    config_map = by_name.pop(("ConfigMap", RESOURCES_CONFIGMAP))
+    assert by_name == objects
+    assert config_map["metadata"]["namespace"] == "kube-system"
+    shipped = config_map["data"][RESOURCES_KEY]
+    assert yaml.safe_load(shipped) == yaml.safe_load((project / "examples" / "resources.yaml").read_text())
+    assert [one.name for one in parse_resources(shipped).resources] == ["ibm_fez", "rigetti_ankaa"]
+
+
+def test_kind_runs_the_kubernetes_that_the_scheduler_is_of(project: Path, objects: Objects) -> None:
+    kind = yaml.safe_load((project / "deploy" / "kind-config.yaml").read_text())
+    roles = [node["role"] for node in kind["nodes"]]
+    assert roles == ["control-plane", "worker", "worker"]
+    versions = {node["image"].partition(":v")[2].rpartition(".")[0] for node in kind["nodes"]}
+    scheduler = container(objects, "kube-scheduler")["image"].partition(":v")[2].rpartition(".")[0]
+    assert versions == {scheduler}
+    assert kind["runtimeConfig"] == {"scheduling.k8s.io/v1alpha2": "true"}
