@@ -22,6 +22,9 @@ ISSUER = "https://kubernetes.default.svc"
 # A kwok node renews its lease every 30 s (a quarter of its duration, see kwok/stages.yaml).
 NODE_GRACE = "140s"
 
+# Of both servers: the controller manager lets go of a deleted PodGroup only with it.
+NATIVE_GANGS = "--feature-gates=GenericWorkload=true"
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -99,7 +102,7 @@ def apiserver(at: Layout) -> list[str]:
         "--authorization-mode=RBAC",
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         "--allow-privileged=true",
-        "--feature-gates=GenericWorkload=true",
+        NATIVE_GANGS,
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     ]
 
@@ -120,6 +123,7 @@ def controller_manager(at: Layout) -> list[str]:
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--concurrent-namespace-syncs=10",
+        NATIVE_GANGS,
     ]
 
 

@@ -284,10 +284,11 @@ class ControlPlane:
 
     def _end_all(self) -> None:
         self.judge.stop()
-        for name, component in self._components.items():
-            if name != ETCD:
+        for name, component in reversed(self._components.items()):
+            if name == ETCD:
+                component.stop()
+            else:
                 component.kill()
-        self._components.pop(ETCD).stop()
         self._components.clear()
 
     def _api_ready(self) -> bool:

@@ -151,9 +151,21 @@ def test_any_user_gets_a_kubeconfig_of_their_own(control_plane: ControlPlane) ->
     assert "physicists" in who["groups"]
 
 
-def test_native_pod_groups_are_served(namespace: Namespace, control_plane: ControlPlane) -> None:
+def test_native_pod_groups_are_served_and_go_when_deleted(
+    namespace: Namespace, control_plane: ControlPlane
+) -> None:
     served = control_plane.api.get("/apis/scheduling.k8s.io/v1alpha2")["resources"]
     assert {"PodGroup", "Workload"} <= {entry["kind"] for entry in served}
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "gang"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    }
+    namespace.create(group)
+    path = control_plane.api.path_of(group, namespace.name)
+    control_plane.api.delete(path)
+    wait_for(lambda: not control_plane.api.reachable(path), 10, "the deleted PodGroup to go")
 
 
 def test_node_is_unready_while_its_annotation_says_so(
