@@ -65,7 +65,7 @@ def test_pod_fails_and_lingers_as_its_annotations_say(
 ) -> None:
     (node,) = nodes(1)
     namespace.create(pod("failing", annotations={FAIL_AFTER: "100ms"}))
-    namespace.create(pod("lingering", annotations={STOP_FOR: "1s"}))
+    namespace.create(pod("lingering", annotations={STOP_FOR: "3s"}))
     namespace.bind("failing", node)
     namespace.bind("lingering", node)
     assert namespace.wait_for_phase("failing", "Failed")["status"].get("reason") is None
