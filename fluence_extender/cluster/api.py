@@ -104,9 +104,11 @@ class ApiCluster:
             raise
 
     async def evict(self, pod: Pod, reason: str) -> None:
-        """See `Cluster.evict`. One POST of policy/v1 Eviction; ``reason`` is recorded as an Event of the
-        pod.
+        """See `Cluster.evict`. One POST of policy/v1 Eviction; ``reason`` becomes an Event of the pod.
+
+        The pod is read first: the API server tries for 10 s to evict a waiting pod whose uid is another's.
         """
+        await self._read(pod)
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -120,7 +122,7 @@ class ApiCluster:
             if refused.status == 429:
                 raise Disrupted(str(refused), 429) from refused
             raise
-        except Conflict:
+        except (Conflict, NoAnswer):
             await self._read(pod)
             raise
         await self.event(
@@ -128,7 +130,9 @@ class ApiCluster:
         )
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
-        """See `Cluster.report_group`. One PATCH of podgroups/status; nothing where no PodGroups are served."""
+        """See `Cluster.report_group`. One PATCH of podgroups/status; nothing where no PodGroups are
+        served.
+        """
         if self._groups is None:
             self._groups = await find_pod_groups(self._connection)
         if self._groups is None:

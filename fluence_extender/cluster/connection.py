@@ -15,14 +15,16 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakSet
 
 import aiohttp
 import structlog
+from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from fluence_extender import __version__
@@ -37,31 +39,45 @@ WATCHES = 16
 CONNECT_LIMIT = 5.0
 CALL_LIMIT = 8.0
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT)
+CLOSE_ROUNDS = 100
 KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
 
 class _Transport(RESTClientObject):
-    """The official session with TCP keep-alive, so that a dead peer ends a silent watch within half a
-    minute.
+    """The official session with TCP keep-alive, so that a dead peer ends a silent watch in half a minute.
+
+    It knows its sockets: aiohttp leaves cut TLS connections to close by themselves, and on ``close`` they
+    must.
     """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        super().__init__(configuration)
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
-            limit=POOL + WATCHES,
-            ssl=self.ssl_context,
-            keepalive_timeout=60,
-            socket_factory=_keep_alive_socket,
+            limit=POOL + WATCHES, ssl=self.ssl_context, keepalive_timeout=60, socket_factory=self._new_socket
         )
 
+    def _new_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol = address[:3]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE:
+            if hasattr(socket, name):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self._sockets.add(made)
+        return made
 
-def _keep_alive_socket(address: tuple[Any, ...]) -> socket.socket:
-    family, kind, protocol = address[:3]
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEP_ALIVE:
-        if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
+    async def close(self) -> None:
+        await super().close()
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for _ in range(CLOSE_ROUNDS):
+            if all(one.fileno() < 0 for one in self._sockets):
+                return
+            await asyncio.sleep(0.01)
 
 
 @dataclass(frozen=True, slots=True)

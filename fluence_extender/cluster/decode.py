@@ -32,7 +32,7 @@ _node = msgspec.json.Decoder(wire.NodeObject).decode
 _job = msgspec.json.Decoder(wire.JobObject).decode
 _group = msgspec.json.Decoder(wire.GroupObject).decode
 _config_map = msgspec.json.Decoder(wire.ConfigMapObject).decode
-_versioned = msgspec.json.Decoder(wire.Versioned).decode
+_broken_pod = msgspec.json.Decoder(wire.BrokenPod).decode
 
 
 def decode_pod(raw: bytes) -> Pod:
@@ -40,7 +40,7 @@ def decode_pod(raw: bytes) -> Pod:
     try:
         decoded = _pod(raw)
     except msgspec.ValidationError as error:
-        return _unreadable(_versioned(raw).metadata, str(error))
+        return _unreadable(_broken_pod(raw), str(error))
     meta, spec, status = decoded.metadata, decoded.spec, decoded.status or {}
     requests, devices, problem = _requests(spec, status)
     if problem:
@@ -81,15 +81,20 @@ def _requests(spec: wire.PodSpec, status: Mapping[str, Any]) -> tuple[Resources,
     return requests, devices, ""
 
 
-def _unreadable(meta: wire.Metadata, problem: str) -> Pod:
+def _unreadable(broken: wire.BrokenPod, problem: str) -> Pod:
+    meta = broken.metadata
     log.warning("a pod can't be read", pod=f"{meta.namespace}/{meta.name}", problem=problem)
     return Pod(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        scheduler=DEFAULT_SCHEDULER,
-        requests=UNREADABLE,
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        scheduler=broken.spec.get("schedulerName", DEFAULT_SCHEDULER),
+        node=broken.spec.get("nodeName", ""),
+        phase=broken.status.get("phase", "Pending"),
         deleting=meta.deletion_timestamp is not None,
+        requests=UNREADABLE,
         resource_version=meta.resource_version,
         problem=problem,
     )

@@ -1,7 +1,7 @@
 """The condition of a native PodGroup, as a patch of its status.
 
-kube-scheduler writes it in its own gang cycle; where that is off, we do. Conditions are a list keyed by type, so a
-strategic merge patch leaves everybody else's alone.
+kube-scheduler writes it in its own gang cycle; where that is off, we do. Conditions are a list keyed by type,
+so a strategic merge patch leaves everybody else's alone.
 """
 
 from __future__ import annotations

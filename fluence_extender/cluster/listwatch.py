@@ -50,6 +50,8 @@ class ListWatch:
         self._sink = sink
         self._timing = timing
         self._backoff = Backoff(timing.retry, timing.retry_cap)
+        # An API server that has just started denies everything until it has read its own RBAC rules.
+        self._denials = Backoff(timing.retry, timing.denied)
         self._version = ""
         self._path: str | None = None
 
@@ -79,7 +81,7 @@ class ListWatch:
             self._version = ""
             return self._backoff.delay()
         except Denied as error:
-            return self._failed(str(error), self._timing.denied)
+            return self._failed(str(error), self._denials.delay())
         except Gone as error:
             self._path, self._version = None, ""
             return self._failed(str(error), self._backoff.delay())
@@ -110,6 +112,7 @@ class ListWatch:
 
     def _touch(self) -> None:
         self.contact = asyncio.get_running_loop().time()
+        self._denials.reset()
         if self.failure:
             log.info("the API server answers again", kind=self.source.kind)
             self.failure = ""

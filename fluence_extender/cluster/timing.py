@@ -11,7 +11,7 @@ class Timing:
 
     ``watch`` is asked of the API server as the life of one watch (jittered); ``silence`` ends a watch on
     which not even a bookmark came (one is sent each minute, KEP-956); ``retry`` and ``retry_cap`` bound the
-    back-off; ``denied`` is between tries while a right is missing; ``rediscover`` between questions for a
+    back-off; ``denied`` bounds it while a right is missing; ``rediscover`` between questions for a
     kind not served; ``heartbeat`` between questions whether the API server answers at all; ``page`` is
     objects a list page.
     """

@@ -157,6 +157,27 @@ class PodObject(msgspec.Struct):
     status: PodStatus | None = None
 
 
+class PodWhereabouts(TypedDict, total=False):
+    """Of a PodSpec that doesn't fit its type: what is most needed."""
+
+    schedulerName: str
+    nodeName: str
+
+
+class PodPhase(TypedDict, total=False):
+    """Of a PodStatus that doesn't fit its type: what is most needed."""
+
+    phase: str
+
+
+class BrokenPod(msgspec.Struct):
+    """core/v1 Pod of which some field isn't of its type."""
+
+    metadata: Metadata
+    spec: PodWhereabouts = {}
+    status: PodPhase = {}
+
+
 class NodeSpec(msgspec.Struct):
     """core/v1 NodeSpec."""
 

@@ -6,20 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fake_api_server import PODS, FakeApiServer
 
 from fluence_extender.cluster.connection import Connection, connect
-
-
-def kubeconfig_text(url: str, user: str = "{token: secret}") -> str:
-    return f"""
-apiVersion: v1
-kind: Config
-current-context: here
-contexts: [{{name: here, context: {{cluster: here, user: me}}}}]
-clusters: [{{name: here, cluster: {{server: "{url}"}}}}]
-users: [{{name: me, user: {user}}}]
-"""
+from tests.unit.cluster.fake_api_server import PODS, FakeApiServer, kubeconfig_text
 
 
 @pytest.fixture

@@ -196,3 +196,14 @@ async def eventually(condition: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError("it never came true")
+
+
+def kubeconfig_text(url: str, user: str = "{token: secret}") -> str:
+    return f"""
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{{name: here, context: {{cluster: here, user: me}}}}]
+clusters: [{{name: here, cluster: {{server: "{url}"}}}}]
+users: [{{name: me, user: {user}}}]
+"""

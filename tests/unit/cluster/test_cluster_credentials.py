@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import kubeconfig_text
-from fake_api_server import PODS, FakeApiServer
 from kubernetes.aio.config import incluster_config
 
 from fluence_extender.cluster.connection import Request, connect
 from fluence_extender.cluster.credentials import Credentials, Origin, find_origin
 from fluence_extender.cluster.errors import BadKubeconfig, Unauthenticated
+from tests.unit.cluster.fake_api_server import PODS, FakeApiServer, kubeconfig_text
 
 LIST = Request("GET", PODS, "list pods")
 
@@ -140,19 +139,22 @@ async def test_credentials_that_stay_wrong_are_an_error_that_says_so(
     assert server.count("list", PODS) == 2
 
 
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
 async def test_kubeconfig_that_broke_meanwhile_leaves_the_old_credentials(
     server: FakeApiServer, kubeconfig: Path
 ) -> None:
     server.tokens = {"secret"}
     async with connect(str(kubeconfig)) as connection:
-        text = kubeconfig.read_text()
-        kubeconfig.write_text("[")
+        write(kubeconfig, "[")
         server.tokens = set()
         with pytest.raises(Unauthenticated):
             await connection.call(LIST)
         server.tokens = {"secret"}
         await connection.call(LIST)
-        kubeconfig.write_text(text.replace("secret", "rotated"))
+        write(kubeconfig, kubeconfig_text(server.url, "{token: rotated}"))
         server.tokens = {"rotated"}
         await connection.call(LIST)
 

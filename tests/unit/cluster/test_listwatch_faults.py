@@ -7,7 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from fake_api_server import (
+
+from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.listwatch import ListWatch
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation, ResourcesFile
+from fluence_extender.cluster.source import Source, config_map, sources
+from fluence_extender.cluster.timing import Timing
+from fluence_extender.model.pod import Pod
+from tests.unit.cluster.fake_api_server import (
     PODS,
     FakeApiServer,
     Handler,
@@ -20,13 +27,6 @@ from fake_api_server import (
     status_body,
     stream,
 )
-
-from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.listwatch import ListWatch
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation, ResourcesFile
-from fluence_extender.cluster.source import Source, config_map, sources
-from fluence_extender.cluster.timing import Timing
-from fluence_extender.model.pod import Pod
 
 QUICK = Timing(
     watch=5.0, silence=0.3, retry=0.01, retry_cap=0.05, denied=0.02, rediscover=0.05, heartbeat=0.05, page=2

@@ -1,0 +1,147 @@
+"""The same questions to a cluster in memory and to a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import Cluster
+from fluence_extender.localcluster import Api, ApiError
+from fluence_extender.model.pod import Pod
+
+PODS = "/api/v1/namespaces/default/pods"
+FINALIZER = "example.com/hold"
+
+
+class Lab(Protocol):
+    """What a test does to the cluster behind the port's back, and what it finds there."""
+
+    cluster: Cluster
+
+    async def create(self, name: str, gates: Sequence[str] = ()) -> Pod: ...
+
+    async def read(self, pod: Pod) -> Pod | None: ...
+
+    async def replace(self, pod: Pod) -> Pod:
+        """Delete the pod and create a namesake, whose uid is another."""
+        ...
+
+    async def hold(self, pod: Pod) -> None:
+        """Delete the pod so that it stays, being deleted."""
+        ...
+
+    async def protect(self, pod: Pod) -> None: ...
+
+    async def events(self, pod: Pod) -> list[tuple[str, str, str, int]]:
+        """Type, reason, message and count of each Event about the pod."""
+        ...
+
+
+class MemoryLab:
+    def __init__(self) -> None:
+        self.cluster = self._memory = MemoryCluster()
+
+    async def create(self, name: str, gates: Sequence[str] = ()) -> Pod:
+        pod = Pod("default", name, uuid.uuid4().hex, gates=tuple(gates))
+        self._memory.put(pod)
+        return self._memory.pod(pod)
+
+    async def read(self, pod: Pod) -> Pod | None:
+        return next((one for one in self._memory.pods() if one.key == pod.key), None)
+
+    async def replace(self, pod: Pod) -> Pod:
+        self._memory.remove(pod)
+        return await self.create(pod.name)
+
+    async def hold(self, pod: Pod) -> None:
+        self._memory.put(replace(self._memory.pod(pod), deleting=True))
+
+    async def protect(self, pod: Pod) -> None:
+        self._memory.protected.add(pod.uid)
+
+    async def events(self, pod: Pod) -> list[tuple[str, str, str, int]]:
+        return [
+            ("Warning" if event.warning else "Normal", event.reason, event.message, event.count)
+            for event in self._memory.events
+            if event.regarding.uid == pod.uid
+        ]
+
+
+class ApiLab:
+    def __init__(self, cluster: Cluster, api: Api) -> None:
+        self.cluster = cluster
+        self._api = api
+
+    async def create(self, name: str, gates: Sequence[str] = ()) -> Pod:
+        return await asyncio.to_thread(self._create, name, gates)
+
+    def _create(self, name: str, gates: Sequence[str]) -> Pod:
+        spec: dict[str, Any] = {
+            "schedulerName": "fluence",
+            "terminationGracePeriodSeconds": 1,
+            "schedulingGates": [{"name": gate} for gate in gates],
+            "containers": [{"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}],
+        }
+        meta = {"name": name, "labels": {"app": name}}
+        return _decoded(
+            self._api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, "default")
+        )
+
+    async def read(self, pod: Pod) -> Pod | None:
+        try:
+            return _decoded(await asyncio.to_thread(self._api.get, f"{PODS}/{pod.name}"))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def replace(self, pod: Pod) -> Pod:
+        await asyncio.to_thread(self._api.delete, f"{PODS}/{pod.name}", gracePeriodSeconds="0")
+        return await self.create(pod.name)
+
+    async def hold(self, pod: Pod) -> None:
+        body = {"metadata": {"finalizers": [FINALIZER]}}
+        await asyncio.to_thread(self._api.patch, f"{PODS}/{pod.name}", body)
+        await asyncio.to_thread(self._api.delete, f"{PODS}/{pod.name}")
+
+    async def protect(self, pod: Pod) -> None:
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": pod.name}}}
+        budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": pod.name}}
+        await asyncio.to_thread(self._api.create, {**budget, "spec": spec}, "default")
+        path = f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{pod.name}"
+        for _ in range(400):
+            found = await asyncio.to_thread(self._api.get, path)
+            running = await self.read(pod)
+            if found.get("status", {}).get("currentHealthy") == 1 and running and running.phase == "Running":
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"the budget never took effect: {found}")
+
+    async def events(self, pod: Pod) -> list[tuple[str, str, str, int]]:
+        path = "/apis/events.k8s.io/v1/namespaces/default/events"
+        found = (await asyncio.to_thread(self._api.get, path))["items"]
+        return [
+            (one["type"], one["reason"], one["note"], (one.get("series") or {}).get("count", 1))
+            for one in sorted(found, key=lambda one: one["eventTime"] or "")
+            if one["regarding"].get("uid") == pod.uid
+            and one.get("reportingController", "").startswith("fluence")
+        ]
+
+    def clean(self) -> None:
+        """Remove what the tests left, so that the next starts on an empty cluster."""
+        for pod in self._api.get(PODS)["items"]:
+            with suppress(ApiError):
+                self._api.patch(f"{PODS}/{pod['metadata']['name']}", {"metadata": {"finalizers": None}})
+                self._api.delete(f"{PODS}/{pod['metadata']['name']}", gracePeriodSeconds="0")
+        self._api.delete("/apis/policy/v1/namespaces/default/poddisruptionbudgets")
+
+
+def _decoded(manifest: dict[str, Any]) -> Pod:
+    return decode_pod(json.dumps(manifest).encode())

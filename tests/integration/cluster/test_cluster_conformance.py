@@ -1,0 +1,201 @@
+"""The in-memory cluster and a real API server keep the same rules."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from fluence_extender.cluster.api import open_cluster
+from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Gone, Regarding
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
+from tests.integration.cluster.conftest import NODES, Ground
+from tests.integration.cluster.lab import ApiLab, Lab, MemoryLab
+
+OTHERS = "example.com/quota"
+HERE, ELSEWHERE = NODES
+
+
+@pytest.fixture(params=["memory", "api"])
+async def lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
+    if request.param == "memory":
+        yield MemoryLab()
+        return
+    ground: Ground = request.getfixturevalue("ground")
+    async with connect(str(ground.kubeconfig)) as connection, open_cluster(connection) as cluster:
+        made = ApiLab(cluster, ground.api)
+        yield made
+        await asyncio.to_thread(made.clean)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"p-{uuid.uuid4().hex[:8]}"
+
+
+async def now(lab: Lab, pod: Pod) -> Pod:
+    found = await lab.read(pod)
+    assert found is not None
+    return found
+
+
+async def test_nomination_is_set_changed_and_cleared(lab: Lab, name: str) -> None:
+    pod = await lab.create(name, [GATE])
+    for node in (HERE, ELSEWHERE, ""):
+        await lab.cluster.nominate(pod, node)
+        assert (await now(lab, pod)).nominated == node
+
+
+async def test_nominating_a_bound_pod_changes_nothing(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    await lab.cluster.bind(pod, HERE, {})
+    await lab.cluster.nominate(pod, ELSEWHERE)
+    found = await now(lab, pod)
+    assert (found.node, found.nominated) == (HERE, "")
+
+
+async def test_ungating_takes_our_gate_and_leaves_the_others(lab: Lab, name: str) -> None:
+    pod = await lab.create(name, [OTHERS, GATE, "example.com/more"])
+    await lab.cluster.ungate(pod, GATE)
+    assert (await now(lab, pod)).gates == (OTHERS, "example.com/more")
+    await lab.cluster.ungate(pod, GATE)
+    await lab.cluster.ungate(await now(lab, pod), GATE)
+    assert (await now(lab, pod)).gates == (OTHERS, "example.com/more")
+
+
+async def test_gate_is_found_though_it_moved(lab: Lab, name: str) -> None:
+    pod = await lab.create(name, [OTHERS, GATE])
+    await lab.cluster.ungate(pod, OTHERS)
+    await lab.cluster.ungate(pod, GATE)
+    assert (await now(lab, pod)).gates == ()
+
+
+async def test_binding_sets_node_and_annotations_and_ends_the_nomination(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    await lab.cluster.nominate(pod, HERE)
+    await lab.cluster.bind(pod, HERE, {"example.com/backend": "ibm"})
+    found = await now(lab, pod)
+    assert (found.node, found.nominated) == (HERE, "")
+    assert found.annotations["example.com/backend"] == "ibm"
+
+
+async def test_binding_twice_is_a_success_and_changes_nothing(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    await lab.cluster.bind(pod, HERE, {"example.com/a": "1"})
+    await lab.cluster.bind(pod, HERE, {"example.com/a": "2"})
+    assert (await now(lab, pod)).annotations["example.com/a"] == "1"
+
+
+async def test_binding_elsewhere_names_the_node_it_is_on(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    await lab.cluster.bind(pod, HERE, {})
+    with pytest.raises(AlreadyBound) as refused:
+        await lab.cluster.bind(pod, ELSEWHERE, {})
+    assert refused.value.node == HERE
+
+
+async def test_racing_bindings_have_one_winner(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    results = await asyncio.gather(
+        *(lab.cluster.bind(pod, node, {}) for node in (HERE, ELSEWHERE) * 4), return_exceptions=True
+    )
+    node = (await now(lab, pod)).node
+    refused = [one for one in results if one is not None]
+    assert len(refused) == 4
+    assert all(isinstance(one, AlreadyBound) and one.node == node for one in refused)
+
+
+async def test_gated_pod_is_not_bound(lab: Lab, name: str) -> None:
+    pod = await lab.create(name, [GATE])
+    with pytest.raises(Conflict, match=name) as refused:
+        await lab.cluster.bind(pod, HERE, {})
+    assert not isinstance(refused.value, AlreadyBound)
+    assert (await now(lab, pod)).node == ""
+
+
+async def test_pod_being_deleted_is_not_bound(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    await lab.hold(pod)
+    with pytest.raises(Conflict, match=name):
+        await lab.cluster.bind(pod, HERE, {})
+
+
+async def test_write_meant_for_one_pod_never_touches_its_namesake(lab: Lab, name: str) -> None:
+    pod = await lab.create(name, [GATE])
+    other = await lab.replace(pod)
+    for attempt in (
+        lab.cluster.nominate(pod, HERE),
+        lab.cluster.ungate(pod, GATE),
+        lab.cluster.bind(pod, HERE, {"example.com/a": "1"}),
+        lab.cluster.evict(pod, "why"),
+    ):
+        with pytest.raises(Gone):
+            await attempt
+    found = await now(lab, other)
+    assert replace(found, resource_version="", annotations={}) == replace(
+        other, resource_version="", annotations={}
+    )
+    assert "example.com/a" not in found.annotations
+
+
+async def test_write_to_a_pod_that_is_gone_says_so(lab: Lab, name: str) -> None:
+    pod = replace(await lab.create(name, [GATE]), name=f"{name}-x")
+    for attempt in (
+        lab.cluster.nominate(pod, HERE),
+        lab.cluster.ungate(pod, GATE),
+        lab.cluster.bind(pod, HERE, {}),
+        lab.cluster.evict(pod, "why"),
+    ):
+        with pytest.raises(Gone, match=f"{name}-x"):
+            await attempt
+
+
+async def test_evicted_pod_goes_and_its_reason_is_recorded(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    await lab.cluster.bind(pod, HERE, {})
+    await lab.cluster.evict(pod, "its gang can't be completed")
+    found = await lab.read(pod)
+    assert found is None or found.deleting
+    assert ("Warning", "Evicted", "its gang can't be completed", 1) in await eventual_events(lab, pod, 1)
+
+
+async def test_waiting_pod_is_evicted_at_once(lab: Lab, name: str) -> None:
+    pod = await lab.create(name, [GATE])
+    await lab.cluster.evict(pod, "why")
+    assert await lab.read(pod) is None
+
+
+async def test_budget_forbids_an_eviction(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    await lab.cluster.bind(pod, HERE, {})
+    await lab.protect(pod)
+    with pytest.raises(Disrupted, match="budget"):
+        await lab.cluster.evict(pod, "why")
+    assert not (await now(lab, pod)).deleting
+
+
+async def test_equal_events_are_one_with_a_count(lab: Lab, name: str) -> None:
+    pod = await lab.create(name)
+    about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+    for _ in range(3):
+        await lab.cluster.event(about, "Waiting", "for 5 of 8 members")
+    await lab.cluster.event(about, "Placed", "on node-0", warning=True)
+    assert await eventual_events(lab, pod, 2) == [
+        ("Normal", "Waiting", "for 5 of 8 members", 3),
+        ("Warning", "Placed", "on node-0", 1),
+    ]
+
+
+async def eventual_events(lab: Lab, pod: Pod, count: int) -> list[tuple[str, str, str, int]]:
+    """The events about the pod, once there are ``count``."""
+    for _ in range(200):
+        found = await lab.events(pod)
+        if len(found) >= count:
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"only {found}")

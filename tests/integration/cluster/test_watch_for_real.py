@@ -1,0 +1,227 @@
+"""Watching a real API server, through what operators and accidents do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.api import open_cluster
+from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.port import (
+    Changed,
+    Deleted,
+    Denied,
+    Kind,
+    Listed,
+    Observation,
+    ResourcesFile,
+    Watched,
+)
+from fluence_extender.cluster.timing import Timing
+from fluence_extender.cluster.watch import Watcher
+from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job, PodGroup
+from tests.integration.cluster.conftest import NODES, Ground
+
+QUICK = Timing(heartbeat=0.3, retry_cap=0.5, page=3)
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class Mirror:
+    """What the sink was told, as a state."""
+
+    def __init__(self) -> None:
+        self.state: dict[Kind, dict[str, Watched]] = {kind: {} for kind in Kind}
+        self.lists: dict[Kind, int] = dict.fromkeys(Kind, 0)
+
+    def __call__(self, observation: Observation) -> None:
+        kept = self.state[observation.kind]
+        match observation:
+            case Listed(objects=objects):
+                self.lists[observation.kind] += 1
+                kept.clear()
+                kept.update({_name(one): one for one in objects})
+            case Changed(object=one):
+                kept[_name(one)] = one
+            case Deleted(object=one):
+                kept.pop(_name(one), None)
+
+    def pod(self, name: str) -> Pod | None:
+        found = self.state[Kind.POD].get(name)
+        return found if isinstance(found, Pod) else None
+
+    def file(self) -> str | None:
+        (found,) = self.state[Kind.RESOURCES_FILE].values()
+        assert isinstance(found, ResourcesFile)
+        return found.text
+
+
+def _name(one: Watched) -> str:
+    return "" if isinstance(one, ResourcesFile) else one.name
+
+
+@asynccontextmanager
+async def watching(ground: Ground) -> AsyncIterator[tuple[Watcher, Mirror]]:
+    mirror = Mirror()
+    async with connect(str(ground.kubeconfig)) as connection:
+        watcher = Watcher(connection, mirror, "default", QUICK)
+        task = asyncio.create_task(watcher.run())
+        try:
+            async with asyncio.timeout(30):
+                await watcher.synced()
+            yield watcher, mirror
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+async def create(ground: Ground, manifest: dict[str, Any]) -> None:
+    await asyncio.to_thread(ground.api.create, manifest, "default")
+
+
+def pod_manifest(name: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "250m", "memory": "1Mi"}}}
+    spec = {"schedulerName": "fluence", "containers": [container], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+def name() -> str:
+    return f"w-{uuid.uuid4().hex[:8]}"
+
+
+async def test_life_of_a_pod_is_seen_from_gate_to_end(ground: Ground, name: str) -> None:
+    async with (
+        watching(ground) as (_, mirror),
+        connect(str(ground.kubeconfig)) as connection,
+        open_cluster(connection) as cluster,
+    ):
+        assert set(NODES) <= set(mirror.state[Kind.NODE])
+        await create(ground, pod_manifest(name, schedulingGates=[{"name": "g"}]))
+        await eventually(lambda: mirror.pod(name) is not None)
+        pod = mirror.pod(name)
+        assert pod is not None
+        assert pod.ours
+        assert (pod.requests["cpu"], pod.requests["memory"], pod.gates) == (250, 2**20, ("g",))
+        await cluster.nominate(pod, NODES[0])
+        await cluster.ungate(pod, "g")
+        await eventually(lambda: getattr(mirror.pod(name), "nominated", "") == NODES[0])
+        await cluster.bind(pod, NODES[0], {"example.com/a": "1"})
+        await eventually(lambda: getattr(mirror.pod(name), "phase", "") == "Running")
+        bound = mirror.pod(name)
+        assert bound is not None
+        assert (bound.node, bound.annotations["example.com/a"]) == (NODES[0], "1")
+        await cluster.evict(pod, "test")
+        await eventually(lambda: mirror.pod(name) is None)
+
+
+async def test_jobs_pod_groups_and_the_config_map_are_followed(ground: Ground, name: str) -> None:
+    async with watching(ground) as (_, mirror):
+        assert mirror.file() is None
+        template = {"spec": {"restartPolicy": "Never", **pod_manifest(name)["spec"]}}
+        await create(
+            ground,
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": name},
+                "spec": {"parallelism": 2, "completions": 4, "suspend": True, "template": template},
+            },
+        )
+        await create(
+            ground,
+            {
+                "apiVersion": "scheduling.k8s.io/v1alpha2",
+                "kind": "PodGroup",
+                "metadata": {"name": name},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": 7}}},
+            },
+        )
+        await eventually(lambda: name in mirror.state[Kind.JOB] and name in mirror.state[Kind.POD_GROUP])
+        job, group = mirror.state[Kind.JOB][name], mirror.state[Kind.POD_GROUP][name]
+        assert isinstance(job, Job)
+        assert isinstance(group, PodGroup)
+        assert (job.parallelism, job.completions, group.min_count) == (2, 4, 7)
+
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": RESOURCES_CONFIGMAP}}
+        await create(ground, {**config, "data": {"resources.yaml": "a: 1"}})
+        await eventually(lambda: mirror.file() == "a: 1")
+        path = f"{CONFIG_MAPS}/{RESOURCES_CONFIGMAP}"
+        await asyncio.to_thread(ground.api.patch, path, {"data": {"resources.yaml": "a: 2"}})
+        await eventually(lambda: mirror.file() == "a: 2")
+        await asyncio.to_thread(ground.api.delete, path)
+        await eventually(lambda: mirror.file() is None)
+        assert set(mirror.lists.values()) == {1}
+
+
+async def test_restart_of_the_api_server_is_seen_and_then_made_good(ground: Ground, name: str) -> None:
+    async with watching(ground) as (watcher, mirror):
+        await asyncio.to_thread(ground.plane.stop_apiserver)
+        try:
+            await eventually(lambda: watcher.staleness() > 1.0 and Kind.POD in watcher.failures())
+        finally:
+            await asyncio.to_thread(ground.plane.start_apiserver)
+        await create(ground, pod_manifest(name))
+        await eventually(lambda: mirror.pod(name) is not None)
+        await eventually(lambda: watcher.staleness() < 1.0 and not watcher.failures())
+
+
+async def test_api_server_that_hangs_is_told_from_a_quiet_one(ground: Ground) -> None:
+    process = ground.plane.component("kube-apiserver").pid
+    assert process is not None
+    async with watching(ground) as (watcher, _):
+        await asyncio.sleep(1.5)
+        assert watcher.staleness() < 1.0
+        os.kill(process, signal.SIGSTOP)
+        try:
+            await eventually(lambda: watcher.staleness() > 1.5)
+        finally:
+            os.kill(process, signal.SIGCONT)
+        await eventually(lambda: watcher.staleness() < 1.0)
+
+
+async def test_account_without_rights_is_told_which_are_missing(ground: Ground, name: str) -> None:
+    kubeconfig = ground.plane.kubeconfig_for("nobody")
+    await create(ground, pod_manifest(name))
+    async with connect(str(kubeconfig)) as connection:
+        watcher = Watcher(connection, lambda observation: None, "default", QUICK)
+        task = asyncio.create_task(watcher.run())
+        await eventually(lambda: len(watcher.failures()) == len(Kind))
+        failures = watcher.failures()
+        task.cancel()
+        await asyncio.wait([task])
+        assert 'User "nobody" cannot list resource "nodes"' in failures[Kind.NODE]
+        assert "jobs" in failures[Kind.JOB]
+        async with open_cluster(connection) as cluster:
+            pod = Pod("default", name, "some-uid")
+            with pytest.raises(Denied, match=r'"nobody" cannot create resource "pods/binding"'):
+                await cluster.bind(pod, NODES[0], {})
+
+
+async def test_list_read_in_pages_equals_what_was_watched(ground: Ground, name: str) -> None:
+    def fill() -> None:
+        for number in range(200):
+            ground.api.create(pod_manifest(f"{name}-{number:03}"), "default")
+
+    async with watching(ground) as (_, mirror):
+        await asyncio.to_thread(fill)
+        wanted = {f"{name}-{number:03}" for number in range(200)}
+        await eventually(lambda: wanted <= set(mirror.state[Kind.POD]))
+    async with watching(ground) as (_, again):
+        assert wanted <= set(again.state[Kind.POD])

@@ -1,0 +1,132 @@
+"""Events: folded, bounded, and never in anybody's way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fluence_extender.cluster import events
+from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.events import EventRecorder
+from fluence_extender.cluster.port import Regarding
+from tests.unit.cluster.fake_api_server import FakeApiServer, Handler, answer, drop, eventually, hang, refuse
+
+PATH = "/apis/events.k8s.io/v1/namespaces/ns/events"
+POD = Regarding("v1", "Pod", "ns", "p", "u1")
+
+
+@pytest.fixture
+async def recorder(connection: Connection) -> AsyncIterator[EventRecorder]:
+    made = EventRecorder(connection, period=0.05, capacity=3)
+    task = asyncio.create_task(made.run())
+    yield made
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_event_is_written_in_full(server: FakeApiServer, recorder: EventRecorder) -> None:
+    server.scripts["POST", PATH].append(answer({}, 201))
+    recorder.record(POD, "Waiting", "x" * 2000, warning=True)
+    await eventually(lambda: len(server.bodies) == 1)
+    (body,) = server.bodies
+    assert body["reason"] == "Waiting"
+    assert body["type"] == "Warning"
+    assert body["note"] == "x" * 1024
+    assert body["regarding"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "ns",
+        "name": "p",
+        "uid": "u1",
+    }
+    assert body["reportingController"] == "fluence.flux-framework.org/extender"
+
+
+async def test_equal_events_become_one_with_a_count(server: FakeApiServer, recorder: EventRecorder) -> None:
+    server.scripts["POST", PATH].append(answer({}, 201))
+    recorder.record(POD, "Waiting", "for members")
+    await eventually(lambda: len(server.bodies) == 1)
+    name = server.bodies[0]["metadata"]["name"]
+    server.scripts["PATCH", f"{PATH}/{name}"].append(answer({}))
+    for _ in range(9):
+        recorder.record(POD, "Waiting", "for members")
+    await eventually(lambda: len(server.bodies) == 2)
+    assert server.bodies[1]["series"]["count"] == 10
+    await asyncio.sleep(0.15)
+    assert len(server.bodies) == 2
+
+
+async def test_event_that_expired_meanwhile_is_written_anew(
+    server: FakeApiServer, recorder: EventRecorder
+) -> None:
+    server.scripts["POST", PATH].extend([answer({}, 201)] * 2)
+    recorder.record(POD, "Waiting", "for members")
+    await eventually(lambda: len(server.bodies) == 1)
+    recorder.record(POD, "Waiting", "for members")
+    await eventually(lambda: server.count("POST", PATH) == 2)
+    assert server.bodies[-1]["series"]["count"] == 2
+
+
+async def test_too_many_events_forget_the_oldest(server: FakeApiServer, recorder: EventRecorder) -> None:
+    server.scripts["POST", PATH].extend([answer({}, 201)] * 9)
+    for number in range(10):
+        recorder.record(POD, "Waiting", str(number))
+    await eventually(lambda: len(server.bodies) == 3)
+    assert [body["note"] for body in server.bodies] == ["7", "8", "9"]
+
+
+@pytest.mark.parametrize("refusal", [refuse(403, "no"), refuse(404, "no namespace"), refuse(409, "exists")])
+async def test_refused_event_is_dropped_and_the_next_one_written(
+    server: FakeApiServer, recorder: EventRecorder, refusal: Handler
+) -> None:
+    server.scripts["POST", PATH].extend([refusal, answer({}, 201)])
+    recorder.record(POD, "Waiting", "first")
+    recorder.record(POD, "Waiting", "second")
+    await eventually(lambda: len(server.bodies) == 2)
+    assert server.bodies[-1]["note"] == "second"
+
+
+async def test_event_survives_an_outage(
+    server: FakeApiServer, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "Backoff", lambda first, cap: events_backoff)
+    server.scripts["POST", PATH].extend([drop, drop, refuse(500, "etcd is away"), answer({}, 201)])
+    recorder = EventRecorder(connection)
+    task = asyncio.create_task(recorder.run())
+    recorder.record(POD, "Waiting", "for members")
+    await eventually(lambda: server.count("POST", PATH) == 4)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_flush_does_not_wait_for_an_api_server_that_hangs(
+    server: FakeApiServer, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "CLOSE_LIMIT", 0.05)
+    server.scripts["POST", PATH].append(hang)
+    recorder = EventRecorder(connection)
+    recorder.record(POD, "Waiting", "for members")
+    async with asyncio.timeout(5):
+        await recorder.flush()
+
+
+async def test_event_about_a_node_goes_to_the_default_namespace(
+    server: FakeApiServer, recorder: EventRecorder
+) -> None:
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+    server.scripts["POST", path].append(answer({}, 201))
+    recorder.record(Regarding("v1", "Node", "", "n1"), "Deficit", "2 cores")
+    await eventually(lambda: len(server.bodies) == 1)
+
+
+class _NoWait:
+    def delay(self) -> float:
+        return 0.0
+
+    def reset(self) -> None:
+        return
+
+
+events_backoff = _NoWait()

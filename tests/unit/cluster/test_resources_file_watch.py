@@ -1,0 +1,83 @@
+"""The local resources.yaml: read by name, then followed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fluence_extender.cluster.port import Changed, Kind, Listed, Observation, ResourcesFile
+from fluence_extender.cluster.resources_file import FileWatch, ResourcesFileError, read_resources_file
+from tests.unit.cluster.fake_api_server import eventually
+
+
+@asynccontextmanager
+async def following(path: Path) -> AsyncIterator[list[Observation]]:
+    seen: list[Observation] = []
+    watch = FileWatch(path, seen.append, period=0.02)
+    task = asyncio.create_task(watch.run())
+    await watch.synced.wait()
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def texts(seen: list[Observation]) -> list[str | None]:
+    return [
+        one.object.text for one in seen if isinstance(one, Changed) and isinstance(one.object, ResourcesFile)
+    ]
+
+
+def write(path: Path, text: str | bytes) -> None:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ResourcesFileError, match=r"none\.yaml doesn't exist: correct"):
+        read_resources_file(tmp_path / "none.yaml")
+    with pytest.raises(ResourcesFileError, match="can't be read"):
+        read_resources_file(tmp_path)
+    broken = tmp_path / "broken.yaml"
+    broken.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ResourcesFileError, match="isn't UTF-8"):
+        read_resources_file(broken)
+
+
+async def test_edits_removal_and_return_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "resources.yaml"
+    write(path, "a")
+    async with following(path) as seen:
+        assert seen == [Listed(Kind.RESOURCES_FILE, (ResourcesFile(str(path), "a"),))]
+        write(path, "b")
+        await eventually(lambda: texts(seen) == ["b"])
+        path.unlink()
+        await eventually(lambda: texts(seen) == ["b", None])
+        write(path, "c")
+        await eventually(lambda: texts(seen) == ["b", None, "c"])
+
+
+async def test_swapped_symbolic_link_is_an_edit(tmp_path: Path) -> None:
+    first, second, path = tmp_path / "1", tmp_path / "2", tmp_path / "resources.yaml"
+    write(first, "a")
+    write(second, "b")
+    path.symlink_to(first)
+    async with following(path) as seen:
+        new = tmp_path / "new"
+        new.symlink_to(second)
+        new.replace(path)
+        await eventually(lambda: texts(seen) == ["b"])
+
+
+async def test_unreadable_edit_keeps_the_last_text(tmp_path: Path) -> None:
+    path = tmp_path / "resources.yaml"
+    write(path, "a")
+    async with following(path) as seen:
+        write(path, b"\xff\xfe\x00")
+        await asyncio.sleep(0.15)
+        write(path, "b")
+        await eventually(lambda: texts(seen) == ["b"])

@@ -1,0 +1,117 @@
+"""All kinds together: when they are in step, and how stale they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.port import Kind, Observation
+from fluence_extender.cluster.resources_file import ResourcesFileError
+from fluence_extender.cluster.timing import Timing
+from fluence_extender.cluster.watch import Watcher
+from tests.unit.cluster.fake_api_server import FakeApiServer, eventually, hang, refuse
+
+QUICK = Timing(
+    watch=30.0,
+    silence=20.0,
+    retry=0.01,
+    retry_cap=0.05,
+    denied=0.02,
+    rediscover=0.05,
+    heartbeat=0.05,
+    page=100,
+)
+PATHS = (
+    "/api/v1/nodes",
+    "/api/v1/pods",
+    "/apis/batch/v1/jobs",
+    "/api/v1/namespaces/fluence/configmaps",
+)
+
+
+@asynccontextmanager
+async def running(watcher: Watcher) -> AsyncIterator[None]:
+    task = asyncio.create_task(watcher.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@pytest.fixture
+def full(server: FakeApiServer) -> FakeApiServer:
+    for path in PATHS:
+        server.objects[path] = {}
+    return server
+
+
+async def test_every_kind_is_listed_before_it_is_synced(full: FakeApiServer, connection: Connection) -> None:
+    seen: list[Observation] = []
+    watcher = Watcher(connection, seen.append, "fluence", QUICK)
+    assert watcher.staleness() == float("inf")
+    full.faults["list", "/apis/batch/v1/jobs"].extend([refuse(403, "no jobs for you")] * 5)
+    async with running(watcher):
+        await watcher.synced(Kind.NODE, Kind.POD)
+        assert watcher.is_synced(Kind.NODE)
+        await watcher.synced()
+        assert watcher.is_synced()
+        await eventually(lambda: watcher.failures() == {})
+    assert {one.kind for one in seen} == set(Kind)
+
+
+async def test_missing_right_is_reported_by_kind(full: FakeApiServer, connection: Connection) -> None:
+    full.faults["list", "/apis/batch/v1/jobs"].extend([refuse(403, "no jobs for you")] * 1000)
+    watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
+    async with running(watcher):
+        await eventually(lambda: "no jobs for you" in watcher.failures().get(Kind.JOB, ""))
+        assert not watcher.is_synced()
+
+
+async def test_quiet_cluster_is_fresh_and_a_hung_one_is_stale(
+    full: FakeApiServer, connection: Connection
+) -> None:
+    watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
+    async with running(watcher):
+        await watcher.synced()
+        await asyncio.sleep(0.5)
+        assert watcher.staleness() < 0.3
+        full.faults["list", "/readyz"].extend([hang] * 6)
+        await eventually(lambda: watcher.staleness() > 0.3)
+        await eventually(lambda: watcher.staleness() < 0.2)
+
+
+async def test_lost_api_server_is_stale_until_it_is_back(full: FakeApiServer, connection: Connection) -> None:
+    watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
+    async with running(watcher):
+        await watcher.synced()
+        await full.stop()
+        await eventually(lambda: watcher.staleness() > 0.3)
+        assert Kind.POD in watcher.failures()
+        await full.start()
+        await eventually(lambda: watcher.staleness() < 0.2 and not watcher.failures())
+
+
+async def test_local_resources_file_takes_the_place_of_the_config_map(
+    full: FakeApiServer, connection: Connection, tmp_path: Path
+) -> None:
+    path = tmp_path / "resources.yaml"
+    path.write_text("types: {}")
+    watcher = Watcher(connection, lambda observation: None, path, QUICK)
+    async with running(watcher):
+        await watcher.synced()
+    assert full.count("list", PATHS[3]) == 0
+
+
+async def test_missing_local_resources_file_ends_the_watch_with_its_error(
+    full: FakeApiServer, connection: Connection, tmp_path: Path
+) -> None:
+    watcher = Watcher(connection, lambda observation: None, tmp_path / "none.yaml", QUICK)
+    with pytest.raises(ExceptionGroup) as group:
+        await watcher.run()
+    assert group.group_contains(ResourcesFileError, match=r"none\.yaml")
