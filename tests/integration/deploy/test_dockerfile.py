@@ -80,9 +80,9 @@ def test_every_copied_file_is_there_and_not_ignored(stages: list[list[Instructio
 
 def test_all_that_the_wheel_needs_is_copied(stages: list[list[Instruction]], project: Path) -> None:
     described = tomllib.loads((project / "pyproject.toml").read_text())
-    packages = described["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    about = described["project"]
-    needed = {"pyproject.toml", about["readme"], *about["license-files"], *packages}
+    about, wheel = described["project"], described["tool"]["hatch"]["build"]["targets"]["wheel"]
+    parts = {*wheel["packages"], *wheel.get("force-include", {})}
+    needed = {"pyproject.toml", about["readme"], *about["license-files"], *parts}
     assert needed == set(copied(stages))
 
 

