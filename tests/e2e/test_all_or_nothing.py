@@ -58,7 +58,7 @@ def test_of_two_gangs_with_room_for_one_the_loser_has_no_node_at_all(
     assert not any(name.startswith(loser) for name in history.names())
     losing = fluence.gang(namespace.name, loser)
     assert losing
-    assert losing["reason"] == "busy: 1 of 2 members fit now, short of cpu"
+    assert losing["reason"] == "busy: 1 of 2 fit now, short of cpu"
     assert [one["node"] for one in losing["members"]] == ["", ""]
     holders = {one["pod"].partition("-")[0] for one in fluence.allocations(namespace.name)}
     assert holders == {winner}
@@ -99,7 +99,7 @@ def test_room_of_a_half_finished_gang_suffices_for_nobody_else(
     namespace.create(short, long)
     namespace.wait_for_phase("first-0", "Succeeded")
     namespace.create(*gang("second", 2, cpu="1"))
-    fluence.wait_for_reason(namespace.name, "second", "busy: 1 of 2 members fit now")
+    fluence.wait_for_reason(namespace.name, "second", "busy: 1 of 2 fit now")
     (held,) = fluence.allocations(namespace.name)
     assert (held["pod"], held["core"]) == ("first-1", 1.0)
     # What the half-finished gang has given up is there for a pod that it suffices for.
@@ -160,7 +160,7 @@ def test_deletion_of_a_planned_gang_frees_its_room(
         fluence.wait_for_state(namespace.name, "planned", "committed")
         assert len(fluence.allocations(namespace.name)) == 4
         namespace.create(*gang("next", 4, cpu="1"))
-        fluence.wait_for_reason(namespace.name, "next", "busy: 0 of 4 members fit now, short of cpu")
+        fluence.wait_for_reason(namespace.name, "next", "busy: 0 of 4 fit now, short of cpu")
         for number in range(4):
             namespace.delete_pod(f"planned-{number}")
         fluence.wait_for_state(namespace.name, "next", "committed")
