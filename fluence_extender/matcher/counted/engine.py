@@ -1,0 +1,262 @@
+"""The counted half of the embedded engine behind the matcher port: compact graphs, where counts cost nothing.
+
+Requests for leaves of physical nodes are answered by arithmetic over arrays; those that name virtual vertices are
+walked over a small skeleton of the graph. Both halves share one job id space, so that a caller sees one matcher that
+answers like the walker on the expanded document. Job ids count as the walker's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from errno import EINVAL
+from typing import Any
+
+from fluence_extender.matcher.counted import request as requests
+from fluence_extender.matcher.counted.booking import Books
+from fluence_extender.matcher.counted.compact import CompactGraph
+from fluence_extender.matcher.counted.document import parse_json
+from fluence_extender.matcher.counted.feasibility import enough_nodes
+from fluence_extender.matcher.counted.jobs import Job, Share
+from fluence_extender.matcher.counted.replay import physical_shares, read_replay, walked_r, with_all_below
+from fluence_extender.matcher.counted.request import GRAPH_END, Request
+from fluence_extender.matcher.counted.result import (
+    compact_placement,
+    compact_r,
+    jgf_of,
+    joined_r,
+    placement_of,
+)
+from fluence_extender.matcher.counted.routing import Half, half_of
+from fluence_extender.matcher.counted.schedule import (
+    Start,
+    end_of,
+    satisfiable,
+    start_later,
+    start_now,
+    view_of,
+)
+from fluence_extender.matcher.embedded.jobspec import Jobspec
+from fluence_extender.matcher.errors import (
+    Busy,
+    InvalidGraph,
+    InvalidJobspec,
+    InvalidOptions,
+    JobExists,
+    MatcherError,
+    NothingToAllocate,
+    Unsatisfiable,
+)
+from fluence_extender.matcher.port import NO_JOB, Jgf, JobInfo, Match, MatcherOptions, MatchOp
+
+_ALLOCATING = (
+    MatchOp.ALLOCATE,
+    MatchOp.ALLOCATE_WITH_SATISFIABILITY,
+    MatchOp.ALLOCATE_ORELSE_RESERVE,
+)
+_SEARCHING = (MatchOp.ALLOCATE_ORELSE_RESERVE, MatchOp.WITHOUT_ALLOCATING_FUTURE)
+_TELLING = (*_SEARCHING, MatchOp.ALLOCATE_WITH_SATISFIABILITY)
+"""The operations that say whether a request could ever be met."""
+_LARGEST_JOBID = 2**62 - 1
+
+
+class CountedMatcher:
+    """A `Matcher` over a compact graph of its own. Not thread-safe; a refused call changes nothing."""
+
+    def __init__(self, graph: Jgf | str | bytes, options: MatcherOptions | None = None) -> None:
+        """Load a compact document. Raises `InvalidGraph`, `InvalidOptions`."""
+        options = options or MatcherOptions()
+        if options.match_format != "jgf":
+            raise InvalidOptions(f"unknown match format {options.match_format!r}: this engine writes jgf")
+        self._graph = CompactGraph(parse_json(graph), options)
+        self._books = Books()
+        self._next_jobid = 1
+        self._closed = False
+
+    def fork(self) -> CountedMatcher:
+        """An independent copy for what-if questions; neither sees what is done to the other afterwards."""
+        self._check_open()
+        copy = CountedMatcher.__new__(CountedMatcher)
+        copy._graph = self._graph.fork()
+        copy._books = self._books.fork()
+        copy._next_jobid = self._next_jobid
+        copy._closed = False
+        return copy
+
+    def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
+        """Match a jobspec. Raises `Busy`, `Unsatisfiable`, `InvalidJobspec`, `JobExists`."""
+        self._check_open()
+        operation = _operation(op)
+        parsed = requests.read(jobspec, self._graph.state.tracking.knows_type)
+        if not parsed.resources:
+            raise InvalidJobspec("resources: must not be empty")
+        allocating = operation in _ALLOCATING
+        if jobid is not None:
+            self._check_jobid(jobid, allocating)
+        if half_of(parsed, jobspec, self._graph) is Half.WALKED:
+            return self._match_walked(operation, parsed, jobspec, jobid)
+        request = requests.as_request(parsed, jobspec)
+        if operation is MatchOp.SATISFIABILITY:
+            if not satisfiable(self._graph.state, request):
+                raise Unsatisfiable("the graph can never meet the request")
+            return Match(self._next_jobid if jobid is None else jobid, False, 0, {})
+        if not enough_nodes(self._graph, self._books, parsed, jobspec, operation):
+            raise self._refusal(
+                never=operation is MatchOp.ALLOCATE_WITH_SATISFIABILITY, allocating=allocating
+            )
+        start = self._start(operation, request)
+        if not allocating:
+            self._graph.state.reweigh(start.shares)
+            return self._answer(NO_JOB, False, start.at, start.shares)
+        jobid = self._next_jobid if jobid is None else jobid
+        reserved = start.at != 0
+        job = Job(jobid, start.at, end_of(start.at, request.duration), reserved, start.shares)
+        self._books.book(self._graph, job)
+        self._graph.state.reweigh(start.shares)
+        self._next_jobid += 1
+        return self._answer(jobid, reserved, start.at, start.shares)
+
+    def cancel(self, jobid: int) -> None:
+        """Free all that the job holds. Raises `UnknownJob`."""
+        self._check_open()
+        self._books.cancel(self._graph, jobid)
+
+    def info(self, jobid: int) -> JobInfo:
+        """Say what became of a job; the latest hundred thousand cancelled ones are remembered. Raises `UnknownJob`."""
+        self._check_open()
+        return self._books.info(jobid)
+
+    def set_status(self, path: str, up: bool) -> None:
+        """Mark a vertex up or down. Raises `MatcherError`: unknown path, or a leaf that is counted."""
+        self._check_open()
+        self._graph.set_status(path, up)
+
+    def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
+        """Add the vertices of a compact document that are new. Raises `InvalidGraph`."""
+        self._check_open()
+        try:
+            self._graph.add(parse_json(jgf))
+        except InvalidGraph as error:
+            error.errno = EINVAL
+            raise
+
+    def remove_subgraph(self, path: str) -> None:
+        """Remove what is at ``path`` and all below it; jobs lose their share of it. Raises `MatcherError`."""
+        self._check_open()
+        self._graph.remove(path)
+
+    def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
+        """Allocate exactly what R lists, compact or with one vertex a leaf. Raises `JobExists`, `InvalidJobspec`."""
+        self._check_open()
+        self._check_jobid(jobid, True)
+        replay = read_replay(R)
+        state = self._graph.state
+        shares = physical_shares(state, replay, view_of(state, self._books, replay.at, replay.duration))
+        below = walked_r(self._graph, replay)
+        if below is not None and shares:
+            shares = with_all_below(shares, below)
+            below = None
+        if below is not None:
+            match = self._graph.walked.update_allocate(jobid, below)
+            self._books.book_walked(jobid, JobInfo("ALLOCATED", False, match.at))
+            return self._answer_walked(jobid, match)
+        if not shares:
+            raise NothingToAllocate("R lists nothing that is exclusive", EINVAL)
+        job = Job(jobid, replay.at, replay.at + replay.duration, False, shares)
+        self._books.book(self._graph, job)
+        state.reweigh(shares, replayed=True)
+        return self._answer(jobid, False, replay.at, shares)
+
+    def close(self) -> None:
+        """Free the graph; every later call is refused."""
+        self._closed = True
+        self._books = Books()
+
+    def _start(self, op: MatchOp, request: Request) -> Start:
+        """Where and when the request starts. Raises `Busy`, `Unsatisfiable`."""
+        allocating = op in _ALLOCATING
+        start = start_now(self._graph, self._books, request)
+        if start is None and op in _SEARCHING:
+            start = start_later(self._graph, self._books, request)
+        if start is None:
+            never = op in _TELLING and not satisfiable(self._graph.state, request)
+            raise self._refusal(never=never, allocating=allocating)
+        if start.at >= GRAPH_END:
+            raise self._refusal(never=False, allocating=allocating)
+        return start
+
+    def _match_walked(
+        self, op: MatchOp, parsed: Jobspec, jobspec: Mapping[str, Any], jobid: int | None
+    ) -> Match:
+        allocating = op in _ALLOCATING
+        number = self._next_jobid if jobid is None else jobid
+        walked, nodes_up = self._graph.walked, self._graph.nodes_up
+        if op is not MatchOp.SATISFIABILITY and not enough_nodes(
+            self._graph, self._books, parsed, jobspec, op
+        ):
+            raise self._refusal(never=op is MatchOp.ALLOCATE_WITH_SATISFIABILITY, allocating=allocating)
+        try:
+            match = walked.match(op, jobspec, number if allocating else None, nodes_up)
+        except (Busy, Unsatisfiable):
+            # The walker counts the skeleton's nodes only, so it may not have come as far as asking this itself.
+            never = op is MatchOp.SATISFIABILITY or (
+                op in _TELLING and not walked.satisfiable(jobspec, nodes_up)
+            )
+            raise self._refusal(never=never, allocating=allocating) from None
+        if not allocating:
+            return self._answer_walked(number if op is MatchOp.SATISFIABILITY else NO_JOB, match)
+        self._next_jobid += 1
+        mode = "RESERVED" if match.reserved else "ALLOCATED"
+        self._books.book_walked(number, JobInfo(mode, match.reserved, match.at))
+        return self._answer_walked(number, match)
+
+    def _answer(self, jobid: int, reserved: bool, at: int, shares: tuple[Share, ...]) -> Match:
+        levels = self._graph.state.tree.levels
+        placement = placement_of(shares, levels)
+        if not self._graph.nested:
+            return Match(jobid, reserved, at, placement, lambda: jgf_of(shares, levels))
+        types = self._graph.walked_types
+        below = self._graph.listed_below(shares)
+        placement |= compact_placement(below, types)
+        return Match(
+            jobid, reserved, at, placement, lambda: joined_r(jgf_of(shares, levels), compact_r(below, types))
+        )
+
+    def _answer_walked(self, jobid: int, match: Match) -> Match:
+        types = self._graph.walked_types
+        listed = match.R
+        placement = {} if listed is None else compact_placement(listed, types)
+        return Match(
+            jobid,
+            match.reserved,
+            match.at,
+            placement,
+            lambda: None if listed is None else compact_r(listed, types),
+        )
+
+    def _refusal(self, *, never: bool, allocating: bool) -> MatcherError:
+        self._next_jobid += allocating
+        if never:
+            return Unsatisfiable("the graph can never meet the request")
+        return Busy("no room for the request at this time")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise MatcherError("the matcher is closed", EINVAL)
+
+    def _check_jobid(self, jobid: int, allocating: bool) -> None:
+        if isinstance(jobid, bool) or not isinstance(jobid, int) or not 0 <= jobid <= _LARGEST_JOBID:
+            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {jobid!r}")
+        if allocating and jobid in self._books:
+            raise JobExists(f"job {jobid} is there already")
+
+
+def create_counted_matcher(graph: Jgf | str | bytes, options: MatcherOptions | None = None) -> CountedMatcher:
+    """Load a compact graph document. Raises `InvalidGraph`, `InvalidOptions`."""
+    return CountedMatcher(graph, options)
+
+
+def _operation(op: MatchOp | str) -> MatchOp:
+    try:
+        return MatchOp(op)
+    except ValueError:
+        raise InvalidJobspec(f"unknown match operation {op!r}") from None

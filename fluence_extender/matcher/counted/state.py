@@ -1,0 +1,219 @@
+"""The physical half of a compact graph, and what jobs hold of it now.
+
+Invariant: the table's columns, the levels' counters and the visiting orders agree with the set of live jobs; a change
+is made in one call that can't fail half way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fluence_extender.matcher.counted.constraints import NodeIndex
+from fluence_extender.matcher.counted.document import NODE
+from fluence_extender.matcher.counted.jobs import Job, Share
+from fluence_extender.matcher.counted.orders import RowOrders
+from fluence_extender.matcher.counted.policy import Order, Policy
+from fluence_extender.matcher.counted.ranges import difference, size, union
+from fluence_extender.matcher.counted.request import GRAPH_END
+from fluence_extender.matcher.counted.table import Node, NodeTable
+from fluence_extender.matcher.counted.tracking import Tracking
+from fluence_extender.matcher.counted.tree import Level, Tree
+
+
+class State:
+    """Table, tree, index and orders under one policy."""
+
+    __slots__ = (
+        "_highest_id",
+        "_lowest_id",
+        "by_path",
+        "index",
+        "orders",
+        "policy",
+        "table",
+        "tracking",
+        "tree",
+    )
+
+    def __init__(self, policy: Policy, tracking: Tracking) -> None:
+        self.policy = policy
+        self.tracking = tracking
+        self.table = NodeTable()
+        self.tree = Tree(weighed=policy.order is Order.FIRST)
+        self.index = NodeIndex()
+        self.orders = RowOrders(ascending=policy.ascending)
+        self.by_path: dict[str, int] = {}
+        self._lowest_id = self._highest_id = 0
+
+    @property
+    def id_span(self) -> int:
+        """By how much two leaf ids can differ."""
+        return self._highest_id - self._lowest_id
+
+    def fork(self) -> State:
+        """An independent copy."""
+        copy = State.__new__(State)
+        copy.policy = self.policy
+        copy.tracking = self.tracking
+        copy.table = self.table.fork()
+        copy.tree = self.tree.fork()
+        copy.index = self.index.fork()
+        copy.orders = self.orders.fork()
+        copy.by_path = self.by_path.copy()
+        copy._lowest_id = self._lowest_id
+        copy._highest_id = self._highest_id
+        return copy
+
+    # --- the graph -----------------------------------------------------------------------------------------------
+
+    def add_node(self, node: Node, up: bool) -> int:
+        """Attach a physical node, all of it free; returns its row."""
+        level = self.tree.levels[node.level]
+        row = self.table.add(node, up, up and self.tree.reachable(node.level))
+        self.tree.attach(level, row, node.uniq_id)
+        level.node_children += 1
+        self.by_path[node.path] = row
+        self.index.add(row, node)
+        self.orders.added(row, self.table, self.tree)
+        for pool in node.pools:
+            self._lowest_id = min(self._lowest_id, pool.id)
+            self._highest_id = max(self._highest_id, pool.id + pool.count - 1)
+        self._count_free(node, {pool.type: pool.count for pool in node.pools}, 1)
+        return row
+
+    def count_walked_nodes(self, number: int, change: int) -> None:
+        """Note that ``node`` vertices that aren't in the table joined or left below the level ``number``."""
+        for level in self.tree.above(number):
+            if self.tracking.weighs(level.vertex.type) == NODE:
+                level.free += change
+
+    def remove_node(self, row: int) -> None:
+        """Detach a node; what jobs hold there is forgotten."""
+        node = self.table.node(row)
+        level = self.tree.levels[node.level]
+        free = {pool.type: -int(self.table.columns[pool.type].free[row]) for pool in node.pools}
+        self._count_free(node, free, 0 if self.table.held[row] else -1)
+        self.tree.detach(level, row, node.uniq_id)
+        level.node_children -= 1
+        self.table.remove(row)
+        self.index.remove(row, node)
+        self.orders.removed(row)
+        del self.by_path[node.path]
+
+    def set_node_status(self, row: int, up: bool) -> bool:
+        """Mark a node up or down; returns whether that is new."""
+        changed = bool(self.table.up[row]) is not up
+        self.table.up[row] = up
+        self.table.reachable[row] = up and self.tree.reachable(self.table.node(row).level)
+        return changed
+
+    def set_level_status(self, level: Level, up: bool) -> bool:
+        """Mark a level up or down, and with it what can be reached below; returns whether that is new."""
+        if level.up is up:
+            return False
+        level.up = up
+        for below in self.tree.below(level):
+            reachable = self.tree.reachable(below.number)
+            for reference in below.children:
+                if reference >= 0:
+                    self.table.reachable[reference] = reachable and self.table.up[reference]
+        return True
+
+    # --- jobs ----------------------------------------------------------------------------------------------------
+
+    def commit(self, job: Job) -> None:
+        """Book a job. One that starts later takes nothing of what is free now."""
+        now = job.start == 0
+        levels: set[int] = set()
+        for share in job.shares:
+            self._book(share, now=now, forever=job.end >= GRAPH_END, sign=1)
+            levels.add(share.node.level)
+        self._count_jobs(levels, 1)
+
+    def release(self, job: Job) -> None:
+        """Give a job's shares back, those of removed nodes excepted."""
+        now = job.start == 0
+        levels: set[int] = set()
+        for share in job.shares:
+            levels.add(share.node.level)
+            if self.table.serial[share.row] == share.serial:
+                self._book(share, now=now, forever=job.end >= GRAPH_END, sign=-1)
+        self._count_jobs(levels, -1)
+
+    def _book(self, share: Share, *, now: bool, forever: bool, sign: int) -> None:
+        table, row = self.table, share.row
+        if share.taken:
+            table.spans[row] += sign
+        if share.whole and forever:
+            table.held_forever[row] = sign > 0
+        if not now:
+            return
+        table.on_it[row] += sign
+        if share.whole:
+            table.held[row] = sign > 0
+        for name, units in share.taken:
+            column = table.columns[name]
+            free = column.free_units(row)
+            column.units[row] = difference(free, units) if sign > 0 else union(free, units)
+            column.free[row] -= sign * size(units)
+        if len(self.tree.levels) > 1:
+            counts = {name: -sign * size(units) for name, units in share.taken}
+            self._count_free(share.node, counts, -sign if share.whole else 0)
+
+    def _count_jobs(self, levels: Iterable[int], change: int) -> None:
+        if len(self.tree.levels) == 1:
+            return
+        for touched in {level.number for number in levels for level in self.tree.above(number)}:
+            self.tree.levels[touched].jobs += change
+
+    def _count_free(self, node: Node, counts: dict[str, int], nodes: int) -> None:
+        """Change what levels above ``node`` have free of the type that weighs the edge to them."""
+        if self.policy.order is not Order.FIRST or node.level == 0:
+            return
+        for level in self.tree.above(node.level):
+            name = self.tracking.weighs(level.vertex.type)
+            if name is not None:
+                level.free += nodes if name == NODE else counts.get(name, 0)
+
+    # --- weights -------------------------------------------------------------------------------------------------
+
+    def reweigh(self, shares: Sequence[Share], *, replayed: bool = False) -> None:
+        """Set the weights of the edges down to ``shares`` to what is free there now (fluxion reference 4.7).
+
+        Under a replay, as in libreapi_cli, they are set to 0.
+        """
+        if self.policy.order is not Order.FIRST:
+            return
+        by_level: dict[int, list[Share]] = {}
+        for share in shares:
+            by_level.setdefault(share.node.level, []).append(share)
+        for number, group in by_level.items():
+            self._reweigh_rows(self.tree.levels[number], group, replayed=replayed)
+        if len(self.tree.levels) > 1:
+            above = {level.number for number in by_level for level in self.tree.above(number)}
+            for number in sorted(above - {0}):
+                self._reweigh_level(self.tree.levels[number], replayed=replayed)
+
+    def _reweigh_rows(self, level: Level, shares: list[Share], *, replayed: bool) -> None:
+        table = self.table
+        rows: list[int] = []
+        weights: list[int] = []
+        for share in shares:
+            name = self.tracking.weighs(share.node.type)
+            column = table.columns.get(name or "")
+            weight = 0 if column is None or replayed else int(column.free[share.row])
+            if (
+                name is not None
+                and share.node.has_children
+                and (weight or replayed or table.spans[share.row])
+            ):
+                rows.append(share.row)
+                weights.append(weight)
+        if level.siblings is not None and rows:
+            level.siblings.reweigh(rows, weights)
+
+    def _reweigh_level(self, level: Level, *, replayed: bool) -> None:
+        name = self.tracking.weighs(level.vertex.type)
+        siblings = self.tree.levels[level.parent].siblings
+        if siblings is not None and name is not None and (level.free or level.jobs or replayed):
+            siblings.reweigh([level.reference], [0 if replayed else level.free])
