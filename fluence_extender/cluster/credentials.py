@@ -14,7 +14,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -117,9 +116,10 @@ async def _read(origin: Origin) -> Configuration:
     try:
         async with asyncio.timeout(LOAD_LIMIT):
             if origin.files:
-                await loaders.load_kube_config(  # type: ignore[no-untyped-call]
+                loader = await loaders.load_kube_config(  # type: ignore[no-untyped-call]
                     config_file=origin.files, client_configuration=configuration, persist_config=False
                 )
+                _check_plugin(origin, loader, configuration)
             else:
                 loaders.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except TimeoutError:
@@ -136,28 +136,19 @@ async def _read(origin: Origin) -> Configuration:
         raise BadKubeconfig(
             f"{origin} can't be used: {error or type(error).__name__}. {_advice(origin)}"
         ) from error
-    _check(origin, configuration)
     if not configuration.proxy:
         configuration.proxy = _proxy(configuration.host)
     return configuration
 
 
-def _check(origin: Origin, configuration: Configuration) -> None:
-    if origin.files and _wants_plugin(origin) and not (configuration.api_key or configuration.cert_file):
+def _check_plugin(origin: Origin, loader: object, configuration: Configuration) -> None:
+    """The official loader only logs that an exec plugin failed, and would go on as nobody."""
+    user = getattr(loader, "_user", None)
+    if user is not None and "exec" in user and not (configuration.api_key or configuration.cert_file):
         raise BadKubeconfig(
             f"{origin}: the exec plugin of its current user gave no credentials. "
             f"Run `kubectl --kubeconfig {origin.files} get nodes` to see why"
         )
-
-
-def _wants_plugin(origin: Origin) -> bool:
-    for path in origin.files.split(os.pathsep):
-        if path and os.path.exists(os.path.expanduser(path)):
-            text = Path(path).expanduser().read_text(encoding="utf-8")
-            document: Any = yaml.safe_load(text) or {}
-            if any("exec" in (entry.get("user") or {}) for entry in document.get("users") or []):
-                return True
-    return False
 
 
 def _advice(origin: Origin) -> str:

@@ -37,7 +37,8 @@ class ListWatch:
     """The list-watch of one source; ``run`` it as a task.
 
     ``synced`` is set after the first list; ``contact`` is the loop time when the API server last said
-    something here; ``open`` whether a watch stands; ``failure`` is why it doesn't, "" when all is well.
+    something here; ``open`` whether a watch stands; ``served`` is false while the API server doesn't know the
+    kind; ``failure`` is why there is no watch, "" when all is well.
     """
 
     def __init__(self, connection: Connection, source: Source, sink: Sink, timing: Timing = STANDARD) -> None:
@@ -45,6 +46,7 @@ class ListWatch:
         self.synced = asyncio.Event()
         self.contact = float("-inf")
         self.open = False
+        self.served = True
         self.failure = ""
         self._connection = connection
         self._sink = sink
@@ -71,7 +73,6 @@ class ListWatch:
                     return self._not_served()
             if not self._version:
                 self._version = await self._list(self._path)
-                self._backoff.reset()
             useful = await self._watch(self._path)
             if useful:
                 self._backoff.reset()
@@ -105,9 +106,9 @@ class ListWatch:
 
     def _not_served(self) -> float:
         self._touch()
-        if not self.synced.is_set() or self._version:
+        if self.served:
+            self.served = False
             self._tell_list([])
-        self._version = ""
         return jittered(self._timing.rediscover)
 
     def _touch(self) -> None:
@@ -128,6 +129,7 @@ class ListWatch:
         except Expired:
             # The list took longer than the API server keeps old versions: once more, in one piece.
             objects, version = await self._read_pages(path, 0)
+        self.served = True
         self._tell_list(objects)
         return version
 

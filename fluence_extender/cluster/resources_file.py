@@ -51,10 +51,11 @@ class FileWatch:
         """Tell the sink the file, then each change, until cancelled. Raises `ResourcesFileError` at the
         start.
         """
+        stamp = _stamp(self._path)
         told = await asyncio.to_thread(read_resources_file, self._path)
         self._sink(Listed(Kind.RESOURCES_FILE, (told,)))
         self.synced.set()
-        seen, stamp = told, _stamp(self._path)
+        seen = told
         while True:
             await asyncio.sleep(self._period)
             if seen == told and _stamp(self._path) == stamp:

@@ -79,7 +79,7 @@ class Watcher:
         return max((now - self._contact(watch) for watch in wanted), default=0.0)
 
     def _contact(self, watch: ListWatch) -> float:
-        return max(watch.contact, self._heartbeat) if watch.open else watch.contact
+        return max(watch.contact, self._heartbeat) if watch.open or not watch.served else watch.contact
 
     def failures(self) -> dict[Kind, str]:
         """Why a kind isn't watched now, for those that aren't."""

@@ -268,6 +268,6 @@ class Page(msgspec.Struct):
 
 
 class Versioned(msgspec.Struct):
-    """Any object, for its metadata alone."""
+    """Any object, for its version alone."""
 
-    metadata: Metadata
+    metadata: ListMeta

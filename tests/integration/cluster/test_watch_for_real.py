@@ -8,12 +8,15 @@ import signal
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fluence_extender.cluster.api import open_cluster
-from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.connection import Request, connect
+from fluence_extender.cluster.errors import Unauthenticated
 from fluence_extender.cluster.port import (
     Changed,
     Deleted,
@@ -225,3 +228,23 @@ async def test_list_read_in_pages_equals_what_was_watched(ground: Ground, name: 
         await eventually(lambda: wanted <= set(mirror.state[Kind.POD]))
     async with watching(ground) as (_, again):
         assert wanted <= set(again.state[Kind.POD])
+
+
+async def test_credentials_of_another_kind_take_over_when_the_old_ones_are_refused(
+    ground: Ground, tmp_path: Path
+) -> None:
+    wrong = yaml.safe_load(ground.kubeconfig.read_text())
+    for user in wrong["users"]:
+        user["user"] = {"token": "expired"}
+    kubeconfig = tmp_path / "kubeconfig"
+    _write(kubeconfig, yaml.safe_dump(wrong))
+    request = Request("GET", "/api/v1/nodes", "list nodes")
+    async with connect(str(kubeconfig)) as connection:
+        with pytest.raises(Unauthenticated):
+            await connection.call(request)
+        _write(kubeconfig, ground.plane.kubeconfig.read_text())
+        assert b"node-0" in await connection.call(request)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)

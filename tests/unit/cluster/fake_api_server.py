@@ -60,6 +60,7 @@ class FakeApiServer:
         self.compacted = 0
         self.open_watches = 0
         self.port = 0
+        self._ended = 0
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
 
@@ -101,6 +102,12 @@ class FakeApiServer:
     async def bookmark(self, path: str) -> None:
         self.version += 1
         await self._note(path, "BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
+
+    async def drop_watches(self) -> None:
+        """End every open watch."""
+        self._ended += 1
+        async with self._changed:
+            self._changed.notify_all()
 
     async def _note(self, path: str, kind: str, stored: dict[str, Any]) -> None:
         self.history[path].append((self.version, kind, stored))
@@ -145,14 +152,16 @@ class FakeApiServer:
             return await refuse(410, "too old resource version")(request)
         response = await open_stream(request)
         self.open_watches += 1
+        ended = self._ended
         try:
-            while True:
+            while ended == self._ended:
                 for at, kind, stored in self.history[request.path]:
                     if at > version:
                         version = at
                         await response.write(event_line(kind, stored))
                 async with self._changed:
                     await self._changed.wait()
+            return response
         finally:
             self.open_watches -= 1
 

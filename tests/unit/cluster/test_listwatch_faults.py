@@ -284,7 +284,12 @@ async def test_kind_that_is_not_served_counts_as_empty_until_it_is(
             f"{root}/v1alpha2/podgroups", "g", spec={"schedulingPolicy": {"gang": {"minCount": 4}}}
         )
         await eventually(lambda: len(mirror.seen) == 2)
-    listed = mirror.seen[1]
+        server.faults.clear()
+        del server.objects[f"{root}/v1alpha2/podgroups"]
+        await server.drop_watches()
+        await eventually(lambda: len(mirror.seen) == 3)
+    listed, gone = mirror.seen[1:]
+    assert gone == Listed(Kind.POD_GROUP, ())
     assert isinstance(listed, Listed)
     assert [group.min_count for group in listed.objects] == [4]  # type: ignore[union-attr]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,8 @@ async def test_missing_right_is_reported_by_kind(full: FakeApiServer, connection
 async def test_quiet_cluster_is_fresh_and_a_hung_one_is_stale(
     full: FakeApiServer, connection: Connection
 ) -> None:
-    watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
+    unhurried = replace(QUICK, rediscover=60.0)
+    watcher = Watcher(connection, lambda observation: None, "fluence", unhurried)
     async with running(watcher):
         await watcher.synced()
         await asyncio.sleep(0.5)
