@@ -199,8 +199,6 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
         watching = asyncio.create_task(watcher.run())
         async with asyncio.timeout(20):
             await watcher.synced()
-        watching.cancel()
-        await asyncio.wait([watching])
         assert {one.kind for one in seen if isinstance(one, Listed)} == set(Kind)
 
         placed = await read_pod(namespace, "placed")
@@ -217,6 +215,9 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
             PodGroup(namespace.name, "gang", gang["metadata"]["uid"], 1), True, "Scheduled", "one member"
         )
         await cluster.evict(await read_pod(namespace, "evicted"), "tried as well")
+        assert watcher.failures() == {}
+        watching.cancel()
+        await asyncio.wait([watching])
 
     now = namespace.pod("placed")
     assert (node_of(now), gates(now)) == (node, [])
