@@ -7,12 +7,14 @@ costs a retry, a node that fails here wrongly would never be used, so every rule
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 Signature = tuple[object, ...]
@@ -24,14 +26,22 @@ def signature(pod: Pod) -> Signature:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers one taint (core/v1 Toleration.ToleratesTaint)."""
+    """Whether one toleration covers one taint (core/v1 Toleration.ToleratesTaint).
+
+    ``Gt`` and ``Lt`` compare the taint's value with the toleration's (Kubernetes 1.35, KEP-5471).
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "Equal" | "":
+            return toleration.value == taint.value
+        case "Gt" | "Lt":
+            return _compares(toleration.operator, taint.value, toleration.value)
+    return False
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
@@ -43,11 +53,22 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
     return None
 
 
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
 def _whole_number(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
+    """A 64-bit integer as Go's ParseInt reads it: digits alone, so that ``1_000`` is none."""
+    if not _WHOLE_NUMBER.fullmatch(text):
         return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _compares(operator: str, value: str, bound: str) -> bool:
+    have, limit = _whole_number(value), _whole_number(bound)
+    if have is None or limit is None:
+        return False
+    return have > limit if operator == "Gt" else have < limit
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
@@ -63,11 +84,11 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
-            have = _whole_number(value) if value is not None else None
-            bound = _whole_number(requirement.values[0]) if len(requirement.values) == 1 else None
-            if have is None or bound is None:
-                return False
-            return have > bound if requirement.operator == "Gt" else have < bound
+            return (
+                value is not None
+                and len(requirement.values) == 1
+                and _compares(requirement.operator, value, requirement.values[0])
+            )
     return False
 
 
@@ -82,8 +103,12 @@ def term_holds(term: NodeTerm, node: Node) -> bool:
 
 
 def refusal(pod: Pod, node: Node) -> str | None:
-    """Why ``node`` is out of the question for ``pod``, in a few stable words, or None when it isn't."""
-    if not node.ready:
+    """Why ``node`` is out of the question for ``pod``, in a few stable words, or None when it isn't.
+
+    The node controller taints a node that isn't ready a moment after its condition shows it, so that is judged by the
+    same toleration.
+    """
+    if not node.ready and untolerated((NOT_READY,), pod.tolerations):
         return "not ready"
     taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
     taint = untolerated(taints, pod.tolerations)
@@ -94,6 +119,14 @@ def refusal(pod: Pod, node: Node) -> str | None:
     if pod.affinity is not None and not any(term_holds(term, node) for term in pod.affinity):
         return "node affinity"
     return None
+
+
+_PASSING_TAINTS = "untolerated taint node.kubernetes.io/"
+
+
+def passes(why: str | None) -> bool:
+    """Whether a refusal (or None) ends by itself: a cordon, a node that isn't ready, a taint of the node controller."""
+    return why in (None, "not ready", "cordoned") or why.startswith(_PASSING_TAINTS)
 
 
 class EligibilityIndex:
