@@ -8,14 +8,14 @@ covers every member or is None; None after the budget is spent means "not found"
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fluence_extender.ledger.account import ports_clash
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 
-BUDGET = 20_000
-"""Steps of the depth-first search, one step a tried node."""
+BUDGET = 50_000
+"""Steps of the depth-first search, one step a node looked at or filled: a fraction of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,30 @@ def place(shapes: Sequence[Shape], rooms: Mapping[str, Room], budget: int = BUDG
     return _Search(shapes, by_choice, rooms, budget).run()
 
 
+_Likeness = tuple[Resources, tuple[HostPort, ...], tuple[bool, ...]]
+
+
+@dataclass(slots=True)
+class _Level:
+    """One choice of the search: how many members of the shape at ``position`` go to one node, from index ``at`` on.
+
+    ``left`` members of the shape are still to be placed. ``count`` is what the node at ``at`` has now, 0 before the
+    first node is chosen; ``room`` is that node's room without them; ``tried`` are the likes of nodes tried in vain.
+    """
+
+    position: int
+    at: int
+    left: int
+    count: int = 0
+    room: Room | None = None
+    tried: set[_Likeness] = field(default_factory=set)
+
+
 class _Search:
-    """Depth-first over members, hardest first; equal members only move forward, equal nodes are tried once."""
+    """Depth-first over members, hardest first; equal members only move forward, equal nodes are tried once.
+
+    A stack of its own, because a gang may have more members than Python has frames.
+    """
 
     def __init__(
         self, shapes: Sequence[Shape], order: Sequence[int], rooms: Mapping[str, Room], budget: int
@@ -134,39 +156,62 @@ class _Search:
         self.counts: Counts = [{} for _ in shapes]
 
     def run(self) -> Counts | None:
-        return self.counts if self._shape(0) else None
-
-    def _shape(self, position: int) -> bool:
-        if position == len(self.order):
-            return True
-        return self._fill(position, 0, self.shapes[self.order[position]].count)
-
-    def _fill(self, position: int, first: int, left: int) -> bool:
-        """Place ``left`` members of the shape at ``position`` on its nodes from index ``first`` on."""
-        if not left:
-            return self._shape(position + 1)
-        index = self.order[position]
-        shape = self.shapes[index]
-        tried: set[tuple[Resources, tuple[HostPort, ...], tuple[bool, ...]]] = set()
-        for at in range(first, len(shape.nodes)):
-            name = shape.nodes[at]
-            room = self.rooms[name]
-            most = min(_capacity(shape, room), left)
-            alike = (room.free, room.ports, self._wanted_by(name, position))
-            if not most or alike in tried:
+        stack = [self._first(0)]
+        while stack and self.budget >= 0:
+            level = stack[-1]
+            if not self._choose(level):
+                stack.pop()
                 continue
-            tried.add(alike)
-            for count in range(most, 0, -1):
-                self.budget -= 1
-                if self.budget < 0:
-                    return False
-                self.rooms[name] = _put(shape, room, count)
-                self.counts[index][name] = count
-                if self._fill(position, at + 1, left - count):
-                    return True
-                del self.counts[index][name]
-                self.rooms[name] = room
+            left = level.left - level.count
+            if left:
+                stack.append(_Level(level.position, level.at + 1, left))
+            elif level.position + 1 < len(self.order):
+                stack.append(self._first(level.position + 1))
+            else:
+                return self.counts
+        return None
+
+    def _first(self, position: int) -> _Level:
+        return _Level(position, 0, self.shapes[self.order[position]].count)
+
+    def _choose(self, level: _Level) -> bool:
+        """Go to the next choice: one member fewer on the node, else the next node; False when there is none."""
+        index = self.order[level.position]
+        shape = self.shapes[index]
+        if level.room is not None:
+            count = level.count - 1
+            self._empty(level, index, shape.nodes[level.at])
+            if count:
+                return self._fill(level, index, count)
+            level.at += 1
+        while level.at < len(shape.nodes):
+            self.budget -= 1
+            if self.budget < 0:
+                return False
+            name = shape.nodes[level.at]
+            room = self.rooms[name]
+            most = min(_capacity(shape, room), level.left)
+            alike = (room.free, room.ports, self._wanted_by(name, level.position))
+            if most and alike not in level.tried:
+                level.tried.add(alike)
+                return self._fill(level, index, most)
+            level.at += 1
         return False
+
+    def _fill(self, level: _Level, index: int, count: int) -> bool:
+        self.budget -= 1
+        shape = self.shapes[index]
+        name = shape.nodes[level.at]
+        level.room, level.count = self.rooms[name], count
+        self.rooms[name] = _put(shape, level.room, count)
+        self.counts[index][name] = count
+        return True
+
+    def _empty(self, level: _Level, index: int, name: str) -> None:
+        assert level.room is not None
+        self.rooms[name] = level.room
+        del self.counts[index][name]
+        level.room = None
 
     def _wanted_by(self, name: str, position: int) -> tuple[bool, ...]:
         """Which of the shapes still to come may use the node: nodes differ in that, too."""
