@@ -54,7 +54,7 @@ class Books:
         self._stale = False
         self._negative: set[str] = set()
         self.resources = ResourcesFile("")
-        self.devices = Devices(mirror)
+        self._devices = Devices(mirror)
         self.version = 0
 
     # Reading.
@@ -74,6 +74,12 @@ class Books:
         """The matcher's side, as up to date as the accounts."""
         self._freshen()
         return self._mirror
+
+    @property
+    def devices(self) -> Devices:
+        """The virtual devices, on a graph as up to date as the accounts."""
+        self._freshen()
+        return self._devices
 
     @property
     def strained(self) -> set[str]:
@@ -181,7 +187,7 @@ class Books:
         try:
             job = self._mirror.book(assignment.node, requests)
         except (MatcherError, KeyError) as error:
-            self.devices.give_up(pod.uid)
+            self._devices.give_up(pod.uid)
             raise NoRoom(f"node {assignment.node} has no room left in whole units") from error
         self._hold(pod, assignment, gang, claim, job, requests)
 
@@ -196,25 +202,23 @@ class Books:
                 job = self._mirror.book(pod.node, requests)
             except MatcherError:
                 self._unbooked.setdefault(pod.node, set()).add(pod.uid)
-        shares = self.devices.redraft(pod, pod.requires) if pod.devices else ()
+        shares = self._devices.redraft(pod, pod.requires) if pod.devices else ()
         assignment = Assignment(pod.uid, pod.node, shares)
         self._hold(pod, assignment, gang, claim, job, requests)
         return assignment
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
         """Hold a steered pod's nominated node for it again after a start; None when there is no room."""
+        self._freshen()
         if pod.nominated not in self._nodes or not self._accounts[pod.nominated].takes(
             self.rounded(pod.requests), pod.host_ports
         ):
             return None
-        drafted = self.devices.draft(pod, pod.requires) if pod.devices else ()
+        elsewhere = self._devices.nodes() - {pod.nominated}
+        drafted = self._devices.draft(pod, pod.requires, elsewhere) if pod.devices else ()
         if not isinstance(drafted, tuple):
             return None
-        tied = self.devices.node_of(drafted)
         assignment = Assignment(pod.uid, pod.nominated, drafted)
-        if tied not in (None, pod.nominated):
-            self.devices.give_up(pod.uid)
-            return None
         try:
             self.take(pod, assignment, gang, Claim.COMMITTED)
         except NoRoom:
@@ -229,7 +233,7 @@ class Books:
 
     def release(self, uid: str) -> None:
         """Free what a pod holds, drafts included; nothing happens when it holds nothing."""
-        self.devices.give_up(uid)
+        self._devices.give_up(uid)
         held = self._holdings.pop(uid, None)
         if held is None:
             return
@@ -244,6 +248,13 @@ class Books:
         self._settle(node)
         self._forget_empty(node)
         self.changed()
+
+    def undo(self, uids: Iterable[str]) -> None:
+        """Free what a plan that failed took. Nobody has more room than before it, so ``version`` stays."""
+        version = self.version
+        for uid in uids:
+            self.release(uid)
+        self.version = version
 
     def close(self) -> None:
         """Free the matcher."""
@@ -267,7 +278,7 @@ class Books:
             pod.requests,
             claim,
             job,
-            self.devices.jobs(pod.uid),
+            self._devices.jobs(pod.uid),
             pod.host_ports,
         )
         self._gang_of[pod.uid] = gang
@@ -299,8 +310,8 @@ class Books:
             return
         account = self._accounts[name]
         self._mirror.book_foreign(name, account.allocatable, account.foreign_use)
-        waiting = self._unbooked.pop(name, set())
-        self._book_again(uid for uid in waiting if uid in self._holdings)
+        waiting = [uid for uid in self._unbooked.pop(name, set()) if uid in self._holdings]
+        self._book_again(sorted(waiting, key=lambda uid: (-self._holdings[uid].claim, uid)))
 
     def _book_again(self, uids: Iterable[str]) -> None:
         """Book holds that have no job on their node yet."""
@@ -356,7 +367,7 @@ class Books:
         for name in self._nodes:
             self._settle(name)
         for uid, held in sorted(self._holdings.items(), key=lambda item: -item[1].claim):
-            again = self.devices.again(held.assignment.devices)
+            again = self._devices.again(held.assignment.devices)
             self._holdings[uid] = replace(held, job=None, device_jobs=again)
             self._book_again((uid,))
 

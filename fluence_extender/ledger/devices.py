@@ -91,10 +91,14 @@ class Devices:
         shares: list[DeviceShare] = []
         named = recorded_devices(pod.annotations)
         for kind, amount in sorted(pod.devices.items()):
-            usable = eligible(self._mirror.catalogue, kind, requires)
+            usable = [
+                device
+                for device in eligible(self._mirror.catalogue, kind, requires)
+                if device.node in ("", pod.node)
+            ]
             paths = {one.path for one in named if one.type == kind}
             chosen = [device for device in usable if device.path in paths]
-            found = self._take(pod.uid, [chosen, list(usable)] if chosen else [list(usable)], amount)
+            found = self._take(pod.uid, [chosen, usable], amount)
             shares.extend(found or ())
         return tuple(shares)
 
@@ -112,6 +116,10 @@ class Devices:
                 except MatcherError:
                     continue
         return tuple(jobs)
+
+    def nodes(self) -> frozenset[str]:
+        """The nodes that devices hang on."""
+        return frozenset(device.node for device in self._mirror.catalogue.devices if device.node)
 
     def recorded(self, pod: Pod) -> bool:
         """Whether the pod's stamp names devices that there are."""

@@ -7,7 +7,7 @@ end frees exactly its share. A plan that fails leaves the books as they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.ledger.books import Books, NoRoom
@@ -16,12 +16,9 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
-from fluence_extender.placement.eligibility import EligibilityIndex, Signature, refusal, signature
+from fluence_extender.placement.eligibility import EligibilityIndex, Signature, passes, refusal, signature
 from fluence_extender.placement.explain import no_place
 from fluence_extender.placement.search import Room, Shape, place
-
-RETURNING = ("not ready", "cordoned")
-"""Refusals that end by themselves, so that they don't make a gang unsatisfiable."""
 
 DEVICE_ATTEMPTS = 16
 """How many nodes with devices of their own are tried for a gang before it is called busy."""
@@ -91,15 +88,11 @@ class Planner:
                 self._books.take(wish.pod, assignment, gang)
             return assignments
         except NoRoom as error:
-            self._give_up(drafted)
+            self._books.undo(drafted)
             raise Refused(self._explain(self._shapes(wishes, {}, gang), error.reason)) from error
         except Exception:
-            self._give_up(drafted)
+            self._books.undo(drafted)
             raise
-
-    def _give_up(self, uids: Iterable[str]) -> None:
-        for uid in uids:
-            self._books.release(uid)
 
     def _devices(self, wishes: Sequence[Wish], barred: frozenset[str]) -> dict[str, tuple[DeviceShare, ...]]:
         """Draft the devices of every pod, the pods with the smallest choice first."""
@@ -181,7 +174,7 @@ class Planner:
         possible = []
         for _, pods in shapes:
             pod = pods[0]
-            names = [name for name, node in nodes.items() if refusal(pod, node) in (None, *RETURNING)]
+            names = [name for name, node in nodes.items() if passes(refusal(pod, node))]
             possible.append(self._books.in_order(names))
         refusals = self._eligibility.refusals(shapes[0][1][0])
         found = no_place([shape for shape, _ in shapes], refusals, self._books.accounts, possible)
