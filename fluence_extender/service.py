@@ -92,7 +92,7 @@ class Service:
                 touched[found[0].key] = found[0]
         for gang in touched.values():
             staying = sum(1 for member in gang.alive() if member.pod.uid not in leaving)
-            if 0 < staying < gang.size:
+            if staying and staying + gang.ended < gang.size:
                 return False
         return True
 

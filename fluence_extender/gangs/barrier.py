@@ -41,6 +41,11 @@ class Barrier:
             self._failure = why
             self._wake()
 
+    def look(self, complete: Callable[[Set[str]], bool]) -> None:
+        """Open it if those who wait are complete by now: who counts may have changed since the last one came."""
+        if self._waiting and self._waits and complete(self._arrived):
+            self.release()
+
     def _wake(self) -> None:
         for future in self._waiting:
             if not future.done():

@@ -150,8 +150,7 @@ class Controller:
         for pod in self._pods.values():
             if not pod.ours:
                 self._count_foreign(pod)
-        members = [member for _, member in self.registry.members()]
-        self.lifecycle.replay(members)
+        self.lifecycle.replay()
 
     def replace_resources(self, resources: Resources) -> None:
         """Take over virtual resources that have changed; what is held stays held."""

@@ -154,8 +154,13 @@ class Driver:
     async def _clear(self, pod: Pod) -> None:
         try:
             await self._cluster.nominate(pod, "")
+        except Gone:
+            return
         except ClusterError as error:
-            log.info("nomination not cleared", pod=pod.key, error=str(error))
+            log.warning("nomination not cleared; trying again", pod=pod.key, error=str(error))
+            asyncio.get_running_loop().call_later(
+                STEER_PAUSE, self._again, self._controller.lifecycle.clear_failed, pod.uid
+            )
 
     async def _steer(self, pod: Pod, node: str) -> None:
         found = self._controller.member(pod.uid)
@@ -172,10 +177,12 @@ class Driver:
         except ClusterError as error:
             level = log.error if isinstance(error, Denied) else log.warning
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
-            asyncio.get_running_loop().call_later(STEER_PAUSE, self._steer_again, pod.uid)
+            asyncio.get_running_loop().call_later(
+                STEER_PAUSE, self._again, self._controller.lifecycle.steer_failed, pod.uid
+            )
 
-    def _steer_again(self, uid: str) -> None:
-        self._controller.lifecycle.steer_failed(uid)
+    def _again(self, failed: Callable[[str], None], uid: str) -> None:
+        failed(uid)
         self._wake.set()
 
     async def _evict(self, pod: Pod, reason: str) -> None:
@@ -201,11 +208,15 @@ class Driver:
             try:
                 await gang.barrier.arrive(uid, gang.gathered, self._limits.bind_wait)
             except BarrierFailed as failed:
-                self._controller.lifecycle.excuse(uid)
+                self._controller.lifecycle.not_bound(uid)
                 raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
             gang, member = self._checked(uid, node)
-        self._controller.lifecycle.committing(gang)
-        await self._bind(gang, member, node)
+        self._controller.lifecycle.binding(gang, member)
+        try:
+            await self._bind(gang, member, node)
+        except BaseException:
+            self._controller.lifecycle.not_bound(uid)
+            raise
         self._controller.lifecycle.bound(uid, node)
         self._wake.set()
 
@@ -217,7 +228,7 @@ class Driver:
         if member.bound and member.bound != node:
             raise CannotBind(f"the pod is bound to {member.bound} already")
         if not member.bound and (member.assignment is None or member.assignment.node != node):
-            self._controller.lifecycle.excuse(uid)
+            self._controller.lifecycle.not_bound(uid)
             planned = member.assignment.node if member.assignment is not None else "no node"
             raise CannotBind(f"the plan has changed: the pod now goes to {planned}, not to {node}")
         return gang, member
@@ -230,10 +241,8 @@ class Driver:
                 await self._cluster.bind(member.pod, node, stamped)
                 return
             except (Gone, AlreadyBound, Denied) as error:
-                self._controller.lifecycle.excuse(member.pod.uid)
                 raise CannotBind(str(error)) from error
             except ClusterError as error:
                 if attempt == BIND_TRIES:
-                    self._controller.lifecycle.excuse(member.pod.uid)
                     raise CannotBind(str(error)) from error
                 await asyncio.sleep(BIND_PAUSE * attempt)

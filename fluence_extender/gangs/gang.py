@@ -17,15 +17,19 @@ class Member:
     """One pod of a gang.
 
     ``assignment`` is its planned or actual place; ``steer_wanted`` says that the place has yet to be told to the
-    cluster; ``nominated`` that our nomination has been seen there; ``bound`` is the node once it is bound (known from
-    our own Binding before the watch shows it); ``barred`` holds the nodes that refused it, with the time until which.
+    cluster; ``nominated`` that our nomination has been seen there; ``clearing`` that a nomination is being taken
+    back; ``excused`` that the next failed attempt was our own doing; ``binding`` that a Binding is under way;
+    ``bound`` is the node once it is bound (known from our own Binding before the watch shows it); ``barred`` holds
+    the nodes that refused it, with the time until which.
     """
 
     pod: Pod
     assignment: Assignment | None = None
     steer_wanted: bool = False
     nominated: bool = False
+    clearing: bool = False
     excused: bool = False
+    binding: bool = False
     bound: str = ""
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
@@ -52,8 +56,9 @@ class Member:
 class Gang:
     """One gang.
 
-    ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt; ``whole`` that every member
-    has been bound once; ``expected`` how many members have a place and aren't bound yet.
+    ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt, and from ``try_again_at`` on
+    there is hope although that hasn't changed; ``whole`` says that every member has been bound once; ``expected`` how
+    many members have a place and aren't bound yet.
     """
 
     key: GangKey
@@ -64,6 +69,7 @@ class Gang:
     reason_since: float = 0.0
     announced: str = ""
     tried: int = -1
+    try_again_at: float = float("inf")
     replans: int = 0
     rest_until: float = 0.0
     incomplete_since: float | None = None
@@ -82,8 +88,21 @@ class Gang:
 
     @property
     def begun(self) -> bool:
-        """Whether a living member is bound already, so that the rest is to be placed beside it."""
-        return any(member.bound for member in self.alive())
+        """Whether a member is bound already or being bound, so that the rest is to be placed beside it."""
+        return any(member.binding or (member.bound and member.alive) for member in self.members.values())
+
+    def explain(self, reason: Reason | None, now: float) -> None:
+        """Note why the gang waits now."""
+        if self.reason != reason:
+            self.reason = reason
+            self.reason_since = now
+
+    def begin_anew(self) -> None:
+        """Forget what belongs to an earlier life: who comes now has to gather again."""
+        self.incomplete_since = None
+        self.whole = False
+        if self.barrier.open:
+            self.barrier = Barrier()
 
     def gathered(self, arrived: Set[str]) -> bool:
         """Whether enough members have a place and all of those have reached bind (or are bound)."""

@@ -2,27 +2,29 @@
 
 A gang is planned when it is whole; it is committed from the first ungate or Binding on, and then either every member
 gets its node or, after a limit, the bound ones are evicted. Bindings can't be taken back, so the rest of a begun gang
-is always planned beside what is bound.
+is always planned beside what is bound; a gang of which nothing is bound gives its places back when it stops being
+whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from fluence_extender.gangs.actions import Action, Clear, Evict, Steer
+from fluence_extender.gangs.actions import Action, Evict, Steer
 from fluence_extender.gangs.announce import announcements
-from fluence_extender.gangs.assembly import foreign_gates, gang_size, natural
-from fluence_extender.gangs.barrier import Barrier
+from fluence_extender.gangs.attempts import Attempts, size_of
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.places import Places
+from fluence_extender.gangs.refusals import count_refusal, refused_by_filters
 from fluence_extender.gangs.registry import Registry
+from fluence_extender.gangs.replay import replay
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
-from fluence_extender.model.gang import Convention, GangKey, GangState
+from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import GATE
-from fluence_extender.model.reason import Reason, Why, waiting
-from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.model.reason import Reason
+from fluence_extender.placement.plan import Planner
 
 SETTLED = (GangState.BOUND, GangState.FINISHED)
 
@@ -43,7 +45,8 @@ class Lifecycle:
         self._planner = planner
         self._limits = limits
         self._clock = clock
-        self._clears: list[Clear] = []
+        self._places = Places(registry, books, planner, clock)
+        self._attempts = Attempts(registry, books, self._places)
         self._active: set[GangKey] = set()
 
     # What was seen.
@@ -60,8 +63,7 @@ class Lifecycle:
             member.bound = pod.node
             self._books.strengthen(pod.uid, Claim.BOUND)
         elif pod.deleting:
-            if not member.bound:
-                self._drop_assignment(member)
+            self._places.drop(member)
         else:
             self._nomination_changed(member)
 
@@ -71,6 +73,8 @@ class Lifecycle:
 
     def _nomination_changed(self, member: Member) -> None:
         """Follow our nomination by level: seen, then seen cleared, means that an attempt there failed."""
+        if not member.pod.nominated:
+            member.clearing = False
         if member.assignment is None or member.bound:
             return
         if member.pod.nominated == member.assignment.node:
@@ -86,13 +90,11 @@ class Lifecycle:
     def node_changed(self, name: str) -> None:
         """Move members away from a node that they can't be bound to any more, and let everyone try again."""
         self._books.changed()
-        node = self._planner.node(name)
         for gang in self._unsettled():
             for member in gang.pending():
-                if member.assignment is None or member.assignment.node != name:
-                    continue
-                if node is None or refusal(member.pod, node) is not None:
-                    self._replan(gang, member)
+                member.barred.pop(name, None)
+                if member.assignment is not None and member.assignment.node == name:
+                    self._places.leave_if_unfit(gang, member)
 
     def refused(self, uid: str, node: str) -> None:
         """Take note that an attempt to put the pod on its planned node failed outside."""
@@ -100,19 +102,36 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
-        if member.bound or member.assignment is None or member.assignment.node != node:
+        if member.bound or member.binding or member.assignment is None or member.assignment.node != node:
             return
         now = self._clock()
-        if member.refusals and now - member.refused_last < self._limits.same_attempt:
+        if not count_refusal(member, node, now, self._limits):
             return
-        member.refusals += 1
-        member.refused_last = now
-        if member.refusals == 1:
-            member.refused_first = now
-        patient = now - member.refused_first >= self._limits.refusal_patience
-        if member.refusals >= self._limits.same_node_tries and patient:
-            member.barred[node] = now + self._limits.barred_for
-            self._replan(gang, member)
+        gang.replans += 1
+        if gang.replans <= self._limits.replans:
+            self._places.replan(gang, member)
+            return
+        gang.replans = 0
+        gang.rest_until = now + self._limits.rest
+        self._places.drop(member)
+        self._places.withdraw(gang)
+        self._registry.dirty.add(gang.key)
+        gang.explain(refused_by_filters(gang), now)
+
+    # Binding.
+
+    def committing(self, gang: Gang) -> None:
+        """The first ungate or Binding is about to go out: from now on the gang's share is its own."""
+        for member in gang.members.values():
+            if member.assignment is not None:
+                self._books.strengthen(member.pod.uid, Claim.COMMITTED)
+        if gang.state is GangState.PLANNED:
+            gang.state = GangState.COMMITTED
+
+    def binding(self, gang: Gang, member: Member) -> None:
+        """A Binding of the member goes out: until its outcome is known its place can't be taken from it."""
+        self.committing(gang)
+        member.binding = True
 
     def bound(self, uid: str, node: str) -> None:
         """Take note that our Binding was accepted."""
@@ -120,15 +139,25 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
+        member.binding = False
         member.bound = node
         self._books.strengthen(uid, Claim.BOUND)
         self._registry.dirty.add(gang.key)
 
-    def excuse(self, uid: str) -> None:
-        """Our own bind refused the pod: the failed attempt says nothing about the node."""
+    def not_bound(self, uid: str) -> None:
+        """Our own bind refused the pod or failed: the attempt says nothing about the node."""
         found = self._registry.member(uid)
-        if found is not None:
-            found[1].excused = True
+        if found is None:
+            return
+        gang, member = found
+        member.excused = True
+        if member.binding:
+            member.binding = False
+            self._registry.dirty.add(gang.key)
+            if not member.alive:
+                self._places.drop(member)
+            else:
+                self._places.leave_if_unfit(gang, member)
 
     def steer_failed(self, uid: str) -> None:
         """A steer didn't reach the cluster: it is to be done again."""
@@ -137,38 +166,21 @@ class Lifecycle:
             found[1].steer_wanted = True
             self._registry.dirty.add(found[0].key)
 
-    def committing(self, gang: Gang) -> None:
-        """The first Binding is about to go out: from now on the gang's share is its own."""
-        for member in gang.members.values():
-            if member.assignment is not None:
-                self._books.strengthen(member.pod.uid, Claim.COMMITTED)
-        if gang.state is GangState.PLANNED:
-            gang.state = GangState.COMMITTED
+    def clear_failed(self, uid: str) -> None:
+        """A clear didn't reach the cluster: it is to be done again, unless the pod has a place by now."""
+        found = self._registry.member(uid)
+        if found is not None:
+            found[1].clearing = False
+            self._registry.dirty.add(found[0].key)
 
     def look_at_all(self) -> None:
         """Look at every gang again."""
         self._books.changed()
         self._registry.dirty.update(self._registry.gangs)
 
-    # What was already there.
-
-    def replay(self, members: Iterable[Member]) -> None:
-        """Take over bound and steered pods after a start, the strongest first."""
-        living = [member for member in members if not member.pod.finished]
-        bound = [member for member in living if member.pod.node]
-        recorded = self._books.devices.recorded
-        bound.sort(key=lambda member: (not recorded(member.pod), member.pod.created, member.pod.uid))
-        for member in bound:
-            self.pod_changed(member)
-        for member in sorted(living, key=lambda one: (one.pod.created, one.pod.uid)):
-            pod = member.pod
-            if pod.node or pod.deleting or not pod.nominated or GATE in pod.gates:
-                continue
-            member.assignment = self._books.resume(pod, self._gang_id(pod.uid))
-            member.nominated = member.assignment is not None
-        for gang in self._registry.gangs.values():
-            # Nobody waits: what there was to be bound has been bound before.
-            gang.whole = not gang.pending()
+    def replay(self) -> None:
+        """Take over bound and steered pods after a start."""
+        replay(self._registry, self._books, self._planner.node, self.pod_changed)
         self.look_at_all()
 
     # What is to be done.
@@ -181,31 +193,32 @@ class Lifecycle:
             self._registry.dirty.discard(key)
             self._evaluate(self._registry.gangs[key], now)
             self._active.add(key)
-        self._place(now)
+        self._attempts.all(self._unsettled(), now)
         actions: list[Action] = []
         for gang in self._unsettled():
+            self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
             actions.extend(self._overdue(gang, now))
             actions.extend(announcements(gang, now, self._limits, self._registry))
         self._active = {gang.key for gang in self._unsettled() if gang.state not in SETTLED}
-        cleared: list[Action] = list(self._clears)
-        self._clears.clear()
-        return cleared + actions
+        return [*self._places.clears(), *actions]
 
     def _unsettled(self) -> list[Gang]:
-        """The gangs for which something may still have to be done."""
+        """The gangs for which something may still have to be done, in a stable order."""
         gangs = self._registry.gangs
-        return [gangs[key] for key in self._active | self._registry.dirty if key in gangs]
+        return [gangs[key] for key in sorted(self._active | self._registry.dirty) if key in gangs]
 
     def _relieve_strained(self) -> None:
-        """Nodes where somebody else took promised room: who isn't bound there yet goes elsewhere."""
+        """Nodes where somebody else took promised room: who isn't bound there yet goes elsewhere, the weakest first."""
         strained = self._books.strained
         if not strained:
             return
-        for gang in self._unsettled():
+        gangs = sorted(self._unsettled(), key=lambda gang: (gang.state is GangState.COMMITTED, gang.priority))
+        for gang in gangs:
             for member in gang.pending():
-                if member.assignment is not None and member.assignment.node in strained:
-                    self._replan(gang, member)
+                node = member.assignment.node if member.assignment is not None else ""
+                if node in strained and not member.binding and node in self._books.strained:
+                    self._places.replan(gang, member)
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the state and, where nothing can be planned, the reason."""
@@ -213,138 +226,41 @@ class Lifecycle:
         alive = list(gang.alive())
         if not alive:
             gang.state = GangState.FINISHED
-            self._explain(gang, None, now)
+            gang.begin_anew()
+            gang.explain(None, now)
             return
-        size = gang_size(
-            gang.key, (member.pod for member in alive), self._registry.pod_group, self._registry.job
-        )
+        size = size_of(gang, self._registry)
         if isinstance(size, Reason):
             gang.state = GangState.COMMITTED if gang.begun else GangState.WAITING
-            self._withdraw(gang)
-            self._explain(gang, size, now)
+            self._places.withdraw(gang)
+            gang.explain(size, now)
             return
         gang.size = size
+        if len(alive) + gang.ended < size:
+            self._places.withdraw(gang)
+        self._settle_state(gang, alive, now)
+        gang.barrier.look(gang.gathered)
+
+    def _settle_state(self, gang: Gang, alive: list[Member], now: float) -> None:
         bound = sum(1 for member in alive if member.bound)
         assigned = sum(1 for member in alive if member.assignment is not None)
         gang.expected = assigned - bound
-        if bound == len(alive) and (gang.whole or bound + gang.ended >= size):
+        if bound == len(alive) and (gang.whole or bound + gang.ended >= gang.size):
             gang.state = GangState.BOUND
             gang.whole = True
             gang.incomplete_since = None
             gang.replans = 0
-            self._explain(gang, None, now)
+            gang.explain(None, now)
         elif bound:
             gang.state = GangState.COMMITTED
-            if not gang.whole:
-                gang.incomplete_since = gang.incomplete_since or now
-        elif not assigned:
-            gang.state = GangState.WAITING
+            if not gang.whole and gang.incomplete_since is None:
+                gang.incomplete_since = now
+        elif not gang.begun:
+            gang.incomplete_since = None
             gang.whole = False
-
-    def _withdraw(self, gang: Gang) -> None:
-        """Drop the plan of a gang of which nothing is bound."""
-        if not gang.begun:
-            for member in gang.members.values():
-                self._drop_assignment(member)
-            gang.barrier.fail("the plan of the gang was withdrawn")
-            gang.barrier = Barrier()
-
-    def _place(self, now: float) -> None:
-        """Try every gang that waits and might fit, the most important and oldest first."""
-        version = self._books.version
-        hopeful = [
-            gang
-            for gang in self._unsettled()
-            if gang.tried != version and gang.rest_until <= now and self._needy(gang)
-        ]
-        hopeful.sort(key=lambda gang: (not gang.begun, -gang.priority, gang.created, gang.key))
-        for gang in hopeful:
-            gang.tried = self._books.version
-            self._try(gang, now)
-
-    def _needy(self, gang: Gang) -> list[Member]:
-        return [member for member in gang.pending() if member.assignment is None]
-
-    def _try(self, gang: Gang, now: float) -> None:
-        size = gang_size(
-            gang.key, (member.pod for member in gang.alive()), self._registry.pod_group, self._registry.job
-        )
-        if isinstance(size, Reason):
-            return
-        ready = [member for member in self._needy(gang) if not foreign_gates(member.pod)]
-        ready.sort(key=lambda member: natural(member.pod.name))
-        settled = sum(1 for member in gang.alive() if member.assignment is not None)
-        missing = size - settled - gang.ended
-        if not gang.begun and len(ready) < missing:
-            self._explain(gang, self._not_whole(gang, size), now)
-            return
-        broken = next((member.pod for member in ready if member.pod.problem), None)
-        if broken is not None:
-            self._explain(gang, Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}"), now)
-            return
-        if not ready:
-            gates = self._gates(gang)
-            self._explain(gang, gates, now)
-            return
-        reason = self._plan(gang, ready, now)
-        fewest = max(missing, 1)
-        if reason is not None and len(ready) > fewest:
-            # More members than the minimum: those beyond it come when there is room.
-            self._plan(gang, ready[:fewest], now)
-        self._explain(gang, reason, now)
-
-    def _not_whole(self, gang: Gang, size: int) -> Reason:
-        present = sum(1 for _ in gang.alive()) + gang.ended
-        if present < size:
-            return waiting(present, size)
-        return self._gates(gang) or waiting(present, size)
-
-    def _gates(self, gang: Gang) -> Reason | None:
-        names = sorted({gate for member in gang.alive() for gate in foreign_gates(member.pod)})
-        if not names:
-            return None
-        return Reason(Why.GATED, f"waiting for scheduling gates of others: {', '.join(names)}")
-
-    def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
-        wishes = [Wish(member.pod, _still_barred(member, now)) for member in members]
-        try:
-            assignments = self._planner.plan(wishes, gang.key)
-        except Refused as refused:
-            return refused.reason
-        for member, assignment in zip(members, assignments, strict=True):
-            member.assignment = assignment
-            member.steer_wanted = True
-            member.forget_refusals()
-        gang.expected = sum(1 for one in gang.pending() if one.assignment is not None)
-        if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
-            gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
-        return None
-
-    def _replan(self, gang: Gang, member: Member) -> None:
-        """Find another place for one member; the whole gang moves when it can't be had and nothing is bound."""
-        now = self._clock()
-        gang.replans += 1
-        self._drop_assignment(member)
-        self._registry.dirty.add(gang.key)
-        if gang.replans > self._limits.replans:
-            gang.replans = 0
-            gang.rest_until = now + self._limits.rest
-            self._withdraw(gang)
-            self._explain(gang, _refused_by_filters(gang), now)
-            return
-        if self._plan(gang, [member], now) is not None:
-            self._withdraw(gang)
-
-    def _drop_assignment(self, member: Member) -> None:
-        if member.assignment is None or member.bound:
-            return
-        self._books.release(member.pod.uid)
-        member.assignment = None
-        member.steer_wanted = False
-        if member.nominated or member.pod.nominated:
-            self._clears.append(Clear(member.pod))
-        member.nominated = False
-        member.forget_refusals()
+            if not assigned:
+                gang.state = GangState.WAITING
+                gang.begin_anew()
 
     def _steers(self, gang: Gang) -> list[Action]:
         wanted = [m for m in gang.members.values() if m.steer_wanted and m.assignment is not None]
@@ -365,23 +281,3 @@ class Lifecycle:
         gang.incomplete_since = now
         why = f"gang {gang.key} could not be completed within {limit:g} s: {gang.reason or 'members are missing'}"
         return [Evict(member.pod, why) for member in gang.alive() if member.bound]
-
-    def _explain(self, gang: Gang, reason: Reason | None, now: float) -> None:
-        if gang.reason != reason:
-            gang.reason = reason
-            gang.reason_since = now
-
-
-def _still_barred(member: Member, now: float) -> frozenset[str]:
-    member.barred = {node: until for node, until in member.barred.items() if until > now}
-    return frozenset(member.barred)
-
-
-def _refused_by_filters(gang: Gang) -> Reason:
-    nodes = {node for member in gang.members.values() for node in member.barred}
-    single = gang.key.convention is Convention.ALONE
-    who = "the pod" if single else "a member"
-    return Reason(
-        Why.REFUSED,
-        f"kube-scheduler's own filters refused {who} on {len(nodes)} of the nodes that have room (see its events)",
-    )

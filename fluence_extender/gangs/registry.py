@@ -95,6 +95,8 @@ class Registry:
 
     def put_group(self, group: PodGroup) -> None:
         """Take note of a PodGroup."""
+        if self._groups.get((group.namespace, group.name)) == group:
+            return
         self._groups[group.namespace, group.name] = group
         self._look_at(GangKey(group.namespace, group.name, Convention.POD_GROUP))
 
@@ -117,8 +119,8 @@ class Registry:
 
     def drop_job(self, job: Job) -> None:
         """Forget a Job."""
-        self._jobs.pop((job.namespace, job.name), None)
-        self._of_job.pop(job.uid, None)
+        if self._jobs.pop((job.namespace, job.name), None) is not None:
+            self.dirty.update(key for key in self._of_job.pop(job.uid, ()) if key in self.gangs)
 
     def replace_groups(self, groups: Iterable[PodGroup]) -> None:
         """Take a whole list of PodGroups."""

@@ -1,0 +1,112 @@
+"""Trying gangs: which of them might fit now, in which order, and why one doesn't.
+
+The most important and oldest first, gangs that have begun before all others. A gang is tried once for each state of the
+books, so that what can't fit costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fluence_extender.gangs.assembly import foreign_gates, gang_size, natural
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.places import Places
+from fluence_extender.gangs.refusals import next_bar_ends
+from fluence_extender.gangs.registry import Registry
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.reason import Reason, Why, waiting
+
+NEVER = float("inf")
+
+
+class Attempts:
+    """Tries to place gangs; what keeps one out is noted in it as its reason."""
+
+    def __init__(self, registry: Registry, books: Books, places: Places) -> None:
+        self._registry = registry
+        self._books = books
+        self._places = places
+
+    def all(self, gangs: Iterable[Gang], now: float) -> None:
+        """Try every gang of ``gangs`` that waits and might fit."""
+        hopeful = [
+            gang
+            for gang in gangs
+            if gang.rest_until <= now
+            and (gang.tried != self._books.version or gang.try_again_at <= now)
+            and needy(gang)
+        ]
+        hopeful.sort(key=lambda gang: (not gang.begun, -gang.priority, gang.created, gang.key))
+        for gang in hopeful:
+            gang.tried = self._books.version
+            gang.try_again_at = NEVER
+            self._try(gang, now)
+
+    def _try(self, gang: Gang, now: float) -> None:
+        size = size_of(gang, self._registry)
+        if isinstance(size, Reason):
+            return
+        ready = [member for member in needy(gang) if not foreign_gates(member.pod)]
+        ready.sort(key=lambda member: natural(member.pod.name))
+        settled = sum(1 for member in gang.alive() if member.assignment is not None)
+        missing = size - settled - gang.ended
+        if not gang.begun and len(ready) < missing:
+            gang.explain(_not_whole(gang, size), now)
+            return
+        broken = next((member.pod for member in ready if member.pod.problem), None)
+        if broken is not None:
+            gang.explain(Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}"), now)
+            return
+        if not ready:
+            gang.explain(_gates(gang), now)
+            return
+        reason = self._plan_as_many(gang, ready, max(missing, 1), now)
+        if reason is not None:
+            gang.try_again_at = next_bar_ends(ready)
+            if missing > 0 and settled and not gang.begun and _needs(gang, size):
+                # Some have places that the others can't join: all look for new ones together.
+                self._places.withdraw(gang)
+                self._registry.dirty.add(gang.key)
+        gang.explain(reason, now)
+
+    def _plan_as_many(self, gang: Gang, ready: list[Member], fewest: int, now: float) -> Reason | None:
+        """Place all of ``ready``, or the ``fewest`` needed and then who else fits; say why not all, or None."""
+        reason = self._places.plan(gang, ready, now)
+        if reason is None or len(ready) <= fewest or self._places.plan(gang, ready[:fewest], now) is not None:
+            return reason
+        hopeless: list[object] = []
+        for member in ready[fewest:]:
+            asked = (member.pod.requests, member.pod.devices, member.pod.requires)
+            if asked not in hopeless and self._places.plan(gang, [member], now) is not None:
+                hopeless.append(asked)
+        return reason
+
+
+def size_of(gang: Gang, registry: Registry) -> int | Reason:
+    """How many members make the gang whole, or why that can't be said."""
+    members = (member.pod for member in gang.alive())
+    return gang_size(gang.key, members, registry.pod_group, registry.job)
+
+
+def needy(gang: Gang) -> list[Member]:
+    """The members that still need a place."""
+    return [member for member in gang.pending() if member.assignment is None]
+
+
+def _needs(gang: Gang, size: int) -> bool:
+    """Whether the gang has fewer places than its minimum."""
+    return sum(1 for member in gang.alive() if member.assignment is not None) + gang.ended < size
+
+
+def _not_whole(gang: Gang, size: int) -> Reason:
+    present = sum(1 for _ in gang.alive()) + gang.ended
+    if present < size:
+        return waiting(present, size)
+    return _gates(gang) or waiting(present, size)
+
+
+def _gates(gang: Gang) -> Reason | None:
+    names = sorted({gate for member in gang.alive() for gate in foreign_gates(member.pod)})
+    if not names:
+        return None
+    return Reason(Why.GATED, f"waiting for scheduling gates of others: {', '.join(names)}")

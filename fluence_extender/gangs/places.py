@@ -1,0 +1,100 @@
+"""Giving members places and taking them back.
+
+Invariant: a member has an assignment exactly while the books hold its share, and a nomination that no assignment stands
+behind is taken back before anybody is nominated in its stead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fluence_extender.gangs.actions import Clear
+from fluence_extender.gangs.barrier import Barrier
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.refusals import still_barred
+from fluence_extender.gangs.registry import Registry
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.reason import Reason
+from fluence_extender.placement.eligibility import refusal
+from fluence_extender.placement.plan import Planner, Refused, Wish
+
+
+class Places:
+    """Plans and drops assignments, and gathers the nominations to be taken back."""
+
+    def __init__(
+        self, registry: Registry, books: Books, planner: Planner, clock: Callable[[], float]
+    ) -> None:
+        self._registry = registry
+        self._books = books
+        self._planner = planner
+        self._clock = clock
+        self._clears: list[Clear] = []
+
+    def clears(self) -> list[Clear]:
+        """Hand out the nominations to be taken back."""
+        clears, self._clears = self._clears, []
+        return clears
+
+    def plan(self, gang: Gang, members: Sequence[Member], now: float) -> Reason | None:
+        """Place all of ``members``, or say why that can't be done; then none of them has a place."""
+        wishes = [Wish(member.pod, still_barred(member, now)) for member in members]
+        try:
+            assignments = self._planner.plan(wishes, gang.key)
+        except Refused as refused:
+            return refused.reason
+        for member, assignment in zip(members, assignments, strict=True):
+            member.assignment = assignment
+            member.steer_wanted = True
+            member.clearing = False
+            member.forget_refusals()
+        gang.expected = sum(1 for one in gang.pending() if one.assignment is not None)
+        if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
+            gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
+        return None
+
+    def replan(self, gang: Gang, member: Member) -> None:
+        """Find another place for one member; the whole gang moves when it can't be had and nothing is bound."""
+        self.drop(member)
+        self._registry.dirty.add(gang.key)
+        if self.plan(gang, [member], self._clock()) is not None:
+            self.withdraw(gang)
+
+    def drop(self, member: Member) -> None:
+        """Take a member's place back, unless it is bound or being bound."""
+        if member.assignment is None or member.bound or member.binding:
+            return
+        self._books.release(member.pod.uid)
+        member.assignment = None
+        member.steer_wanted = False
+        self._clear(member)
+        member.nominated = False
+        member.forget_refusals()
+
+    def clear_unplanned(self, gang: Gang) -> None:
+        """Take back nominations that no plan stands behind: kube-scheduler counts such a pod as sitting there."""
+        for member in gang.pending():
+            if member.assignment is None and not member.binding:
+                self._clear(member)
+
+    def _clear(self, member: Member) -> None:
+        if member.pod.nominated and not member.clearing:
+            member.clearing = True
+            self._clears.append(Clear(member.pod))
+
+    def withdraw(self, gang: Gang) -> None:
+        """Drop the plan of a gang of which nothing is bound."""
+        if not gang.begun:
+            for member in gang.members.values():
+                self.drop(member)
+            gang.barrier.fail("the plan of the gang was withdrawn")
+            gang.barrier = Barrier()
+
+    def leave_if_unfit(self, gang: Gang, member: Member) -> None:
+        """Find another place for a member that its planned node wouldn't take any more."""
+        if member.assignment is None or member.binding:
+            return
+        node = self._planner.node(member.assignment.node)
+        if node is None or refusal(member.pod, node) is not None:
+            self.replan(gang, member)

@@ -1,0 +1,53 @@
+"""What a failed attempt teaches about a node.
+
+kube-scheduler's own filters have the last word, and often what they see is only a moment older than what we see. So a
+node is tried twice before it counts as refused, and then it is barred for that pod for a while or until it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.model.gang import Convention
+from fluence_extender.model.reason import Reason, Why
+
+
+def count_refusal(member: Member, node: str, now: float, limits: Limits) -> bool:
+    """Count a failed attempt on ``node``, the planned one; whether the node is barred for the pod from now on.
+
+    One attempt can be seen twice, in a filter call and in the nomination that is cleared after it: it counts once.
+    """
+    if member.refusals and now - member.refused_last < limits.same_attempt:
+        return False
+    member.refusals += 1
+    member.refused_last = now
+    if member.refusals == 1:
+        member.refused_first = now
+    patient = now - member.refused_first >= limits.refusal_patience
+    if member.refusals < limits.same_node_tries or not patient:
+        return False
+    member.barred[node] = now + limits.barred_for
+    return True
+
+
+def still_barred(member: Member, now: float) -> frozenset[str]:
+    """The nodes barred for the pod; bars whose time is over are forgotten."""
+    member.barred = {node: until for node, until in member.barred.items() if until > now}
+    return frozenset(member.barred)
+
+
+def next_bar_ends(members: Iterable[Member]) -> float:
+    """When the first of the members' bars ends; infinity when there is none."""
+    return min((until for member in members for until in member.barred.values()), default=float("inf"))
+
+
+def refused_by_filters(gang: Gang) -> Reason:
+    """Why a gang rests."""
+    nodes = {node for member in gang.members.values() for node in member.barred}
+    who = "the pod" if gang.key.convention is Convention.ALONE else "a member"
+    return Reason(
+        Why.REFUSED,
+        f"kube-scheduler's own filters refused {who} on {len(nodes)} of the nodes that have room (see its events)",
+    )

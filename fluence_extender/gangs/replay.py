@@ -1,0 +1,51 @@
+"""Taking over, after a start, what the cluster says is running.
+
+Bound pods are facts and come first, those whose recorded devices exist before the others; then pods that were steered
+get their nominated node again where it still suits them. Everything else is planned anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fluence_extender.gangs.gang import Member
+from fluence_extender.gangs.registry import Registry
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.node import Node
+from fluence_extender.placement.eligibility import refusal
+
+
+def replay(
+    registry: Registry, books: Books, node: Callable[[str], Node | None], adopt: Callable[[Member], None]
+) -> None:
+    """Take over bound and steered pods, the strongest first; ``adopt`` takes a bound pod."""
+    living = [member for _, member in registry.members() if not member.pod.finished]
+    for member in in_order_of_strength(living, books.devices.recorded):
+        adopt(member)
+    for member in sorted(living, key=lambda one: (one.pod.created, one.pod.uid)):
+        _resume(registry, books, node, member)
+    for gang in registry.gangs.values():
+        # Nobody waits: what there was to be bound has been bound before.
+        gang.whole = not gang.pending()
+
+
+def in_order_of_strength(members: Iterable[Member], recorded: Callable[..., bool]) -> list[Member]:
+    """The bound members, those with a stamp that names existing devices first, then the oldest."""
+    bound = [member for member in members if member.pod.node]
+    return sorted(bound, key=lambda one: (not recorded(one.pod), one.pod.created, one.pod.uid))
+
+
+def _resume(registry: Registry, books: Books, find: Callable[[str], Node | None], member: Member) -> None:
+    pod = member.pod
+    found = registry.member(pod.uid)
+    if found is None or pod.node or pod.deleting or pod.gates or pod.problem or not pod.nominated:
+        return
+    gang = found[0]
+    node = find(pod.nominated)
+    if node is None or refusal(pod, node) is not None or node.name in books.closed(gang.key):
+        return
+    member.assignment = books.resume(pod, gang.key)
+    if member.assignment is not None:
+        member.nominated = True
+        gang.state = GangState.COMMITTED
