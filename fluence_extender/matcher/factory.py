@@ -6,6 +6,8 @@ from typing import Literal
 
 import structlog
 
+from fluence_extender.matcher.counted import create_counted_matcher
+from fluence_extender.matcher.counted.document import is_compact, parse_json
 from fluence_extender.matcher.embedded import EmbeddedMatcher
 from fluence_extender.matcher.errors import EngineUnavailable
 from fluence_extender.matcher.port import Jgf, Matcher, MatcherOptions
@@ -42,7 +44,11 @@ def create_matcher(
 
 
 def _create_embedded(graph: Jgf | str | bytes, options: MatcherOptions) -> Matcher:
-    return EmbeddedMatcher(graph, options)
+    """A document with counts is matched by arithmetic, any other vertex by vertex."""
+    document = parse_json(graph)
+    if is_compact(document):
+        return create_counted_matcher(document, options)
+    return EmbeddedMatcher(document, options)
 
 
 def _tell_once(reason: str) -> None:

@@ -1,7 +1,8 @@
 """The jobs of a compact graph: what they hold in either half, and for how long.
 
-A job that holds a physical node itself also holds it in the skeleton, where that node has virtual vertices below it,
-by a companion job there. Invariant: every job here is booked in the counted state or in the walker, nothing else is.
+The walker has ids of its own: a job has one there for each match it got there, and one where it holds a physical node
+itself that has virtual vertices below it. Invariant: every job here is booked in the counted state or in the walker,
+and nothing else is.
 """
 
 from __future__ import annotations
@@ -13,35 +14,33 @@ from fluence_extender.matcher.counted.jobs import Job, Share
 from fluence_extender.matcher.errors import UnknownJob
 from fluence_extender.matcher.port import Jgf, JobInfo
 
-_COMPANIONS = 2**62
 _CANCELED_REMEMBERED = 100_000
 
 
 class Books:
     """All live jobs and the latest cancelled ones."""
 
-    __slots__ = ("_canceled", "_companions", "_info", "_next_companion", "counted", "later", "walked")
+    __slots__ = ("_canceled", "_info", "_walked", "counted", "later", "next_walked")
 
     def __init__(self) -> None:
         self.counted: dict[int, tuple[Job, ...]] = {}
-        self.walked: set[int] = set()
         self.later: tuple[Job, ...] = ()
         """The counted jobs that start after now."""
         self._info: dict[int, JobInfo] = {}
         self._canceled: dict[int, JobInfo] = {}
-        self._companions: dict[int, tuple[int, ...]] = {}
-        self._next_companion = _COMPANIONS
+        self._walked: dict[int, tuple[int, ...]] = {}
+        self.next_walked = 1
+        """The walker's id for the next job there."""
 
     def fork(self) -> Books:
         """An independent copy."""
         copy = Books()
         copy.counted = self.counted.copy()
-        copy.walked = self.walked.copy()
         copy.later = self.later
         copy._info = self._info.copy()
         copy._canceled = self._canceled.copy()
-        copy._companions = self._companions.copy()
-        copy._next_companion = self._next_companion
+        copy._walked = self._walked.copy()
+        copy.next_walked = self.next_walked
         return copy
 
     def __contains__(self, jobid: int) -> bool:
@@ -68,8 +67,8 @@ class Books:
         self._note(job.id, JobInfo("RESERVED" if job.reserved else "ALLOCATED", job.reserved, job.start))
 
     def book_walked(self, jobid: int, info: JobInfo) -> None:
-        """Take up a job that the walker holds."""
-        self.walked.add(jobid)
+        """Take up a job that the walker holds under the id `next_walked`."""
+        self._hold_walked(jobid)
         self._note(jobid, info)
 
     def cancel(self, graph: CompactGraph, jobid: int) -> None:
@@ -81,11 +80,8 @@ class Books:
             graph.state.release(job)
             if job.start > 0:
                 self.later = tuple(other for other in self.later if other is not job)
-        for companion in self._companions.pop(jobid, ()):
-            graph.walked.cancel(companion)
-        if jobid in self.walked:
-            self.walked.remove(jobid)
-            graph.walked.cancel(jobid)
+        for walked in self._walked.pop(jobid, ()):
+            graph.walked.cancel(walked)
         self._canceled[jobid] = JobInfo("CANCELED", False, info.at)
         if len(self._canceled) > _CANCELED_REMEMBERED:
             del self._canceled[next(iter(self._canceled))]
@@ -99,10 +95,12 @@ class Books:
         nested = [share for share in job.shares if share.whole and share.node.path in graph.nested]
         if not nested:
             return
-        companion = self._next_companion
-        graph.walked.update_allocate(companion, _timed(graph, nested, job))
-        self._next_companion += 1
-        self._companions[job.id] = (*self._companions.get(job.id, ()), companion)
+        graph.walked.update_allocate(self.next_walked, _timed(graph, nested, job))
+        self._hold_walked(job.id)
+
+    def _hold_walked(self, jobid: int) -> None:
+        self._walked[jobid] = (*self._walked.get(jobid, ()), self.next_walked)
+        self.next_walked += 1
 
 
 def _timed(graph: CompactGraph, shares: Sequence[Share], job: Job) -> Jgf:

@@ -30,7 +30,6 @@ class CompactGraph:
     __slots__ = (
         "leaf_types",
         "nested",
-        "nodes_counted",
         "nodes_up",
         "state",
         "tops",
@@ -51,7 +50,6 @@ class CompactGraph:
         self.tops: set[str] = set()
         """The paths of the subtrees that are walked."""
         self.nodes_up = 0
-        self.nodes_counted = NODE in tracking.named
         halves = split(root)
         self._check(halves)
         self.walked = Walked(skeleton(halves.rest), options)
@@ -69,7 +67,6 @@ class CompactGraph:
         copy.nested = self.nested.copy()
         copy.tops = self.tops.copy()
         copy.nodes_up = self.nodes_up
-        copy.nodes_counted = self.nodes_counted
         return copy
 
     # --- growth --------------------------------------------------------------------------------------------------
@@ -151,7 +148,7 @@ class CompactGraph:
                 node = node_of(vertex, parent, state.policy)
                 state.add_node(node, up)
                 self.leaf_types.update(pool.type for pool in node.pools)
-                self.nodes_counted |= not node.has_children
+                self.state.nodes_counted |= not node.has_children
                 self.nodes_up += up - state.tree.downs(parent)
             else:
                 state.tree.add(parent, vertex, up)
@@ -160,7 +157,7 @@ class CompactGraph:
         for vertex in joining:
             if vertex.type == NODE and not self._is_counted(vertex.path):
                 state.count_walked_nodes(self._level_of(vertex.path), 1)
-                self.nodes_counted |= not vertex.children
+                self.state.nodes_counted |= not vertex.children
                 self.nodes_up += 1 - self._downs(self.walked.vertex(vertex.path))
 
     def _attach_top(self, top: Vertex) -> None:

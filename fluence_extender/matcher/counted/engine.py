@@ -56,7 +56,7 @@ _ALLOCATING = (
 _SEARCHING = (MatchOp.ALLOCATE_ORELSE_RESERVE, MatchOp.WITHOUT_ALLOCATING_FUTURE)
 _TELLING = (*_SEARCHING, MatchOp.ALLOCATE_WITH_SATISFIABILITY)
 """The operations that say whether a request could ever be met."""
-_LARGEST_JOBID = 2**62 - 1
+_LARGEST_JOBID = 2**63 - 1
 
 
 class CountedMatcher:
@@ -108,12 +108,11 @@ class CountedMatcher:
             self._graph.state.reweigh(start.shares)
             return self._answer(NO_JOB, False, start.at, start.shares)
         jobid = self._next_jobid if jobid is None else jobid
-        reserved = start.at != 0
-        job = Job(jobid, start.at, end_of(start.at, request.duration), reserved, start.shares)
+        job = self._job(jobid, start.at, end_of(start.at, request.duration), start.shares)
         self._books.book(self._graph, job)
         self._graph.state.reweigh(start.shares)
         self._next_jobid += 1
-        return self._answer(jobid, reserved, start.at, start.shares)
+        return self._answer(jobid, job.reserved, start.at, start.shares)
 
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds. Raises `UnknownJob`."""
@@ -156,12 +155,12 @@ class CountedMatcher:
             shares = with_all_below(shares, below)
             below = None
         if below is not None:
-            match = self._graph.walked.update_allocate(jobid, below)
+            match = self._graph.walked.update_allocate(self._books.next_walked, below)
             self._books.book_walked(jobid, JobInfo("ALLOCATED", False, match.at))
             return self._answer_walked(jobid, match)
         if not shares:
             raise NothingToAllocate("R lists nothing that is exclusive", EINVAL)
-        job = Job(jobid, replay.at, replay.at + replay.duration, False, shares)
+        job = Job(jobid, replay.at, replay.at + replay.duration, False, shares, state.counting_levels(shares))
         self._books.book(self._graph, job)
         state.reweigh(shares, replayed=True)
         return self._answer(jobid, False, replay.at, shares)
@@ -170,6 +169,9 @@ class CountedMatcher:
         """Free the graph; every later call is refused."""
         self._closed = True
         self._books = Books()
+
+    def _job(self, jobid: int, at: int, end: int, shares: tuple[Share, ...]) -> Job:
+        return Job(jobid, at, end, at != 0, shares, self._graph.state.counting_levels(shares))
 
     def _start(self, op: MatchOp, request: Request) -> Start:
         """Where and when the request starts. Raises `Busy`, `Unsatisfiable`."""
@@ -195,7 +197,7 @@ class CountedMatcher:
         ):
             raise self._refusal(never=op is MatchOp.ALLOCATE_WITH_SATISFIABILITY, allocating=allocating)
         try:
-            match = walked.match(op, jobspec, number if allocating else None, nodes_up)
+            match = walked.match(op, jobspec, self._books.next_walked if allocating else None, nodes_up)
         except (Busy, Unsatisfiable):
             # The walker counts the skeleton's nodes only, so it may not have come as far as asking this itself.
             never = op is MatchOp.SATISFIABILITY or (

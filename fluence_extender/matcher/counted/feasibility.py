@@ -30,7 +30,7 @@ def enough_nodes(
 
     ``text`` is the jobspec as it was given.
     """
-    wanted = Level(jobspec.resources, (NODE,)).counts.get(NODE, 0) if graph.nodes_counted else 0
+    wanted = Level(jobspec.resources, (NODE,)).counts.get(NODE, 0) if graph.state.nodes_counted else 0
     if wanted > graph.nodes_up:
         return False
     constraint = jobspec.constraint

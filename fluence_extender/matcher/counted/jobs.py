@@ -32,3 +32,5 @@ class Job:
     end: int
     reserved: bool
     shares: tuple[Share, ...]
+    levels: frozenset[int]
+    """The levels right above what it holds of counted types."""

@@ -38,10 +38,13 @@ def start_now(graph: CompactGraph, books: Books, request: Request) -> Start | No
 
 
 def start_later(graph: CompactGraph, books: Books, request: Request) -> Start | None:
-    """The request at the first later time at which it fits."""
+    """The request at the first later time at which it fits.
+
+    As in libreapi_cli, a job that holds nothing of a counted type is no reason to look again when it ends.
+    """
     if not satisfiable(graph.state, request):
         return None
-    times = {time for job in books.jobs() for time in (job.start, job.end) if time >= 1}
+    times = {time for job in books.jobs() if job.levels for time in (job.start, job.end) if time >= 1}
     for at in sorted(times):
         start = _at(graph, books, request, at)
         if start is not None:

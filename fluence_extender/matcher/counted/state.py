@@ -28,6 +28,7 @@ class State:
         "_lowest_id",
         "by_path",
         "index",
+        "nodes_counted",
         "orders",
         "policy",
         "table",
@@ -43,6 +44,8 @@ class State:
         self.index = NodeIndex()
         self.orders = RowOrders(ascending=policy.ascending)
         self.by_path: dict[str, int] = {}
+        self.nodes_counted = NODE in tracking.named
+        """Whether nodes are among the counted types."""
         self._lowest_id = self._highest_id = 0
 
     @property
@@ -60,6 +63,7 @@ class State:
         copy.index = self.index.fork()
         copy.orders = self.orders.fork()
         copy.by_path = self.by_path.copy()
+        copy.nodes_counted = self.nodes_counted
         copy._lowest_id = self._lowest_id
         copy._highest_id = self._highest_id
         return copy
@@ -124,21 +128,23 @@ class State:
     def commit(self, job: Job) -> None:
         """Book a job. One that starts later takes nothing of what is free now."""
         now = job.start == 0
-        levels: set[int] = set()
         for share in job.shares:
             self._book(share, now=now, forever=job.end >= GRAPH_END, sign=1)
-            levels.add(share.node.level)
-        self._count_jobs(levels, 1)
+        self._count_jobs(job.levels, 1)
 
     def release(self, job: Job) -> None:
         """Give a job's shares back, those of removed nodes excepted."""
         now = job.start == 0
-        levels: set[int] = set()
         for share in job.shares:
-            levels.add(share.node.level)
             if self.table.serial[share.row] == share.serial:
                 self._book(share, now=now, forever=job.end >= GRAPH_END, sign=-1)
-        self._count_jobs(levels, -1)
+        self._count_jobs(job.levels, -1)
+
+    def counting_levels(self, shares: Iterable[Share]) -> frozenset[int]:
+        """The levels right above shares that hold something of a counted type."""
+        return frozenset(
+            share.node.level for share in shares if share.taken or (share.whole and self.nodes_counted)
+        )
 
     def _book(self, share: Share, *, now: bool, forever: bool, sign: int) -> None:
         table, row = self.table, share.row
