@@ -25,6 +25,7 @@ from fluxion_ffi.errors import (
     InvalidOptions,
     InvalidRequest,
     JobExists,
+    Refusal,
     Unsatisfiable,
 )
 from fluxion_ffi.features import Feature
@@ -34,6 +35,7 @@ from fluxion_ffi.options import MATCH_FORMATS, RANKED_FORMATS, GraphOptions
 from fluxion_ffi.pruning import PruneFilters
 from fluxion_ffi.resource_set import encode_release, encode_replay
 from fluxion_ffi.values import LAST_JOB, NO_JOB, Document, JobInfo, MatchOp, MatchResult
+from fluxion_ffi.vertices import Vertex
 
 _NEEDS_RANK = frozenset({"node", "storage_node"})
 
@@ -302,25 +304,36 @@ class ResourceGraph:
             raise InvalidGraph("graph.nodes: no vertex is the root (a containment path with one /)")
         if not tree.children.get(tree.root):
             raise InvalidGraph(f"graph.edges: the root {tree.root} contains nothing")
-        root = tree.vertices[tree.root].type
-        filters = self._options.prune_filters
-        if not PruneFilters.parse(filters).kept_by_root(root, tree.leaf_types()):
+        root, leaves = tree.vertices[tree.root].type, tree.leaf_types()
+        filters = PruneFilters.parse(self._options.prune_filters)
+        if not filters.kept_by_root(root, leaves):
             raise InvalidOptions(
-                f"options.prune_filters: {filters!r} keeps no total at the root ({root}); add ALL:core, say"
+                f"options.prune_filters: {self._options.prune_filters!r} keeps no total at the root, "
+                f"whose type is {root}; add ALL:core, say"
             )
+        self._totalled = filters.named | leaves
         if self._options.match_format in RANKED_FORMATS:
             self._check_ranked(self._options.match_format, InvalidGraph)
 
-    def _check_ranked(self, match_format: str, refusal: type[FluxionError]) -> None:
+    def _check_ranked(self, match_format: str, refusal: Refusal) -> None:
         for vertex in self._tree.vertices.values():
-            if vertex.rank < 0 and vertex.type in _NEEDS_RANK:
-                raise refusal(f"{match_format} can't be written, because {vertex.path} has no rank; use jgf")
+            _check_rank(vertex, match_format, refusal)
 
     def _check_addition(self, addition: Subtree) -> None:
-        if self._options.match_format in RANKED_FORMATS:
-            for vertex in addition.new:
-                if vertex.rank < 0 and vertex.type in _NEEDS_RANK:
-                    raise self._refuse_graph(f"{vertex.path}: needs a rank for {self._options.match_format}")
+        inner = {parent for parent, _ in addition.children}
+        for vertex in addition.new:
+            if vertex.path not in inner and vertex.type not in self._totalled:
+                raise self._refuse_graph(
+                    f"{vertex.path}: the graph had no leaf of type {vertex.type} when it was loaded, and the library "
+                    f"corrupts its totals when one is added later; load the graph anew"
+                )
+            if self._options.match_format in RANKED_FORMATS:
+                _check_rank(vertex, self._options.match_format, self._refuse_graph)
 
     def _refuse_graph(self, message: str) -> FluxionError:
         return InvalidGraph(message, _errno.EINVAL)
+
+
+def _check_rank(vertex: Vertex, match_format: str, refusal: Refusal) -> None:
+    if vertex.rank < 0 and vertex.type in _NEEDS_RANK:
+        raise refusal(f"{match_format} can't be written, because {vertex.path} has no rank; use jgf")

@@ -33,14 +33,18 @@ class PruneFilters:
                 of_type[higher] = of_type.get(higher, frozenset()) | {lower}
         return cls(of_any, of_type)
 
+    @property
+    def named(self) -> frozenset[str]:
+        """Every type that a filter names."""
+        return self.of_any.union(*self.of_type.values())
+
     def kept_by_root(self, root_type: str, leaf_types: Collection[str]) -> bool:
         """Whether a root of ``root_type`` over leaves of ``leaf_types`` keeps at least one total.
 
         A leaf type that no filter names is kept by vertices of type ``cluster`` (since flux-sched 0.46).
 
         """
-        named = self.of_any.union(*self.of_type.values())
-        if root_type == "cluster" and any(leaf not in named for leaf in leaf_types):
+        if root_type == "cluster" and any(leaf not in self.named for leaf in leaf_types):
             return True
         return bool(self.of_any - {root_type}) or bool(self.of_type.get(root_type))
 
