@@ -190,8 +190,8 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
     group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "gang"}}
     gang, _, _ = namespace.create(
         {**group, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}},
-        pod("placed", scheduler=SCHEDULER_NAME, schedulingGates=[{"name": GATE}]),
-        pod("evicted", scheduler=SCHEDULER_NAME),
+        pod("placed", scheduler="nobody", schedulingGates=[{"name": GATE}]),
+        pod("evicted", scheduler="nobody"),
     )
     seen: list[Observation] = []
     async with connect(str(extender_account)) as connection, open_cluster(connection) as cluster:
