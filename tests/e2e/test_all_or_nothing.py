@@ -169,6 +169,30 @@ def test_deletion_of_a_planned_gang_frees_its_room(
     assert {name.partition("-")[0] for name in history.names()} == {"next"}
 
 
+def test_planned_gang_that_loses_a_member_holds_nothing_until_it_is_whole_again(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    installation: Installation,
+    history: History,
+) -> None:
+    own_nodes(1, cpu="3")
+    with installation.scheduler_stopped():
+        namespace.create(*gang("trio", 3, cpu="1"))
+        fluence.wait_for_state(namespace.name, "trio", "committed")
+        namespace.delete_pod("trio-1")
+        fluence.wait_for_reason(namespace.name, "trio", "waiting for members (2 of 3 exist)")
+        assert fluence.gang(namespace.name, "trio") == fluence.wait_for_state(
+            namespace.name, "trio", "waiting"
+        )
+        assert not fluence.allocations(namespace.name)
+    namespace.create(*gang("pair", 2, cpu="1", run_for="1s"))
+    namespace.wait_for_phase("pair-0", "Running")
+    namespace.create(*gang("trio", 1, first=3, size=3, cpu="1"))
+    namespace.wait_until_bound(5)
+    assert [name.partition("-")[0] for name in history.names()] == ["pair", "pair", "trio", "trio", "trio"]
+
+
 def test_deletion_of_a_bound_gang_frees_its_share_at_once(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:
