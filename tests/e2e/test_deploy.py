@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
@@ -268,3 +269,22 @@ def test_the_extenders_own_role_gives_nothing_beyond(
     }
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     assert control_plane.api.request("POST", path, review)["status"]["allowed"] is False
+
+
+def test_kube_scheduler_starts_with_the_configuration_and_the_rights_of_deploy(
+    control_plane: ControlPlane,
+) -> None:
+    base = ROOT / "deploy" / "base"
+    for manifest in documents(base / "serviceaccount.yaml", base / "rbac.yaml"):
+        control_plane.api.apply(manifest)
+    config = yaml.safe_load((base / "scheduler.yaml").read_text())
+    account = control_plane.kubeconfig_for_service_account("kube-system", "fluence")
+    config["clientConnection"]["kubeconfig"] = str(account)
+    scheduler = control_plane.start_scheduler(config, name="deployed-scheduler")
+    try:
+        log = control_plane.log("deployed-scheduler").read_text()
+        assert scheduler.running
+        assert "forbidden" not in log
+        assert "Caches are synced" in log
+    finally:
+        scheduler.stop()
