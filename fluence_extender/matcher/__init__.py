@@ -20,8 +20,8 @@ from fluence_extender.matcher.errors import (
 from fluence_extender.matcher.factory import create_matcher
 from fluence_extender.matcher.port import (
     NO_JOB,
-    JobInfo,
     Jgf,
+    JobInfo,
     Match,
     Matcher,
     MatcherOptions,

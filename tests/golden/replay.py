@@ -42,7 +42,9 @@ def differences(session: dict[str, Any], create: Create) -> list[str]:
             fresh = create(session["graph"], options_of(session))
             lines += _compare(number, step["expect"], _answer(fresh, step))
             then = step["then"]
-            lines += _compare(number, then["expect"], _answer(fresh, {"call": "match", "op": "allocate"} | then))
+            lines += _compare(
+                number, then["expect"], _answer(fresh, {"call": "match", "op": "allocate"} | then)
+            )
             fresh.close()
         else:
             lines += _compare(number, step["expect"], _answer(matcher, step))

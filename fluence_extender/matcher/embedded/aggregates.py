@@ -34,9 +34,7 @@ class Aggregates:
 
     def fit(self, at: int, duration: int, counts: Mapping[str, int]) -> bool:
         """Whether every tracked type has its count free for all of [at, at + duration)."""
-        return all(
-            planner.fits(at, duration, counts.get(name, 0)) for name, planner in self.planners.items()
-        )
+        return all(planner.fits(at, duration, counts.get(name, 0)) for name, planner in self.planners.items())
 
     def add(self, at: int, duration: int, counts: Mapping[str, int]) -> list[tuple[Planner, int]] | None:
         """Count a job in; returns the spans to give back, or None where a type can't hold its count.

@@ -1,7 +1,7 @@
 """Constraints on nodes (RFC 31), read from a jobspec and asked vertex by vertex.
 
-They are asked of vertices of type ``node`` and ``storage_node`` only. Where libreapi_cli departs from the RFC, so do we:
-``{"or": []}`` holds nowhere (fluxion reference 3.4).
+They are asked of vertices of type ``node`` and ``storage_node`` only. Where libreapi_cli departs from the RFC, so
+do we: ``{"or": []}`` holds nowhere (fluxion reference 3.4). Reading hosts or ranks clears the errno of earlier calls.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from fluence_extender.matcher.embedded.graph import Vertex
 from fluence_extender.matcher.embedded.hostlist import Hostlist
 from fluence_extender.matcher.embedded.idset import Idset
+from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO
 from fluence_extender.matcher.embedded.scalars import (
     MAX_DEPTH,
     mapping_of,
     sequence_of,
-    text_of,
     text_or_null,
 )
 from fluence_extender.matcher.errors import InvalidJobspec
@@ -86,12 +86,17 @@ def _hostlist(operands: list[Any], where: str) -> Constraint:
         hosts = Hostlist([text_or_null(operand, where) for operand in operands])
     except ValueError as error:
         raise InvalidJobspec(f"{where}: {error}") from None
+    if operands:
+        LAST_ERRNO.value = 0
     return lambda vertex: vertex.name in hosts
 
 
 def _ranks(operands: list[Any], where: str) -> Constraint:
+    texts = [text_or_null(operand, where) for operand in operands]
     try:
-        ranks = Idset([text_of(operand, where) for operand in operands])
+        ranks = Idset(texts)
     except ValueError as error:
         raise InvalidJobspec(f"{where}: {error}") from None
+    if any(texts):
+        LAST_ERRNO.value = 0
     return lambda vertex: vertex.rank in ranks

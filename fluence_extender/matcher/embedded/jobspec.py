@@ -66,9 +66,7 @@ def read_jobspec(value: Any, knows_type: Callable[[str], bool]) -> Jobspec:
     return jobspec
 
 
-def _read_resources(
-    value: Any, where: str, knows_type: Callable[[str], bool], depth: int
-) -> list[Resource]:
+def _read_resources(value: Any, where: str, knows_type: Callable[[str], bool], depth: int) -> list[Resource]:
     if depth > MAX_DEPTH:
         raise InvalidJobspec(f"resources: more than {MAX_DEPTH} levels deep")
     return [

@@ -11,13 +11,11 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from fluence_extender.matcher.errors import MatcherError
 
-Self = TypeVar("Self")
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _LastErrno(threading.local):
@@ -27,17 +25,15 @@ class _LastErrno(threading.local):
 LAST_ERRNO = _LastErrno()
 
 
-def leaves_errno(
-    method: Callable[Concatenate[Self, Arguments], Result],
-) -> Callable[Concatenate[Self, Arguments], Result]:
+def leaves_errno(method: Method) -> Method:
     """Keep the errno of what the method raises."""
 
     @functools.wraps(method)
-    def kept(self: Self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def kept(*args: Any, **kwargs: Any) -> Any:
         try:
-            return method(self, *args, **kwargs)
+            return method(*args, **kwargs)
         except MatcherError as error:
             LAST_ERRNO.value = error.errno
             raise
 
-    return kept
+    return cast(Method, kept)

@@ -168,5 +168,3 @@ def _words(text: str) -> dict[str, bool]:
         else:
             break
     return words
-
-

@@ -37,7 +37,7 @@ from fluence_extender.matcher.errors import (
     UnknownJob,
     Unsatisfiable,
 )
-from fluence_extender.matcher.port import NO_JOB, JobInfo, Jgf, Match, MatcherOptions, MatchOp
+from fluence_extender.matcher.port import NO_JOB, Jgf, JobInfo, Match, MatcherOptions, MatchOp
 
 _ALLOCATING = (
     MatchOp.ALLOCATE,
@@ -141,6 +141,7 @@ class EmbeddedMatcher:
         except InvalidGraph as error:
             error.errno = EINVAL
             raise
+        LAST_ERRNO.value = 0
         self._filters.prime(self._graph)
 
     @leaves_errno
@@ -158,6 +159,7 @@ class EmbeddedMatcher:
         self._check_open()
         self._check_jobid(jobid, True)
         replay = read_replay(self._graph, R)
+        LAST_ERRNO.value = 0
         span = Span(replay.at, replay.duration)
         grant = self._grant(span, Booking.PLANNED, frozenset(), replay.seq)
         if not grant.take(replay.needs, replay.exclusive):
@@ -252,5 +254,3 @@ def _booking(op: MatchOp, selection: Selection) -> Booking:
 def _match(jobid: int, reserved: bool, span: Span, grant: Grant) -> Match:
     vertices, edges = grant.vertices, grant.edges
     return Match(jobid, reserved, span.at, placement_of(vertices), lambda: jgf_of(vertices, edges))
-
-

@@ -82,17 +82,12 @@ class Selection:
         sight = level.sight(vertex.type)
         match = sight.match
         slot = sight.slot
-        below = level
         if slot is not None and not _has_slot(vertex, slot):
             slot = None
-        if match is not None:
-            below = match.below
-            exclusive = exclusive or match.exclusive is True
-        if slot is not None or match is not None:
-            pristine = False
-        elif sight.clash or not pristine:
+        if match is None and slot is None and (sight.clash or not pristine):
             self.errno = EBUSY
             return _FAILED
+        exclusive = exclusive or (match is not None and match.exclusive is True)
         avail = self._admit(vertex, sight, exclusive)
         if not avail:
             return _FAILED
@@ -102,18 +97,33 @@ class Selection:
             self.errno = EINVAL
             return _FAILED
         vertex.seen = self.seq
-        scores = Scores() if vertex.out else _NOTHING
-        if slot is not None:
-            self._explore_slots(vertex, slot, scores)
-        elif vertex.out:
-            self._explore(vertex, below, pristine, exclusive, scores, 1)
+        scores = self._look_below(vertex, level, match, slot, exclusive) if vertex.out else _NOTHING
         met = match is None or self._choose(match.below, scores)
         if centric:
             policy.leave_node()
         if not met:
             self.errno = EBUSY
             return _FAILED
-        score = policy.score(vertex)
+        self._report(scores, policy.score(vertex), avail, parent)
+        if match is not None and match.label:
+            vertex.label = (self.seq, match.label)
+        return exclusive
+
+    def _look_below(
+        self, vertex: Vertex, level: Level, match: Wanted | None, slot: Wanted | None, exclusive: bool
+    ) -> Scores:
+        """What the children offer: to the slot, else to what is wanted below the match, else to the same level."""
+        scores = Scores()
+        if slot is not None:
+            self._explore_slots(vertex, slot, scores)
+        elif match is not None:
+            self._explore(vertex, match.below, False, exclusive, scores, 1)
+        else:
+            self._explore(vertex, level, True, exclusive, scores, 1)
+        return scores
+
+    def _report(self, scores: Scores, score: int, avail: int, parent: Scores) -> None:
+        """Mark what was chosen below, or else leave the choice among it to the parent."""
         if score > UNMET:
             if scores.constrained:
                 mark_chosen(scores, self.seq)
@@ -121,20 +131,13 @@ class Selection:
                 parent.merge(scores)
         parent.avail = avail
         parent.score = score
-        if match is not None and match.label:
-            vertex.label = (self.seq, match.label)
-        return exclusive
 
     def _admit(self, vertex: Vertex, sight: Sight, exclusive: bool) -> int:
         """What is free of the vertex, or 0 where it is pruned."""
         before, self.errno = self.errno, EBUSY
         if vertex.status != UP and not self._ever:
             return 0
-        if (
-            self._constraint is not None
-            and vertex.type in _CONSTRAINED
-            and not self._constraint(vertex)
-        ):
+        if self._constraint is not None and vertex.type in _CONSTRAINED and not self._constraint(vertex):
             return 0
         at, duration = self.at, self._duration
         plans = vertex.plans
