@@ -2,12 +2,18 @@
 
 kube-scheduler runs each bind call in a goroutine of its own, so holding one holds nothing else up. A barrier opens once
 and stays open; a plan that changes gets a new barrier, and whoever waits at the old one is told so.
+
+Who has waited in vain still counts as having arrived on its node: it has passed the scheduler's filters there, and
+comes again. So a gang gathers however long the scheduler takes for all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping
+
+Complete = Callable[[Mapping[str, str]], bool]
+"""Whether those who have arrived (uid -> node) are all that are needed."""
 
 
 class BarrierFailed(Exception):
@@ -20,7 +26,7 @@ class Barrier:
     __slots__ = ("_arrived", "_failure", "_open", "_waiting")
 
     def __init__(self) -> None:
-        self._arrived: set[str] = set()
+        self._arrived: dict[str, str] = {}
         self._open = False
         self._failure: str | None = None
         self._waiting: set[asyncio.Future[None]] = set()
@@ -41,7 +47,7 @@ class Barrier:
             self._failure = why
             self._wake()
 
-    def look(self, complete: Callable[[Set[str]], bool]) -> None:
+    def look(self, complete: Complete) -> None:
         """Open it if those who wait are complete by now: who counts may have changed since the last one came."""
         if self._waiting and self._waits and complete(self._arrived):
             self.release()
@@ -51,16 +57,15 @@ class Barrier:
             if not future.done():
                 future.set_result(None)
 
-    async def arrive(self, uid: str, complete: Callable[[Set[str]], bool], seconds: float) -> None:
+    async def arrive(self, uid: str, node: str, complete: Complete, seconds: float) -> None:
         """Wait until ``complete`` holds for those who have arrived, at most ``seconds``. Raises `BarrierFailed`."""
-        self._arrived.add(uid)
+        self._arrived[uid] = node
         if self._waits and complete(self._arrived):
             self.release()
         if self._waits:
             await self._wait(seconds)
         if self._open:
             return
-        self._arrived.discard(uid)
         raise BarrierFailed(self._failure or f"the other members have not reached bind within {seconds:g} s")
 
     @property

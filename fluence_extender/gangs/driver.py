@@ -42,8 +42,9 @@ GATHER = 0.005
 TICK = 1.0
 """Seconds between looks at the clock when nothing is seen."""
 
-BIND_TRIES = 4
+BIND_TRIES = 5
 BIND_PAUSE = 0.25
+"""Seconds, growing with each try: an API server that has just started refuses for a moment what is allowed."""
 STEER_PAUSE = 1.0
 
 
@@ -206,7 +207,7 @@ class Driver:
             return
         if not gang.begun:
             try:
-                await gang.barrier.arrive(uid, gang.gathered, self._limits.bind_wait)
+                await gang.barrier.arrive(uid, node, gang.gathered, self._limits.bind_wait)
             except BarrierFailed as failed:
                 self._controller.lifecycle.not_bound(uid)
                 raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
@@ -240,7 +241,7 @@ class Driver:
             try:
                 await self._cluster.bind(member.pod, node, stamped)
                 return
-            except (Gone, AlreadyBound, Denied) as error:
+            except (Gone, AlreadyBound) as error:
                 raise CannotBind(str(error)) from error
             except ClusterError as error:
                 if attempt == BIND_TRIES:

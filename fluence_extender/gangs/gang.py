@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.barrier import Barrier
@@ -104,13 +104,13 @@ class Gang:
         if self.barrier.open:
             self.barrier = Barrier()
 
-    def gathered(self, arrived: Set[str]) -> bool:
+    def gathered(self, arrived: Mapping[str, str]) -> bool:
         """Whether enough members have a place and all of those have reached bind (or are bound)."""
         if len(arrived) < self.expected:
             return False
-        placed = [member for member in self.alive() if member.assignment is not None]
+        placed = [(member, member.assignment) for member in self.alive() if member.assignment is not None]
         return len(placed) + self.ended >= self.size and all(
-            member.bound or member.pod.uid in arrived for member in placed
+            member.bound or arrived.get(member.pod.uid) == assignment.node for member, assignment in placed
         )
 
     @property
