@@ -51,7 +51,7 @@ class CompactGraph:
         """The paths of the subtrees that are walked."""
         self.nodes_up = 0
         halves = split(root)
-        self._check(halves)
+        self._check(halves, loading=True)
         self.walked = Walked(skeleton(halves.rest), options)
         self._attach(halves, halves.rest)
         table = self.state.table
@@ -77,20 +77,19 @@ class CompactGraph:
         if root.path != self.state.tree.root.vertex.path:
             raise InvalidGraph(f"{root.path} isn't the root {self.state.tree.root.vertex.path}")
         halves = split(root)
-        self._check(halves)
+        self._check(halves, loading=False)
         joining = [vertex for vertex in halves.rest if not self.walked.has(vertex.path)]
         if joining:
             self.walked.add_subgraph(skeleton(halves.rest))
-        for name in types:
-            self.state.tracking.note(name)
+        self.state.tracking = self.state.tracking.noting(types)
         self._attach(halves, joining)
 
     def _is_new(self, vertex: Vertex) -> bool:
         state = self.state
         return vertex.path not in state.by_path and vertex.path not in state.tree.by_path
 
-    def _check(self, halves: Halves) -> None:
-        """Raises `InvalidGraph` for what couldn't be attached."""
+    def _check(self, halves: Halves, *, loading: bool) -> None:
+        """Raises `InvalidGraph` for what couldn't be attached; while loading, attaching may raise it as well."""
         new = [vertex for vertex in halves.counted if self._is_new(vertex)]
         leaves = {
             leaf.type for vertex in new if is_physical(vertex) for leaf in vertex.children if is_leaf(leaf)
@@ -116,7 +115,8 @@ class CompactGraph:
                 raise InvalidGraph(f"{vertex.path}: another node has the rank {rank}")
             if rank >= 0:
                 seen.add(rank)
-            node_of(vertex, 0, self.state.policy)
+            if not loading:
+                node_of(vertex, 0, self.state.policy)
         for vertex in halves.counted:
             self._check_children(vertex)
         if self.state.policy.whole_nodes and any(

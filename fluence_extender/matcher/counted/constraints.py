@@ -10,6 +10,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,10 @@ class NodeIndex:
     """The rows by rank, by name and by property key."""
 
     def __init__(self) -> None:
+        self.owners: WeakSet[object] = WeakSet()
+        """Who holds the index. One that has several owners is copied before it is changed."""
         self.by_rank: dict[int, int] = {}
-        self.by_name: dict[str, list[int]] = {}
+        self.by_name: dict[str, tuple[int, ...]] = {}
         self.by_property: dict[str, set[int]] = {}
         self._masks: OrderedDict[str, Bools] = OrderedDict()
 
@@ -37,7 +40,7 @@ class NodeIndex:
         """Take a node in."""
         if node.rank >= 0:
             self.by_rank[node.rank] = row
-        self.by_name.setdefault(node.name, []).append(row)
+        self.by_name[node.name] = (*self.by_name.get(node.name, ()), row)
         for key in node.properties:
             self.by_property.setdefault(key, set()).add(row)
         self._masks.clear()
@@ -45,20 +48,24 @@ class NodeIndex:
     def remove(self, row: int, node: Node) -> None:
         """Forget a node."""
         self.by_rank.pop(node.rank, None)
-        self.by_name[node.name].remove(row)
-        if not self.by_name[node.name]:
-            del self.by_name[node.name]
+        others = tuple(other for other in self.by_name.pop(node.name) if other != row)
+        if others:
+            self.by_name[node.name] = others
         for key in node.properties:
             self.by_property[key].discard(row)
             if not self.by_property[key]:
                 del self.by_property[key]
         self._masks.clear()
 
-    def fork(self) -> NodeIndex:
-        """An independent copy."""
+    def owned_by(self, owner: object) -> NodeIndex:
+        """An index that only ``owner`` holds: this one, or a copy."""
+        if len(self.owners) == 1:
+            return self
+        self.owners.discard(owner)
         copy = NodeIndex()
+        copy.owners.add(owner)
         copy.by_rank = self.by_rank.copy()
-        copy.by_name = {name: rows.copy() for name, rows in self.by_name.items()}
+        copy.by_name = self.by_name.copy()
         copy.by_property = {key: rows.copy() for key, rows in self.by_property.items()}
         copy._masks = self._masks.copy()
         return copy

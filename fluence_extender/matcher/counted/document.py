@@ -146,9 +146,10 @@ def read_tree(document: Any) -> tuple[Vertex, list[str]]:
     if len(roots) != 1:
         raise InvalidGraph(f"the graph must have one root (a path with one /), not {len(roots)}")
     root = roots[0]
-    reached = sum(1 for _ in root.walk()) if root.parent is None else 0
-    if reached < len(vertices):
-        raise InvalidGraph(f"{len(vertices) - reached} vertices aren't reached from the root {root.path}")
+    # A child's path is longer than its parent's, so there are no cycles, and who has a parent is below the root.
+    for vertex in vertices:
+        if vertex.parent is None and vertex is not root:
+            raise InvalidGraph(f"no edge leads to {vertex.path}")
     return root, list(dict.fromkeys(vertex.type for vertex in vertices))
 
 

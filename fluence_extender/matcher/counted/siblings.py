@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 _BITS = 62
+_NOBODY = -1
+"""No child has this reference."""
 _FEW = 16
 
 
@@ -32,7 +34,7 @@ class Siblings:
         """Number (uniq_id, reference, weight or -1) triples anew, with room to append."""
         room = max(16, 2 * len(ordered))
         self._shift = room.bit_length()
-        self._references: Ints = np.full(room, -1, np.int64)
+        self._references: Ints = np.full(room, _NOBODY, np.int64)
         self._uniq: Ints = np.zeros(room, np.int64)
         self._weights: Ints = np.full(room, self._heaviest, np.int64)
         self._places: dict[int, int] = {}
@@ -50,7 +52,7 @@ class Siblings:
         return (1 << (_BITS - self._shift)) - 1
 
     def _sort(self) -> None:
-        places = np.fromiter(self._places.values(), np.int64, len(self._places))
+        places = np.flatnonzero(self._references[: self._count] != _NOBODY)
         self._keys: Ints = np.full(len(self._references), 1, np.int64)
         self._keys[: len(places)] = np.sort(-((self._weights[places] << self._shift) | places))
 
@@ -76,7 +78,7 @@ class Siblings:
         place = self._places.pop(reference)
         position = int(np.searchsorted(self._keys[:live], self._key(place)))
         self._keys[position : live - 1] = self._keys[position + 1 : live]
-        self._references[place] = -1
+        self._references[place] = _NOBODY
 
     def reweigh(self, references: Sequence[int], weights: Sequence[int]) -> None:
         """Set the weights of children's edges."""

@@ -24,6 +24,7 @@ class State:
     """Table, tree, index and orders under one policy."""
 
     __slots__ = (
+        "__weakref__",
         "_highest_id",
         "_lowest_id",
         "by_path",
@@ -42,6 +43,7 @@ class State:
         self.table = NodeTable()
         self.tree = Tree(weighed=policy.order is Order.FIRST)
         self.index = NodeIndex()
+        self.index.owners.add(self)
         self.orders = RowOrders(ascending=policy.ascending)
         self.by_path: dict[str, int] = {}
         self.nodes_counted = NODE in tracking.named
@@ -60,7 +62,8 @@ class State:
         copy.tracking = self.tracking
         copy.table = self.table.fork()
         copy.tree = self.tree.fork()
-        copy.index = self.index.fork()
+        copy.index = self.index
+        copy.index.owners.add(copy)
         copy.orders = self.orders.fork()
         copy.by_path = self.by_path.copy()
         copy.nodes_counted = self.nodes_counted
@@ -77,6 +80,7 @@ class State:
         self.tree.attach(level, row, node.uniq_id)
         level.node_children += 1
         self.by_path[node.path] = row
+        self.index = self.index.owned_by(self)
         self.index.add(row, node)
         self.orders.added(row, self.table, self.tree)
         for pool in node.pools:
@@ -100,6 +104,7 @@ class State:
         self.tree.detach(level, row, node.uniq_id)
         level.node_children -= 1
         self.table.remove(row)
+        self.index = self.index.owned_by(self)
         self.index.remove(row, node)
         self.orders.removed(row)
         del self.by_path[node.path]
@@ -204,8 +209,8 @@ class State:
         table = self.table
         rows: list[int] = []
         weights: list[int] = []
+        name = self.tracking.weighs(NODE)
         for share in shares:
-            name = self.tracking.weighs(share.node.type)
             column = table.columns.get(name or "")
             weight = 0 if column is None or replayed else int(column.free[share.row])
             if (

@@ -7,6 +7,7 @@ for all, each in the order in which the types were first noted (fluxion referenc
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 
 from fluence_extender.matcher.embedded.graph import Graph
 from fluence_extender.matcher.embedded.pruning import PruningFilters
@@ -39,6 +40,16 @@ class Tracking:
         elif counted in self._anchors.get(_ALL, ()):
             return
         self._anchors.setdefault(anchor, set()).add(counted)
+
+    def noting(self, names: Iterable[str]) -> Tracking:
+        """This, where it knows all of the types, else a copy that does."""
+        new = [name for name in names if not self.knows_type(name)]
+        if not new:
+            return self
+        copy = deepcopy(self)
+        for name in new:
+            copy.note(name)
+        return copy
 
     def note(self, name: str) -> None:
         """Take note of a resource type."""
