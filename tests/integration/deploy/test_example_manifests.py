@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.localcluster.admission import quantity
 from fluence_extender.model.names import (
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
@@ -81,7 +82,7 @@ def test_the_pods_of_a_job_end_where_no_kubelet_runs_them(example: Path) -> None
 def test_all_that_can_run_fits_on_six_nodes_of_four_cpus_at_once() -> None:
     wanted = {
         example.stem: sum(
-            pod["count"] * int(part["resources"]["requests"]["cpu"])
+            pod["count"] * quantity(part["resources"]["requests"]["cpu"])
             for pod in pods(example)
             for part in pod["spec"]["containers"]
         )
