@@ -29,13 +29,18 @@ class Subtree:
 
 @dataclass(slots=True)
 class Containment:
-    """The vertices of a graph by path, and the children of each."""
+    """The vertices of a graph by path, and the children of each by uniq_id.
+
+    ``units`` is the sum of their sizes; ``loaded`` counts the removed ones too, whose memory the library
+    keeps.
+    """
 
     root: str = ""
     vertices: dict[str, Vertex] = field(default_factory=dict)
     children: dict[str, dict[int, str]] = field(default_factory=dict)
     ranks: Counter[int] = field(default_factory=Counter)
     units: int = 0
+    loaded: int = 0
 
     def read(self, document: dict[str, Any], errno: int) -> Subtree:
         """Check a document that is to be loaded into this graph. Raises `InvalidGraph` with the place."""
@@ -43,6 +48,7 @@ class Containment:
 
     def commit(self, subtree: Subtree) -> None:
         """Note that the library loaded ``subtree``."""
+        self.loaded += len(subtree.new)
         for vertex in subtree.new:
             self.vertices[vertex.path] = vertex
             self.ranks[vertex.rank] += 1

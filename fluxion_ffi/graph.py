@@ -37,7 +37,14 @@ from fluxion_ffi.resource_set import encode_release, encode_replay
 from fluxion_ffi.values import LAST_JOB, NO_JOB, Document, JobInfo, MatchOp, MatchResult
 from fluxion_ffi.vertices import Vertex
 
+_FOUND_FORMATS = tuple(MATCH_FORMATS - {"simple", "pretty_simple"})
 _NEEDS_RANK = frozenset({"node", "storage_node"})
+
+_ROOM_FACTOR, _ROOM = 4, 2**16
+"""Vertices to make room for, unless told. The library keeps vertices in one vector, and when that has to
+move, a search for a future start that came before leaves pointers behind. Room that isn't used costs address
+space only.
+"""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -72,10 +79,11 @@ class ResourceGraph:
         loaded = self._tree.read(document, _errno.EPROTO)
         self._tree.commit(loaded)
         self._check_loadable()
+        self._room = self._options.reserve_vtx_vec or _ROOM_FACTOR * self._tree.loaded + _ROOM
         text = dump(document, "graph", InvalidGraph)
         context = library.new_context()
         try:
-            library.call("reapi_cli_initialize", context, text, self._options.json())
+            library.call("reapi_cli_initialize", context, text, self._options.json(self._room))
         except FluxionError:
             library.destroy(context)
             raise
@@ -199,7 +207,7 @@ class ResourceGraph:
         """
         self._library.require(Feature.FIND)
         wanted = self._options.match_format if format is None else format
-        if wanted not in MATCH_FORMATS - {"simple", "pretty_simple"}:
+        if wanted not in _FOUND_FORMATS:
             raise InvalidRequest(f"find: {wanted!r} isn't a format that the library can answer in")
         if wanted in RANKED_FORMATS:
             self._check_ranked(wanted, InvalidRequest)
@@ -304,14 +312,13 @@ class ResourceGraph:
             raise InvalidGraph("graph.nodes: no vertex is the root (a containment path with one /)")
         if not tree.children.get(tree.root):
             raise InvalidGraph(f"graph.edges: the root {tree.root} contains nothing")
-        root, leaves = tree.vertices[tree.root].type, tree.leaf_types()
+        root = tree.vertices[tree.root].type
         filters = PruneFilters.parse(self._options.prune_filters)
-        if not filters.kept_by_root(root, leaves):
+        if not filters.kept_by_root(root, tree.leaf_types()):
             raise InvalidOptions(
                 f"options.prune_filters: {self._options.prune_filters!r} keeps no total at the root, "
                 f"whose type is {root}; add ALL:core, say"
             )
-        self._totalled = filters.named | leaves
         if self._options.match_format in RANKED_FORMATS:
             self._check_ranked(self._options.match_format, InvalidGraph)
 
@@ -320,14 +327,14 @@ class ResourceGraph:
             _check_rank(vertex, match_format, refusal)
 
     def _check_addition(self, addition: Subtree) -> None:
-        inner = {parent for parent, _ in addition.children}
-        for vertex in addition.new:
-            if vertex.path not in inner and vertex.type not in self._totalled:
-                raise self._refuse_graph(
-                    f"{vertex.path}: the graph had no leaf of type {vertex.type} when it was loaded, and the library "
-                    f"corrupts its totals when one is added later; load the graph anew"
-                )
-            if self._options.match_format in RANKED_FORMATS:
+        grown = self._tree.loaded + len(addition.new)
+        if grown > self._room:
+            raise self._refuse_graph(
+                f"graph.nodes: {grown} vertices would exceed the {self._room} that there is room for; load the graph "
+                f"anew, or with options.reserve_vtx_vec"
+            )
+        if self._options.match_format in RANKED_FORMATS:
+            for vertex in addition.new:
                 _check_rank(vertex, self._options.match_format, self._refuse_graph)
 
     def _refuse_graph(self, message: str) -> FluxionError:

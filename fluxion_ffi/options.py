@@ -47,8 +47,8 @@ class GraphOptions:
 
     ``matcher_policy``: one of `POLICIES`, or a custom policy such as ``policy=low node_centric=true``.
     ``prune_filters``: ``HIGHER:LOWER[,…]`` with ``ALL`` for any higher type; which totals a vertex keeps of
-    its subtree. ``reserve_vtx_vec``: vertices to make room for ahead of loading.
-
+    its subtree. ``reserve_vtx_vec``: how many vertices the graph can grow to, those removed again included; 0
+    leaves it to the graph, which takes four times its size and then some.
     """
 
     matcher_policy: str = "first"
@@ -85,8 +85,8 @@ class GraphOptions:
         """Whether sibling slots are alternatives."""
         return self.traverser_policy == "flexible"
 
-    def json(self) -> bytes:
-        """The options as the library reads them."""
+    def json(self, room: int) -> bytes:
+        """The options as the library reads them, with room for that many vertices."""
         return json.dumps(
             {
                 "load_format": "jgf",
@@ -95,7 +95,7 @@ class GraphOptions:
                 "traverser_policy": self.traverser_policy,
                 "match_format": self.match_format,
                 "prune_filters": self.prune_filters,
-                "reserve_vtx_vec": self.reserve_vtx_vec,
+                "reserve_vtx_vec": room,
             },
             ensure_ascii=False,
         ).encode()

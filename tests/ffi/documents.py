@@ -7,7 +7,7 @@ from typing import Any
 Json = dict[str, Any]
 
 
-def vertex(uniq_id: int, type: str, path: str, rank: int = -1, **metadata: Any) -> Json:
+def vertex(uniq_id: int, type: str, path: str, rank: int = -1, /, **metadata: Any) -> Json:
     name = path.rpartition("/")[2]
     digits = name[len(name.rstrip("0123456789")) :]
     return {

@@ -1,4 +1,5 @@
-"""A failing call becomes the exception of its errno, with the library's text; the text is read once and cleared."""
+"""A failing call becomes the exception of its errno, with the library's text; the text is read once and
+cleared."""
 
 from __future__ import annotations
 
@@ -95,7 +96,9 @@ def test_long_text_is_cut(stub: Stub, resources: ResourceGraph) -> None:
     assert raised.value.text.endswith("(3000 more characters)")
 
 
-def test_errno_is_zero_at_the_first_call_and_then_what_the_last_one_left(stub: Stub, library: Library) -> None:
+def test_errno_is_zero_at_the_first_call_and_then_what_the_last_one_left(
+    stub: Stub, library: Library
+) -> None:
     with ResourceGraph(library, graph()) as one, ResourceGraph(library, graph()) as other:
         assert stub.errno_seen == 0
         stub.leave_errno(errno.ERANGE)

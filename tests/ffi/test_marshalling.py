@@ -33,7 +33,9 @@ def test_initialize_sends_the_graph_and_every_option(stub: Stub, library: Librar
     }
 
 
-@pytest.mark.parametrize("document", [json.dumps(graph()), json.dumps(graph()).encode()], ids=["str", "bytes"])
+@pytest.mark.parametrize(
+    "document", [json.dumps(graph()), json.dumps(graph()).encode()], ids=["str", "bytes"]
+)
 def test_documents_may_be_text(stub: Stub, library: Library, document: str | bytes) -> None:
     with ResourceGraph(library, document):
         assert read(stub.last_call[1]) == graph()

@@ -58,7 +58,9 @@ def test_success_frees_what_it_was_given(probe: dict[str, Any], call: str) -> No
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_failure_frees_the_error_text_and_whatever_else_it_was_given(probe: dict[str, Any], call: str) -> None:
+def test_failure_frees_the_error_text_and_whatever_else_it_was_given(
+    probe: dict[str, Any], call: str
+) -> None:
     handed_out, outstanding = probe[call]["failure"]
     assert outstanding == 0
     assert handed_out == (2 if call in GIVES_STRING else 1)

@@ -1,0 +1,101 @@
+"""Options that would crash the library, or that it would take for something else, are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluxion_ffi import GraphOptions, InvalidGraph, InvalidOptions, Library, ResourceGraph
+from tests.ffi.documents import Json, edge, graph, vertex
+from tests.ffi.stub import Stub
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("matcher_policy", None, "must be a string"),
+        ("matcher_policy", "lowest", "'lowest' is neither"),
+        ("matcher_policy", "", "is neither"),
+        ("matcher_policy", "policy", "at 'policy'"),
+        ("matcher_policy", "policy=high bogus", "at 'bogus'"),
+        ("matcher_policy", "policy=middle", "at 'policy=middle'"),
+        ("matcher_policy", "policy=low node_centric=maybe", "at 'node_centric=maybe'"),
+        ("matcher_policy", "policy=low policy=high", "at 'policy=high'"),
+        ("matcher_policy", "node_centric=true", "has no policy=high or policy=low"),
+        ("traverser_policy", "complex", "isn't one of flexible, simple"),
+        ("traverser_policy", 1, "must be a string"),
+        ("match_format", "rv2", "isn't one of"),
+        ("match_format", "rlite", "isn't one of"),
+        ("match_format", True, "must be a string"),
+        ("prune_filters", None, "must be a string"),
+        ("prune_filters", "ALL", "HIGHER:LOWER"),
+        ("prune_filters", "ALL:core,", "HIGHER:LOWER"),
+        ("prune_filters", ":core", "HIGHER:LOWER"),
+        ("prune_filters", "node: ", "HIGHER:LOWER"),
+        ("prune_filters", "a:b:c", "HIGHER:LOWER"),
+        ("prune_filters", "ALL:co\0re", "HIGHER:LOWER"),
+        ("reserve_vtx_vec", -1, "must be an integer"),
+        ("reserve_vtx_vec", True, "must be an integer"),
+        ("reserve_vtx_vec", 2**31, "must be an integer"),
+    ],
+)
+def test_an_option_is_refused_by_name(option: str, value: Any, said: str) -> None:
+    with pytest.raises(InvalidOptions) as raised:
+        GraphOptions(**{option: value})
+    assert str(raised.value).startswith(f"options.{option}: ")
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "policy", ["first", "variation", "policy=low", "policy=high node_centric=true stop_on_1_matches=false"]
+)
+def test_named_and_custom_policies_are_accepted(policy: str) -> None:
+    assert GraphOptions(matcher_policy=policy).matcher_policy == policy
+
+
+@pytest.mark.parametrize(
+    ("filters", "root"),
+    [
+        ("", "site"),
+        ("rack:node", "site"),
+        ("site:node", "cluster"),
+        ("rack:node,node:core", "cluster"),
+        ("ALL:site", "site"),
+    ],
+)
+def test_filters_that_leave_the_root_without_a_total_are_refused(
+    stub: Stub, library: Library, filters: str, root: str
+) -> None:
+    document = graph(root=root)
+    if filters == "site:node":
+        filters += ",node:core"
+    with pytest.raises(InvalidOptions, match="keeps no total at the root"):
+        ResourceGraph(library, document, GraphOptions(prune_filters=filters))
+    assert stub.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("filters", "root"),
+    [
+        ("", "cluster"),
+        ("rack:node", "cluster"),
+        ("site:core", "site"),
+        (" ALL : core ", "site"),
+        ("ALL:x", "site"),
+    ],
+)
+def test_filters_that_leave_the_root_a_total_are_accepted(library: Library, filters: str, root: str) -> None:
+    ResourceGraph(library, graph(root=root), GraphOptions(prune_filters=filters)).close()
+
+
+@pytest.mark.parametrize("match_format", ["rv1", "rv1_nosched", "rv1_shorthand"])
+def test_a_node_without_rank_cannot_be_written_as_rv1(
+    stub: Stub, library: Library, match_format: str
+) -> None:
+    document: Json = graph()
+    document["graph"]["nodes"].append(vertex(50, "node", "/cluster0/gateway0"))
+    document["graph"]["edges"].append(edge(0, 50))
+    with pytest.raises(InvalidGraph, match="/cluster0/gateway0 has no rank; use jgf"):
+        ResourceGraph(library, document, GraphOptions(match_format=match_format))
+    assert stub.calls == 0

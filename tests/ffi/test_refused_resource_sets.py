@@ -1,0 +1,128 @@
+"""Resource sets given back to the library are checked as graphs are, and for what would be freed half-way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluxion_ffi import InvalidRequest, ResourceGraph
+from tests.ffi.documents import RELEASE, Json, edge, graph, vertex
+from tests.ffi.stub import Stub
+
+
+def rv1(**execution: Any) -> Json:
+    parts = {"R_lite": [{"rank": "0-1", "children": {"core": "0-1"}}], "nodelist": ["node[0-1]"]}
+    return {"version": 1, "execution": parts | {"starttime": 0, "expiration": 60} | execution}
+
+
+def scheduled(graph_document: Json, **scheduling: Any) -> Json:
+    return rv1() | {"scheduling": graph_document | scheduling}
+
+
+def exclusive_cores() -> Json:
+    core = vertex(2, "core", "/cluster0/node0/core0", 0, exclusive=True)
+    return {"graph": {"nodes": [core], "edges": []}}
+
+
+def broken_graph() -> Json:
+    document = graph()
+    document["graph"]["nodes"][2]["metadata"]["properties"] = {"a": None}
+    return document
+
+
+BAD_ANYWHERE: list[tuple[Any, str]] = [
+    ("no json", "R: isn't JSON"),
+    ([], "R: must be a JSON object"),
+    (rv1() | {"version": 2}, "R.version: must be 1"),
+    (rv1() | {"version": True}, "R.version: must be 1"),
+    (rv1() | {"execution": None}, "R.execution: must be an object"),
+    (rv1(R_lite=[]), "R.execution.R_lite: must be a list that isn't empty"),
+    (rv1(R_lite=[5]), "R.execution.R_lite[0]: must be an object"),
+    (rv1(R_lite=[{"rank": 1}]), "R.execution.R_lite[0].rank: must be an idset in a string"),
+    (rv1(R_lite=[{"rank": "1-0"}]), "isn't an idset"),
+    (rv1(R_lite=[{"rank": "0-4294967295"}]), "isn't an idset"),
+    (rv1(R_lite=[{"rank": "0,0"}]), "0 is listed twice"),
+    (rv1(R_lite=[{"rank": "0"}, {"rank": "0-1"}]), "R.execution.R_lite[1].rank: 0 is listed twice"),
+    (rv1(R_lite=[{"rank": "7"}]), "R.execution.R_lite[0].rank: no vertex of rank 7"),
+    (rv1(R_lite=[{"rank": "0", "children": {"core": 1}}]), "R.execution.R_lite[0].children.core: must be"),
+    (rv1() | {"scheduling": 5}, "R.scheduling: must be an object"),
+    (scheduled(graph(), writer="other"), "R.scheduling.writer: 'other' isn't one of"),
+    (scheduled(graph(), writer=[]), "R.scheduling.writer: [] isn't one of"),
+    (scheduled({"graph": []}), "R.scheduling.graph: must be an object"),
+    (scheduled({"graph": {"nodes": []}}), "R.scheduling.graph.edges: must be a list"),
+    (scheduled(broken_graph()), "R.scheduling.graph.nodes[2].metadata.properties.a: must be a string"),
+]
+
+BAD_REPLAYS: list[tuple[Any, str]] = [
+    ({}, "R.graph: must be an object"),
+    (broken_graph(), "R.graph.nodes[2].metadata.properties.a: must be a string"),
+    (rv1(starttime=-1), "R.execution.starttime: must be a number of seconds"),
+    (rv1(expiration="soon"), "R.execution.expiration: must be a number of seconds"),
+    (rv1(expiration=2**63), "R.execution.expiration: must be a number of seconds"),
+    (rv1(nodelist="node0"), "R.execution.nodelist: must be a list of strings"),
+    (rv1(properties=[]), "R.execution.properties: must be an object"),
+    (rv1(properties={"a": 1}), "R.execution.properties.a: must be an idset"),
+]
+
+BAD_RELEASES: list[tuple[Any, str]] = [
+    ({}, "R.version: must be 1"),
+    (graph(), "R.version: must be 1"),
+    (scheduled(graph()), "R.scheduling.graph.nodes[0]: /cluster0 isn't exclusive, so it can't be freed"),
+]
+
+
+@pytest.mark.parametrize(("document", "said"), BAD_ANYWHERE + BAD_REPLAYS, ids=lambda value: str(value)[:50])
+def test_an_allocation_is_replayed_from_a_sound_set_only(
+    stub: Stub,
+    resources: ResourceGraph,
+    document: Any,
+    said: str,
+) -> None:
+    calls = stub.calls
+    with pytest.raises(InvalidRequest) as raised:
+        resources.update_allocate(5, document)
+    assert said in str(raised.value)
+    assert stub.calls == calls
+
+
+@pytest.mark.parametrize(("document", "said"), BAD_ANYWHERE + BAD_RELEASES, ids=lambda value: str(value)[:50])
+def test_a_part_is_freed_by_a_sound_set_only(
+    stub: Stub,
+    resources: ResourceGraph,
+    document: Any,
+    said: str,
+) -> None:
+    calls = stub.calls
+    with pytest.raises(InvalidRequest) as raised:
+        resources.partial_cancel(5, document)
+    assert said in str(raised.value)
+    assert stub.calls == calls
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        graph(),
+        rv1(),
+        scheduled(graph()),
+        scheduled(graph(), writer="fluxion:jgf_shorthand"),
+        rv1(properties={"a": "0"}),
+    ],
+)
+def test_every_form_that_replays_is_passed_on(stub: Stub, resources: ResourceGraph, document: Json) -> None:
+    resources.update_allocate(5, document)
+    assert stub.last_call[0] == "update_allocate 1"
+
+
+@pytest.mark.parametrize("document", [RELEASE, rv1(R_lite=[{"rank": "[0-1]"}]), scheduled(exclusive_cores())])
+def test_every_form_that_frees_is_passed_on(stub: Stub, resources: ResourceGraph, document: Json) -> None:
+    resources.partial_cancel(5, document)
+    assert stub.last_call[0] == "partial_cancel 1"
+
+
+def test_an_edge_list_is_left_to_the_library(stub: Stub, resources: ResourceGraph) -> None:
+    document = graph()
+    document["graph"]["edges"].append(edge(0, 99))
+    resources.update_allocate(5, document)
+    assert stub.last_call[0] == "update_allocate 1"
