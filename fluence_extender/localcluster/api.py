@@ -44,16 +44,21 @@ class Watch:
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._response = response
+        self._closed = False
 
     def __iter__(self) -> Iterator[Manifest]:
         rest = b""
         with suppress(urllib3.exceptions.HTTPError, OSError):
             for chunk in self._response.stream(None):
+                if self._closed:
+                    # What is read from a connection that was shut down may be anything, undeciphered bytes too.
+                    return
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from map(json.loads, filter(None, lines))
 
     def close(self) -> None:
         """End the watch; a blocked iteration ends too."""
+        self._closed = True
         with suppress(ValueError, RuntimeError, OSError):
             self._response.shutdown()
 

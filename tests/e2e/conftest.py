@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.e2e.harness import Cluster, Namespace, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
-from tests.e2e.service import Fluence, discrepancies, over_http, through_api_server
+from tests.e2e.service import Fluence, backends, discrepancies, over_http, through_api_server
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -138,8 +139,16 @@ def service_account(cluster: Cluster, namespace: Namespace) -> Callable[[str], P
 
 @pytest.fixture
 def own_nodes(control_plane: ControlPlane, nodes: NodeFactory) -> NodeFactory:
-    """Gives nodes of exactly the asked size; they are the only ones in the cluster (local clusters only)."""
-    return nodes
+    """Gives nodes of exactly the asked size; they are the only ones in the cluster (local clusters only).
+
+    They join one after the other, so that their order by name is also that by age.
+    """
+
+    def make(count: int = 1, *, prefix: str = "n", **shape: Any) -> list[str]:
+        unique = f"{prefix}-{uuid.uuid4().hex[:4]}"
+        return [name for number in range(count) for name in nodes(1, names=[f"{unique}-{number}"], **shape)]
+
+    return make
 
 
 @pytest.fixture(scope="session")
@@ -219,13 +228,3 @@ def resources(
     with suppress(ApiError):
         cluster.api.delete(path)
     wait_for(lambda: not backends(fluence), 10, "the virtual resources to go", lambda: backends(fluence))
-
-
-def backends(fluence: Fluence) -> set[str]:
-    """The names of the top-level virtual resources in the graph."""
-    vertices = fluence.get("/v1/graph")["graph"]["nodes"]
-    return {
-        one["metadata"]["name"]
-        for one in vertices
-        if (one["metadata"].get("properties") or {}).get("virtual") == "true"
-    }

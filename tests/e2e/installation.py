@@ -6,6 +6,7 @@ Deployment itself is replaced by two processes, because kwok runs no containers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ from tests.e2e.workloads import ours
 
 BASE = Path(__file__).parents[2] / "deploy" / "base"
 POLICY_BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/fluence-gate"
+
+# libreapi_cli serves the whole suite too, where it is found: FLUENCE_ENGINE=fluxion
+ENGINE = os.environ.get("FLUENCE_ENGINE", "embedded")
 
 
 class Installation:
@@ -36,7 +40,7 @@ class Installation:
         return Stack(
             self.plane,
             kubeconfig=self.kubeconfig,
-            arguments=arguments,
+            arguments=("--engine", ENGINE, *arguments),
             feature_gates=dict(feature_gates or {}),
         )
 

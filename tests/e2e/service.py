@@ -108,6 +108,16 @@ class Fluence:
         return found
 
 
+def backends(fluence: Fluence) -> set[str]:
+    """The names of the top-level virtual resources in the graph."""
+    vertices = fluence.get("/v1/graph")["graph"]["nodes"]
+    marks = (one["metadata"].get("properties") or {} for one in vertices)
+    prefix = f"{RESOURCE_PREFIX}backend="
+    return {
+        mark.removeprefix(prefix) for properties in marks for mark in properties if mark.startswith(prefix)
+    }
+
+
 def discrepancies(cluster: Cluster, fluence: Fluence) -> list[str]:
     """Where the books and the cluster differ.
 

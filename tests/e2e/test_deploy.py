@@ -19,7 +19,7 @@ from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode import decode_pod
 from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
 from fluence_extender.cluster.watch import Watcher
-from fluence_extender.localcluster import ControlPlane
+from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import GATE, SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
@@ -151,6 +151,24 @@ class TestGate:
         assert [gates(one) for one in pods] == [[GATE]] * 5
 
 
+def allowed(
+    api: Api, account: str, verb: str, group: str, resource: str, where: str = "", name: str = ""
+) -> bool:
+    """What the API server's authorizer says of a ServiceAccount, given as namespace:name."""
+    asked = {"verb": verb, "group": group, "resource": resource, "namespace": where, "name": name}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{account}",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": asked,
+        },
+    }
+    answer = api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
 @pytest.fixture
 def extender_account(
     control_plane: ControlPlane, namespace: Namespace, service_account: Callable[[str], Path]
@@ -167,6 +185,10 @@ def extender_account(
             granted.append(manifest)
         if own:
             control_plane.api.apply(manifest)
+    api, account = control_plane.api, f"{namespace.name}:extender"
+    resources = ("configmaps", "kube-system", "fluence-resources")
+    wait_for(lambda: allowed(api, account, "list", "", "nodes"), 10, "the cluster role to be in force")
+    wait_for(lambda: allowed(api, account, "list", "", *resources), 10, "the role to be in force")
     yield kubeconfig
     for manifest in granted:
         control_plane.api.delete(control_plane.api.path_of(manifest))
@@ -257,18 +279,8 @@ def test_the_extenders_own_role_gives_nothing_beyond(
     where: str,
     name: str,
 ) -> None:
-    asked = {"verb": verb, "group": group, "resource": resource, "namespace": where, "name": name}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": f"system:serviceaccount:{namespace.name}:extender",
-            "groups": ["system:serviceaccounts", "system:authenticated"],
-            "resourceAttributes": asked,
-        },
-    }
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    assert control_plane.api.request("POST", path, review)["status"]["allowed"] is False
+    account = f"{namespace.name}:extender"
+    assert not allowed(control_plane.api, account, verb, group, resource, where, name)
 
 
 def test_kube_scheduler_starts_with_the_configuration_and_the_rights_of_deploy(
@@ -277,14 +289,19 @@ def test_kube_scheduler_starts_with_the_configuration_and_the_rights_of_deploy(
     base = ROOT / "deploy" / "base"
     for manifest in documents(base / "serviceaccount.yaml", base / "rbac.yaml"):
         control_plane.api.apply(manifest)
+    api, account = control_plane.api, "kube-system:fluence"
+    # Of the bindings, those applied last.
+    wait_for(lambda: allowed(api, account, "update", "", "persistentvolumes"), 10, "the cluster roles")
+    authentication = ("configmaps", "kube-system", "extension-apiserver-authentication")
+    wait_for(lambda: allowed(api, account, "get", "", *authentication), 10, "the role")
     config = yaml.safe_load((base / "scheduler.yaml").read_text())
-    account = control_plane.kubeconfig_for_service_account("kube-system", "fluence")
-    config["clientConnection"]["kubeconfig"] = str(account)
+    kubeconfig = control_plane.kubeconfig_for_service_account("kube-system", "fluence")
+    config["clientConnection"]["kubeconfig"] = str(kubeconfig)
     scheduler = control_plane.start_scheduler(config, name="deployed-scheduler")
     try:
-        log = control_plane.log("deployed-scheduler").read_text()
+        log = control_plane.log("deployed-scheduler")
+        wait_for(lambda: "Caches are synced" in log.read_text(), 10, "its caches to be synced")
         assert scheduler.running
-        assert "forbidden" not in log
-        assert "Caches are synced" in log
+        assert "forbidden" not in log.read_text()
     finally:
         scheduler.stop()

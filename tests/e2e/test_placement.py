@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
 from tests.e2e.harness import Namespace, node_of
 from tests.e2e.history import History
-from tests.e2e.installation import Installation
+from tests.e2e.installation import ENGINE, Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang, labelled, ours
@@ -45,11 +47,19 @@ def test_three_pods_share_one_node(fluence: Fluence, namespace: Namespace, own_n
     assert {node_of(one) for one in namespace.wait_until_bound(3)} == {node}
 
 
+@pytest.fixture
+def fine_units(installation: Installation) -> Iterator[None]:
+    """The embedded engine, which counts in millicores."""
+    with installation.other("--engine", "embedded") if ENGINE != "embedded" else nullcontext():
+        yield
+
+
 def test_four_quarters_of_a_core_fill_one_core(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+    fine_units: None, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:
     (node,) = own_nodes(1, cpu="1", memory="1Gi")
     namespace.create(*gang("quarters", 4, cpu="250m", memory="256Mi"))
+    fluence.wait_for_state(namespace.name, "quarters", "bound")
     assert {node_of(one) for one in namespace.wait_until_bound(4)} == {node}
     assert sum(one["core"] for one in fluence.allocations(namespace.name)) == 1.0
     namespace.create(ours("fifth", cpu="1m"))
@@ -100,21 +110,28 @@ def test_host_ports_keep_members_apart(
     assert {node_of(one) for one in namespace.wait_until_bound(2)} == set(names)
 
 
-@pytest.mark.parametrize(("policy", "end"), [("lonode", 0), ("hinode", -1)])
-def test_policy_decides_at_which_end_nodes_are_filled(
-    policy: str,
-    end: int,
-    fluence: Fluence,
-    namespace: Namespace,
-    own_nodes: NodeFactory,
-    installation: Installation,
+def test_lonode_fills_nodes_from_the_lowest_up(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:
     names = own_nodes(3, cpu="2")
-    with installation.other("--policy", policy):
-        namespace.create(*gang("filled", 2, cpu="1"))
-        assert {node_of(one) for one in namespace.wait_until_bound(2)} == {names[end]}
-        namespace.create(ours("next", cpu="1"))
-        assert node_of(namespace.wait_for_phase("next", "Running")) == names[1]
+    fills_from(names, fluence, namespace)
+
+
+def test_hinode_fills_nodes_from_the_highest_down(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+) -> None:
+    names = own_nodes(3, cpu="2")
+    with installation.other("--policy", "hinode"):
+        fills_from(names[::-1], fluence, namespace)
+
+
+def fills_from(names: list[str], fluence: Fluence, namespace: Namespace) -> None:
+    """The same jobs land on the nodes in this order."""
+    namespace.create(*gang("pair", 2, cpu="1"))
+    assert {node_of(one) for one in namespace.wait_until_bound(2)} == {names[0]}
+    for number, name in enumerate(names[1:]):
+        namespace.create(ours(f"next-{number}", cpu="2"))
+        assert node_of(namespace.wait_for_phase(f"next-{number}", "Running")) == name
 
 
 def test_node_exclusive_policy_gives_each_gang_nodes_of_its_own(
