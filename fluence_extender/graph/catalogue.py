@@ -6,7 +6,7 @@ do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.graph.containment import Containment
@@ -82,16 +82,18 @@ def why_none(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str])
         return f"no resource of type {kind} is configured; " + (
             f"known types: {known}" if known else "none are"
         )
+    met: list[str] = []
     for key in sorted(requires):
         wanted = requires[key]
         matching = tuple(device for device in left if device.attribute(key) == wanted)
         if not matching:
-            return _excluded(left, key, wanted)
+            return _excluded(left, key, wanted, met)
         left = matching
+        met.append(f"require-{key}={wanted}")
     return None
 
 
-def _excluded(left: Iterable[Device], key: str, wanted: str) -> str:
+def _excluded(left: Iterable[Device], key: str, wanted: str, met: Sequence[str]) -> str:
     backends: dict[str, set[str]] = {}
     for device in left:
         value = device.attribute(key)
@@ -99,7 +101,8 @@ def _excluded(left: Iterable[Device], key: str, wanted: str) -> str:
     values = sorted(set().union(*backends.values()))
     shown = ", ".join(values[:_MOST_SHOWN]) + (", ..." if len(values) > _MOST_SHOWN else "")
     number = f"{len(backends)} backend" + ("" if len(backends) == 1 else "s")
-    return f"require-{key}={wanted} matches none of {number} ({key}: {shown or 'not set'})"
+    among = f" with {', '.join(met)}" if met else ""
+    return f"require-{key}={wanted} matches none of {number}{among} ({key}: {shown or 'not set'})"
 
 
 def _device(containment: Containment, path: str) -> Device:

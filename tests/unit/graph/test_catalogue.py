@@ -54,7 +54,7 @@ def test_requirements_select_by_attribute_and_by_backend(catalogue: DeviceCatalo
         (
             "qpu",
             {"vendor": "ibm", "backend": "rigetti_ankaa"},
-            "require-vendor=ibm matches none of 1 backend (vendor: rigetti)",
+            "require-vendor=ibm matches none of 1 backend with require-backend=rigetti_ankaa (vendor: rigetti)",
         ),
         (
             "qpu",
