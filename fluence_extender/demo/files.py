@@ -1,4 +1,4 @@
-"""The manifests that the demo applies: those of ``deploy/`` and ``examples/``, from the clone or from the wheel."""
+"""The manifests that the demo applies: those of ``deploy/`` and ``examples/`` of the clone it runs from."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ import yaml
 
 from fluence_extender.localcluster import LocalClusterError
 
-PACKAGED = Path(__file__).parent / "manifests"
 CLONE = Path(__file__).parents[2]
 
 
 def folder(name: str) -> Path:
-    """The folder ``deploy`` or ``examples``. Raises `LocalClusterError` where the installation lacks it."""
-    for root in (CLONE, PACKAGED):
-        if (root / name).is_dir():
-            return root / name
-    raise LocalClusterError(f"the folder {name}/ is not installed: run the demo from a clone of the project")
+    """The folder ``deploy`` or ``examples``. Raises `LocalClusterError` where this isn't a clone."""
+    if not (CLONE / name).is_dir():
+        raise LocalClusterError(f"the folder {name}/ is not there: run the demo from a clone of the project")
+    return CLONE / name
 
 
 def gate_policy() -> list[dict[str, Any]]:
