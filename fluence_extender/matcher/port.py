@@ -76,7 +76,9 @@ class Match:
         return self._made
 
     def __repr__(self) -> str:
-        return f"Match(jobid={self.jobid}, reserved={self.reserved}, at={self.at}, placement={self.placement!r})"
+        return (
+            f"Match(jobid={self.jobid}, reserved={self.reserved}, at={self.at}, placement={self.placement!r})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
