@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import fluxion_ffi as fluxion
-from fluence_extender.matcher.errors import EngineUnavailable
+from fluence_extender.graph.jgf import expand
+from fluence_extender.matcher.errors import EngineUnavailable, InvalidGraph
 from fluence_extender.matcher.fluxion_errors import translated
 from fluence_extender.matcher.fluxion_placement import placement_of
 from fluence_extender.matcher.port import Jgf, JobInfo, Match, MatcherOptions, MatchOp
@@ -119,6 +120,7 @@ def _unit_vertices(graph: Jgf | str | bytes) -> Jgf | str | bytes:
         return graph
     if not counted:
         return document
-    from fluence_extender.graph.jgf import expand
-
-    return expand(document)
+    try:
+        return expand(document)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidGraph(f"graph: a counted entry can't be expanded: {error}") from error

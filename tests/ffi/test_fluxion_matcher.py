@@ -195,6 +195,16 @@ def test_a_counted_leaf_becomes_the_vertices_it_stands_for(stub: Stub, matcher: 
     assert len(sent["edges"]) == 4
 
 
+@pytest.mark.parametrize(("count", "said"), [(10**9, "vertices, more than"), ("3", "can't be expanded")])
+def test_a_count_that_cannot_be_expanded_is_refused(
+    stub: Stub, matcher: Matcher, count: object, said: str
+) -> None:
+    compact = graph()
+    compact["graph"]["nodes"][2]["metadata"]["count"] = count
+    with pytest.raises(InvalidGraph, match=said):
+        create_fluxion_matcher(compact, MatcherOptions())
+
+
 def test_without_a_library_the_engine_is_unavailable_and_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
