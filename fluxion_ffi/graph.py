@@ -176,9 +176,9 @@ class ResourceGraph:
     def partial_cancel(self, jobid: int, R: Document, noent_ok: bool = False) -> bool:  # noqa: N803
         """Free what ``R`` lists of an allocation; returns whether nothing is left of it.
 
-        By ranks: ``{"version": 1, "execution": {"R_lite": [{"rank": "3,5", "children": {}}]}}``.
-        Raises `NotFound` (reservations too), `InvalidRequest`.
-
+        By ranks: ``{"version": 1, "execution": {"R_lite": [{"rank": "3,5", "children": {}}]}}``, each a rank on which
+        the job holds something: the library frees what it finds and fails at a rank where it finds nothing.
+        Raises `NotFound` (reservations too), `InvalidRequest`, `FluxionError` with errno 0 (such a rank).
         """
         self._library.require(Feature.PARTIAL_CANCEL)
         self._check_jobid(jobid)
