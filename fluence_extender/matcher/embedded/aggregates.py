@@ -6,7 +6,7 @@ request before it descends; the root's first one offers the start times of reser
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fluence_extender.matcher.embedded.planner import Planner
 
@@ -53,6 +53,3 @@ class Aggregates:
     def last(self) -> Planner:
         """The planner of the last tracked type, whose free count weighs the edge to this vertex."""
         return next(reversed(self.planners.values()))
-
-    def __iter__(self) -> Iterator[Planner]:
-        return iter(self.planners.values())

@@ -15,6 +15,7 @@ from fluence_extender.matcher.embedded.idset import Idset
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO
 from fluence_extender.matcher.embedded.scalars import (
     MAX_DEPTH,
+    kind_of,
     mapping_of,
     sequence_of,
     text_or_null,
@@ -67,7 +68,7 @@ def _properties(operands: list[Any], where: str) -> Constraint:
     absent: list[str] = []
     for operand in operands:
         if not isinstance(operand, str):
-            raise InvalidJobspec(f"{where}: a property must be a string, not {operand!r}")
+            raise InvalidJobspec(f"{where}: a property must be a string, not {kind_of(operand)}")
         negated = operand.startswith("^")
         name = operand[1:] if negated else operand
         if not _FORBIDDEN.isdisjoint(name):

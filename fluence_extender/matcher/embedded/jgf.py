@@ -212,7 +212,7 @@ def _integer(fields: Mapping[str, Any], key: str, where: str, default: int, with
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidGraph(f"{where}: {key!r} must be an integer, not {_kind(value)}")
     if value not in within:
-        raise InvalidGraph(f"{where}: {key!r} is out of range: {value}")
+        raise InvalidGraph(f"{where}: {key!r} is out of range")
     return value
 
 
@@ -220,7 +220,7 @@ def _strings(value: Any, where: str) -> Mapping[str, str]:
     members = _object(value, where)
     for name, text in members.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise InvalidGraph(f"{where} must hold strings only, not {name!r}: {_kind(text)}")
+            raise InvalidGraph(f"{where} must hold strings only, not {_kind(name)}: {_kind(text)}")
     return dict(members)
 
 

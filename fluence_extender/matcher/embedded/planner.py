@@ -86,11 +86,6 @@ class Planner:
             if self.free_at(time) >= amount and self.fits(time, duration, amount):
                 yield time
 
-    @property
-    def idle(self) -> bool:
-        """Whether no span is held."""
-        return len(self._times) == 1 and self._references[0] == 1
-
     def timeline(self) -> list[tuple[int, int]]:
         """The points as (time, free) pairs."""
         return list(zip(self._times, self._free, strict=True))

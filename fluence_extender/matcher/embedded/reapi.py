@@ -228,7 +228,7 @@ class EmbeddedMatcher:
 
     def _check_jobid(self, jobid: int, allocating: bool) -> None:
         if isinstance(jobid, bool) or not isinstance(jobid, int) or not 0 <= jobid <= _LARGEST_JOBID:
-            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {jobid!r}")
+            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}")
         if allocating and jobid in self._spans:
             raise JobExists(f"job {jobid} is there already")
 

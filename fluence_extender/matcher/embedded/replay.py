@@ -67,7 +67,7 @@ def _read(top: Any) -> tuple[Document, int, int]:
 
 def _time(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LATEST:
-        raise ValueError(f"execution.{key} must be a time of 0 or later, and is {value!r}")
+        raise ValueError(f"execution.{key} must be a time of 0 or later in seconds")
     return value
 
 

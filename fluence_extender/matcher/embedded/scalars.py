@@ -89,7 +89,7 @@ def mapping_of(value: Any, where: str) -> Mapping[str, Any]:
         raise InvalidJobspec(f"{where} must be a mapping, not {kind_of(value)}")
     for key in value:
         if not isinstance(key, str):
-            raise InvalidJobspec(f"{where} must have strings for keys, not {key!r}")
+            raise InvalidJobspec(f"{where} must have strings for keys, not {kind_of(key)}")
     return value
 
 
@@ -115,4 +115,5 @@ def kind_of(value: Any) -> str:
         return "a mapping"
     if isinstance(value, (list, tuple)):
         return "a sequence"
-    return f"{type(value).__name__} {value!r}"[:60]
+    names = {bool: "a boolean", str: "a string", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)

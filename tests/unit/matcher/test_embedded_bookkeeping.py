@@ -90,7 +90,7 @@ def _timelines(vertex: Vertex) -> Any:
     return (
         [(0, vertex.size)] if vertex.plans is None else vertex.plans.timeline(),
         [(0, SHARERS)] if vertex.claims is None else vertex.claims.timeline(),
-        None if counters is None else [planner.timeline() for planner in counters],
+        None if counters is None else [planner.timeline() for planner in counters.planners.values()],
         vertex.allocations,
     )
 
