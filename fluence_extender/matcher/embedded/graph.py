@@ -110,6 +110,10 @@ class Vertex:
         """How many of its units no job holds exclusively during [at, at + duration)."""
         return self.size if self.plans is None else self.plans.free_during(at, duration)
 
+    def claimed_during(self, at: int, duration: int) -> bool:
+        """Whether any job is on it or below it during [at, at + duration)."""
+        return self.claims is not None and self.claims.free_during(at, duration) < SHARERS
+
     def heaviest_first(self) -> list[tuple[int, int, int, Edge]]:
         """The out-edges by weight, then by the child's uniq_id, both descending, as sort keys and edge."""
         if self.by_weight is None:
