@@ -238,6 +238,7 @@ def graph(
     from fluence_extender.graph.problem import InvalidResourcesFile
     from fluence_extender.live_graph import live_graph
 
+    _set_up_logging(level=logging.WARNING)
     source: str | Path = resources or resources_namespace
     try:
         document = asyncio.run(live_graph(kubeconfig, source, levels, expand))
@@ -291,12 +292,12 @@ def version() -> None:
     """Print the version, and whether libreapi_cli is found."""
     from fluence_extender.engines import choose_engine
 
-    logging.disable(logging.INFO)
+    _set_up_logging(level=logging.WARNING)
     engine = choose_engine("auto")
     click.echo(f"fluence-extender {__version__} (engine: {engine.name}, {engine.version})")
 
 
-def _set_up_logging(log_format: str) -> None:
+def _set_up_logging(log_format: str = "text", level: int = logging.INFO) -> None:
     import structlog
 
     plain = structlog.dev.ConsoleRenderer(
@@ -316,5 +317,5 @@ def _set_up_logging(log_format: str) -> None:
             *last,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
     )

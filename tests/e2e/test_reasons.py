@@ -1,0 +1,132 @@
+"""Every no has a reason, in the state API, in an Event on the pod, and in what kube-scheduler writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
+from tests.e2e.harness import Manifest, Namespace, wait_for
+from tests.e2e.history import History
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import QPU, gang, labelled, ours
+
+
+def events(namespace: Namespace, name: str) -> list[Manifest]:
+    """The Events of ours about the pod that goes by this name now."""
+    uid = namespace.pod(name)["metadata"]["uid"]
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events"
+    return [
+        one
+        for one in namespace.api.get(path)["items"]
+        if one["regarding"].get("uid") == uid
+        and one["reportingController"] == "fluence.flux-framework.org/extender"
+    ]
+
+
+def wait_for_event(namespace: Namespace, name: str, reason: str) -> Manifest:
+    """The one Event of this reason on the pod."""
+    found = wait_for(
+        lambda: [one for one in events(namespace, name) if one["reason"] == reason],
+        10,
+        f"an Event {reason} on {name}",
+        lambda: [(one["reason"], one["note"]) for one in events(namespace, name)],
+    )
+    assert len(found) == 1
+    assert found[0]["type"] == "Warning"
+    return found[0]
+
+
+@pytest.mark.parametrize("size", ["many", "0", "-2", "1.5", "", "9999999999", "0x2", "2 2"])
+def test_nonsense_size_is_told_and_can_be_corrected(
+    size: str, fluence: Fluence, namespace: Namespace, nodes: NodeFactory, history: History
+) -> None:
+    nodes(1, cpu="4")
+    namespace.create(*gang("odd", 2, size=size, cpu="1"), ours("marker", cpu="1"))
+    namespace.wait_for_phase("marker", "Running")
+    reason = f"annotation {GROUP_SIZE_ANNOTATION} is {size!r}: it must be a whole number from 1"
+    seen = fluence.wait_for_reason(namespace.name, "odd", reason)
+    assert seen["state"] == "waiting"
+    assert [one["pod"] for one in fluence.allocations(namespace.name)] == ["marker"]
+    assert history.names() == ["marker"]
+    for number in range(2):
+        path = f"/api/v1/namespaces/{namespace.name}/pods/odd-{number}"
+        namespace.api.patch(path, {"metadata": {"annotations": {GROUP_SIZE_ANNOTATION: "2"}}})
+    namespace.wait_until_bound(3)
+
+
+def test_members_that_disagree_on_the_size_wait(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory
+) -> None:
+    nodes(1, cpu="4")
+    namespace.create(labelled(ours("a", cpu="1"), "pair", 2), labelled(ours("b", cpu="1"), "pair", 3))
+    seen = fluence.wait_for_reason(namespace.name, "pair", "members of group")
+    assert "disagree on its size (2 and 3)" in seen["reason"]
+    assert wait_for_event(namespace, "a", "InvalidRequest")["note"].endswith(seen["reason"])
+
+
+Case = tuple[str, list[Manifest], str]
+
+
+CASES: list[Case] = [
+    ("WaitingForMembers", gang("case", 1, size=3, cpu="1"), "waiting for members (1 of 3 exist)"),
+    ("Unsatisfiable", gang("case", 1, cpu="2000"), "unsatisfiable: no node has 2000 cpu"),
+    (
+        "InvalidRequest",
+        gang("case", 1, size="x", cpu="1"),
+        "annotation fluence.flux-framework.org/group-size",
+    ),
+    ("NoBackend", gang("case", 1, requests={QPU: 1}), "no backend: no resource of type qpu is configured"),
+]
+
+
+@pytest.mark.parametrize(("kind", "members", "reason"), CASES, ids=[kind for kind, _, _ in CASES])
+def test_reason_is_told_once_in_an_event(
+    kind: str,
+    members: list[Manifest],
+    reason: str,
+    fluence: Fluence,
+    namespace: Namespace,
+    nodes: NodeFactory,
+) -> None:
+    nodes(1, cpu="2")
+    namespace.create(*members)
+    text = fluence.wait_for_reason(namespace.name, "case", reason)["reason"]
+    event = wait_for_event(namespace, "case-0", kind)
+    assert event["note"] == f"gang {namespace.name}/case: {text}"
+    # What else happens in the cluster doesn't make it be told again.
+    namespace.create(ours("marker", cpu="1", run_for="100ms"))
+    namespace.wait_for_pods(
+        lambda pods: any(one["metadata"]["name"] == "marker" and one["spec"].get("nodeName") for one in pods),
+        "the marker to be bound",
+    )
+    again = wait_for_event(namespace, "case-0", kind)
+    assert "series" not in again
+    assert again["metadata"]["uid"] == event["metadata"]["uid"]
+
+
+def test_each_waiting_member_of_a_busy_gang_has_the_event(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="2")
+    namespace.create(ours("runs", cpu="1"))
+    namespace.wait_for_phase("runs", "Running")
+    namespace.create(*gang("pair", 2, cpu="1"))
+    for name in ("pair-0", "pair-1"):
+        assert wait_for_event(namespace, name, "Busy")["note"].endswith("busy: 1 of 2 fit now, short of cpu")
+    assert not events(namespace, "runs")
+
+
+def test_kube_scheduler_repeats_the_reason_for_a_pod_without_the_gate(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+) -> None:
+    own_nodes(1, cpu="2")
+    with installation.ungated():
+        namespace.create(*gang("late", 1, size=2, cpu="1"))
+
+        def told() -> str:
+            conditions = namespace.pod("late-0")["status"].get("conditions") or ()
+            return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+
+        wait_for(lambda: "waiting for members (1 of 2 exist)" in told(), 15, "the pod's condition", told)
