@@ -1,10 +1,9 @@
 """How long the filter verb takes, beside FastAPI applications that only echo the same body.
 
-Requests are what kube-scheduler sends to a nodeCacheCapable extender: a whole Pod and the names of all
-offered nodes, one call after another over one kept-alive loopback connection. The echoes say what HTTP alone
-costs: one gives the bytes back, the other is FastAPI's usual handler with a parsed body. All three run in one
-server process under the same settings and are called in turns, so that whatever else the machine does hits
-them alike.
+Requests are what kube-scheduler sends to a nodeCacheCapable extender: a whole Pod and the names of all offered nodes,
+one call after another over one kept-alive loopback connection. The echoes say what HTTP alone costs: one gives the
+bytes back, the other is FastAPI's usual handler with a parsed body. All three run in one server process under the same
+settings and are called in turns, so that whatever else the machine does hits them alike.
 
     python benchmarks/filter.py [--write]
 """

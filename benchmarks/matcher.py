@@ -1,8 +1,8 @@
 """What matching costs on one flat cluster: the counted engine, the walker, and libreapi_cli where it is found.
 
 Nodes have 32 cores, 32 units of memory and 4 gpus. All engines are asked the same in one run, placement and R read
-included, so that their ratios hold on any machine. The walker is left out above ``--walker-limit`` nodes: it needs a
-vertex a leaf.
+included, so that their ratios hold on any machine. The walker is left out above ``--walker-limit`` nodes: it needs
+a vertex a leaf.
 
     python -m benchmarks.matcher --nodes 100,1000
 """

@@ -22,7 +22,6 @@ class OutString:
     """A ``char *`` that the library fills by malloc; freed on the way out of ``with``, whatever happened.
 
     It starts as NULL because the library leaves it untouched on failure (fluxion reference 1.4).
-
     """
 
     __slots__ = ("pointer",)
@@ -45,8 +44,6 @@ class OutString:
 
 
 def decode(pointer: Any) -> str:
-    """Copy a C string. Bytes that aren't UTF-8 can only come from a file the library read itself; they are
-    shown as such.
-    """
+    """Copy a C string; bytes that aren't UTF-8, as a file the library reads itself may hold, come out escaped."""
     raw: bytes = ffi.string(pointer)
     return raw.decode("utf-8", errors="backslashreplace")

@@ -18,9 +18,7 @@ from fluxion_ffi.vertices import Vertex, read_vertex
 
 @dataclass(frozen=True, slots=True)
 class Subtree:
-    """A checked document: its vertices by path, and of these the new ones; ``children`` are the new edges, as
-    paths.
-    """
+    """A checked document: its vertices by path, and of these the new ones; ``children`` are the new edges, as paths."""
 
     vertices: dict[str, Vertex]
     new: list[Vertex]
@@ -31,8 +29,7 @@ class Subtree:
 class Containment:
     """The vertices of a graph by path, and the children of each by uniq_id.
 
-    ``units`` is the sum of their sizes; ``loaded`` counts the removed ones too, whose memory the library
-    keeps.
+    ``units`` is the sum of their sizes; ``loaded`` counts the removed ones too, whose memory the library keeps.
     """
 
     root: str = ""

@@ -1,6 +1,4 @@
-"""Text on its way into C: UTF-8, no NUL (C would read a shorter string), JSON that jansson and yaml-cpp read
-alike.
-"""
+"""Text on its way into C: UTF-8, no NUL (C would read a shorter string), JSON that jansson and yaml-cpp read alike."""
 
 from __future__ import annotations
 

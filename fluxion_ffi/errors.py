@@ -10,15 +10,11 @@ import os
 from collections.abc import Callable, Mapping
 
 _SHOWN = 2000
-"""Characters of the library's text kept in an error: a refused jobspec can leave one line for each vertex
-visited.
-"""
+"""Characters of the library's text kept in an error: a refused jobspec can leave one line for each vertex visited."""
 
 
 class FluxionError(Exception):
-    """A call that didn't succeed. ``errno`` is what the library set; ``text`` is what it said, and may be
-    empty.
-    """
+    """A call that didn't succeed. ``errno`` is what the library set; ``text`` is what it said, and may be empty."""
 
     errno: int = 0
 
@@ -46,9 +42,7 @@ class Unsatisfiable(FluxionError):
 
 
 class InvalidRequest(FluxionError):
-    """An argument that the library rejects, or that would crash or hang it; the message names the place
-    (EINVAL).
-    """
+    """An argument that the library rejects, or that would crash or hang it; the message names the place (EINVAL)."""
 
     errno = _errno.EINVAL
 

@@ -41,9 +41,10 @@ _FOUND_FORMATS = tuple(MATCH_FORMATS - {"simple", "pretty_simple"})
 _NEEDS_RANK = frozenset({"node", "storage_node"})
 
 _ROOM_FACTOR, _ROOM = 4, 2**16
-"""Vertices to make room for, unless told. The library keeps vertices in one vector, and when that has to
-move, a search for a future start that came before leaves pointers behind. Room that isn't used costs address
-space only.
+"""Vertices to make room for, unless told: so many times the graph's own, and so many more.
+
+The library keeps vertices in one vector, and when that has to move, a search for a future start that came before leaves
+pointers behind. Room that isn't used costs address space only.
 """
 
 _P = ParamSpec("_P")
@@ -66,8 +67,8 @@ def _one_at_a_time(
 class ResourceGraph:
     """One graph, loaded from a JGF document; a context manager that frees it at its end.
 
-    Calls may come from any thread; they run one at a time. The library's clock stands at 0. Raises
-    `InvalidGraph`, `InvalidOptions`.
+    Calls may come from any thread; they run one at a time. The library's clock stands at 0. Raises `InvalidGraph`,
+    `InvalidOptions`.
     """
 
     def __init__(self, library: Library, jgf: Document, options: GraphOptions | None = None) -> None:
@@ -120,9 +121,7 @@ class ResourceGraph:
 
     @_one_at_a_time
     def match_with_jobid(self, op: MatchOp, jobspec: Document, jobid: int) -> MatchResult:
-        """Match under ``jobid``, from 0 to 2^63 - 1. Raises as `match`, and `JobExists` if that id is
-        held.
-        """
+        """Match under ``jobid``, from 0 to 2^63 - 1. Raises as `match`, and `JobExists` if that id is held."""
         self._library.require(Feature.MATCH_WITH_JOBID)
         op = self._op(op)
         self._check_jobid(jobid)
@@ -134,12 +133,9 @@ class ResourceGraph:
 
     @_one_at_a_time
     def match_satisfy(self, jobspec: Document) -> bool:
-        """Whether the graph, with nothing on it and all of it up, could hold the jobspec. Raises
-        `InvalidRequest`.
+        """Whether the graph, with nothing on it and all of it up, could hold the jobspec. Raises `InvalidRequest`.
 
-        The library loses some bytes at each yes; ``match(MatchOp.SATISFIABILITY, …)`` asks the same and
-        doesn't.
-
+        The library loses some bytes at each yes; ``match(MatchOp.SATISFIABILITY, …)`` asks the same and doesn't.
         """
         self._library.require(Feature.MATCH_SATISFY)
         satisfiable, overhead = ffi.new("_Bool *"), ffi.new("double *")
@@ -151,9 +147,9 @@ class ResourceGraph:
 
     @_one_at_a_time
     def update_allocate(self, jobid: int, R: Document) -> MatchResult:  # noqa: N803
-        """Allocate exactly what ``R`` lists. Raises `JobExists`, `InvalidRequest`, or `FluxionError` with
-        errno 0 where a vertex isn't in the graph.
+        """Allocate exactly what ``R`` lists.
 
+        Raises `JobExists`, `InvalidRequest`, or `FluxionError` with errno 0 where a vertex isn't in the graph.
         """
         self._library.require(Feature.UPDATE_ALLOCATE)
         self._check_jobid(jobid)
@@ -200,10 +196,10 @@ class ResourceGraph:
 
     @_one_at_a_time
     def find(self, criteria: str, format: str | None = None) -> str | None:
-        """The vertices that meet ``criteria``, such as ``status=down and property=big`` (fluxion reference
-        5.7), with their ancestors, as R in ``format`` (default: the graph's); None if there are none. Raises
-        `InvalidRequest`.
+        """The vertices that meet ``criteria``, with their ancestors, as R; None if there are none.
 
+        ``criteria`` is such as ``status=down and property=big`` (fluxion reference 5.7); ``format`` is a match format,
+        the graph's by default. Raises `InvalidRequest`.
         """
         self._library.require(Feature.FIND)
         wanted = self._options.match_format if format is None else format
@@ -220,7 +216,6 @@ class ResourceGraph:
         """Add the vertices of ``jgf`` that aren't there yet; it holds the path from the root down to them.
 
         Raises `InvalidGraph` (EINVAL) with the place; the graph is unchanged.
-
         """
         document = parse(jgf, "graph", self._refuse_graph)
         addition = self._tree.read(document, _errno.EINVAL)
@@ -233,7 +228,6 @@ class ResourceGraph:
         """Remove the vertex at ``path`` and all below it; cancel the jobs there first.
 
         Raises `InvalidRequest`: no such vertex, the root, or the last child of its parent.
-
         """
         text = c_string(path, "path")
         self._tree.check_removal(path)
@@ -242,9 +236,7 @@ class ResourceGraph:
 
     @_one_at_a_time
     def set_status(self, path: str, up: bool) -> None:
-        """Mark the vertex at ``path`` up or down; nothing new lands below one that is down. Raises
-        `InvalidRequest`.
-        """
+        """Mark the vertex at ``path`` up or down; nothing new lands below one that is down. Raises `InvalidRequest`."""
         self._library.require(Feature.STATUS)
         self._call("reapi_cli_set_status", c_string(path, "path"), 0 if up else 1)
 
@@ -258,9 +250,7 @@ class ResourceGraph:
 
     @_one_at_a_time
     def set_rank_status(self, ranks: Iterable[int], up: bool) -> None:
-        """Mark the topmost vertex of each rank up or down. Raises `InvalidRequest` if a rank has no
-        vertex.
-        """
+        """Mark the topmost vertex of each rank up or down. Raises `InvalidRequest` if a rank has no vertex."""
         self._library.require(Feature.RANK_STATUS)
         chosen = set(ranks)
         self._tree.check_ranks(chosen, "ranks")

@@ -39,9 +39,7 @@ class Context:
 
 
 class Library:
-    """A loaded library: ``origin`` says where it was found, ``features`` what it can do. Made by
-    `open_library`.
-    """
+    """A loaded library: ``origin`` says where it was found, ``features`` what it can do. Made by `open_library`."""
 
     def __init__(self, handle: Any, origin: str) -> None:
         self._handle = handle
@@ -77,9 +75,7 @@ class Library:
             context.pointer = ffi.NULL
 
     def abandon(self, context: Context) -> None:
-        """Have a context freed before the next call. For finalizers, which may run in the midst of one and
-        mustn't wait.
-        """
+        """Have a context freed before the next call; for finalizers, which may run during one and mustn't wait."""
         self._abandoned.append(context)
 
     def call(self, function: str, context: Context, *arguments: Any) -> None:
@@ -111,8 +107,7 @@ class Library:
 def open_library(path: str | Path | None = None) -> Library:
     """Load libreapi_cli from ``path``, from ``FLUXION_LIBRARY``, or from where flux-sched installs it.
 
-    Raises `LibraryNotFound`, `LibraryTooOld` (before flux-sched 0.53) or `LibraryBroken`; each says what
-    to do.
+    Raises `LibraryNotFound`, `LibraryTooOld` (before flux-sched 0.53) or `LibraryBroken`; each says what to do.
     """
     handle, place = load_first(places(path, os.environ), _accept)
     return Library(handle, place.origin)

@@ -1,8 +1,7 @@
-"""The options of a graph: what reapi_cli_initialize reads, checked so that no value can crash it (fluxion
-reference 1.7, 1.8).
+"""The options of a graph: what reapi_cli_initialize reads, checked so that no value can crash it.
 
-An unknown traverser or policy ends the process there, an unknown match format silently becomes another one.
-The load format is always JGF, and the matcher always walks containment only (``CA``).
+An unknown traverser or policy ends the process there, an unknown match format silently becomes another one (fluxion
+reference 1.7, 1.8). The load format is always JGF, and the matcher always walks containment only (``CA``).
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ MATCH_FORMATS = frozenset(
 """Not ``rlite``: with it the library answers EINVAL for whatever doesn't fit now."""
 
 RANKED_FORMATS = frozenset({"rv1", "rv1_nosched", "rv1_shorthand"})
-"""Formats that can't be written for a node without rank: the match would hold its resources and still
-fail.
-"""
+"""Formats that can't be written for a node without rank: the match would hold its resources and still fail."""
 
 _SWITCHES = frozenset({"node_centric", "node_exclusive", "stop_on_1_matches"})
 
@@ -75,9 +72,7 @@ class GraphOptions:
 
     @property
     def stops_early(self) -> bool:
-        """Whether the walk stops at the first vertices that suffice, which makes it compute the largest count
-        asked.
-        """
+        """Whether the walk stops at the first vertices that suffice, which makes it compute the largest count asked."""
         return self.matcher_policy.startswith("first") or "stop_on_1_matches=true" in self.matcher_policy
 
     @property
@@ -107,9 +102,7 @@ def _one_of(name: str, value: str, known: frozenset[str]) -> None:
 
 
 def _check_custom_policy(policy: str) -> None:
-    """Every word must be ``key=value``; the library indexes past the end of one without ``=``, and ignores
-    wrong ones.
-    """
+    """Refuse any word that isn't ``key=value``: the library reads past the end of some and ignores the others."""
     place = f"options.matcher_policy: {policy!r}"
     seen: set[str] = set()
     for word in policy.split(" "):

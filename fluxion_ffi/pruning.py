@@ -42,7 +42,6 @@ class PruneFilters:
         """Whether a root of ``root_type`` over leaves of ``leaf_types`` keeps at least one total.
 
         A leaf type that no filter names is kept by vertices of type ``cluster`` (since flux-sched 0.46).
-
         """
         if root_type == "cluster" and any(leaf not in self.named for leaf in leaf_types):
             return True

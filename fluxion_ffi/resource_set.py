@@ -45,9 +45,8 @@ def encode_release(R: Document, check_ranks: RankCheck) -> bytes:  # noqa: N803
     """Check and write an R for partial_cancel. Raises `InvalidRequest` with the place.
 
     Without ``scheduling`` all that the job holds on the ranks of ``R_lite`` is freed. With it every vertex
-    listed must be exclusive; one that isn't (a shared node, the root) is refused here, because the library
-    would free those before it.
-
+    listed must be exclusive; one that isn't (a shared node, the root) is refused here, because the library would
+    free those before it.
     """
     document = parse(R, "R")
     scheduling = document.get("scheduling")

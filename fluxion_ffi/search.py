@@ -1,8 +1,7 @@
 """Finding libreapi_cli: it installs outside the loader's path, and carries a SONAME without version.
 
-Invariant: what the caller names (an argument, or FLUXION_LIBRARY) is the only place looked at; else the
-places of `places` are tried in order, and the first library that loads wins. What was found but couldn't be
-used is reported.
+Invariant: what the caller names (an argument, or FLUXION_LIBRARY) is the only place looked at; else the places of
+`places` are tried in order, and the first library that loads wins. What was found but couldn't be used is reported.
 """
 
 from __future__ import annotations
@@ -55,11 +54,9 @@ def _folders() -> Iterator[str]:
 
 
 def load_first(candidates: list[Place], accept: Callable[[Any], None]) -> tuple[Any, Place]:
-    """Load the first candidate that loads and that ``accept`` doesn't refuse (by raising
-    `LibraryUnavailable`).
+    """Load the first candidate that loads and that ``accept`` doesn't refuse (by raising `LibraryUnavailable`).
 
     Raises `LibraryNotFound`, or the refusal of the first candidate that is there but can't be used.
-
     """
     refused: list[tuple[Place, LibraryUnavailable]] = []
     for place in candidates:
@@ -81,9 +78,7 @@ def load_first(candidates: list[Place], accept: Callable[[Any], None]) -> tuple[
 
 
 def _load(place: Place) -> Any:
-    """Load one library. Raises `LibraryNotFound` (no such file) or `LibraryBroken` (it doesn't load; says
-    why).
-    """
+    """Load one library. Raises `LibraryNotFound` (no such file) or `LibraryBroken` (it doesn't load; says why)."""
     if "/" in place.target and not Path(place.target).exists():
         raise LibraryNotFound(place.target)
     try:

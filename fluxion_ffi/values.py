@@ -29,9 +29,10 @@ class MatchOp(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MatchResult:
-    """A successful match: ``at`` is the start in seconds (0 = now), ``overhead`` the seconds spent matching,
-    ``R`` the resource set in the graph's match format, empty for `MatchOp.SATISFIABILITY`.
+    """A successful match.
 
+    ``at`` is the start in seconds (0 = now), ``overhead`` the seconds spent matching, ``R`` the resource set in the
+    graph's match format, empty for `MatchOp.SATISFIABILITY`.
     """
 
     jobid: int

@@ -1,8 +1,7 @@
 """The vertices of a JGF document, read as libreapi_cli reads them.
 
-The library tells a wrong key from a missing one badly, and aborts on some values: a path or property that
-isn't a string, a number that doesn't fit (fluxion reference 1.7, 2.1). Here each is refused with the place in
-the document.
+The library tells a wrong key from a missing one badly, and aborts on some values: a path or property that isn't a
+string, a number that doesn't fit (fluxion reference 1.7, 2.1). Here each is refused with the place in the document.
 """
 
 from __future__ import annotations

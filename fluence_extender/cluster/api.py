@@ -77,9 +77,8 @@ class ApiCluster:
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`. One POST; the pod is read back where the answer is no or doesn't come.
 
-        Raises `Conflict` where the pod can't be bound as it is (gated, being deleted), and `errors.NoAnswer`
-        where it isn't bound after a lost answer: then the Binding may still take effect, and the call may be
-        repeated.
+        Raises `Conflict` where the pod can't be bound as it is (gated, being deleted), and `errors.NoAnswer` where it
+        isn't bound after a lost answer: then the Binding may still take effect, and the call may be repeated.
         """
         body = {
             "apiVersion": "v1",
@@ -130,9 +129,7 @@ class ApiCluster:
         )
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
-        """See `Cluster.report_group`. One PATCH of podgroups/status; nothing where no PodGroups are
-        served.
-        """
+        """See `Cluster.report_group`. One PATCH of podgroups/status; nothing where no PodGroups are served."""
         if self._groups is None:
             self._groups = await find_pod_groups(self._connection)
         if self._groups is None:

@@ -1,6 +1,4 @@
-"""Waiting between tries: longer after each failure, capped, and jittered so that replicas don't come back
-in step.
-"""
+"""Waiting between tries: longer after each failure, capped, and jittered so that replicas don't come back in step."""
 
 from __future__ import annotations
 

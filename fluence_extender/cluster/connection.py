@@ -46,8 +46,7 @@ KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 class _Transport(RESTClientObject):
     """The official session with TCP keep-alive, so that a dead peer ends a silent watch in half a minute.
 
-    It knows its sockets: aiohttp leaves cut TLS connections to close by themselves, and on ``close`` they
-    must.
+    It knows its sockets: aiohttp leaves cut TLS connections to close by themselves, and on ``close`` they must.
     """
 
     def __init__(self, configuration: Configuration) -> None:

@@ -1,9 +1,8 @@
 """Where the API server is and who we are to it.
 
-Loading is the official client's: kubeconfig (several files, tokens, certificates, exec plugins, OIDC) or the
-pod's ServiceAccount, whose token it reads again every minute as the kubelet rotates it. Everything else that
-expires is loaded anew when the API server answers 401. Invariant: a failed reload keeps the credentials we
-had.
+Loading is the official client's: kubeconfig (several files, tokens, certificates, exec plugins, OIDC) or the pod's
+ServiceAccount, whose token it reads again every minute as the kubelet rotates it. Everything else that expires is
+loaded anew when the API server answers 401. Invariant: a failed reload keeps the credentials we had.
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ TOKEN = "BearerToken"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where credentials come from: a kubeconfig (``files`` joined by the path separator) or, if empty, the
-    pod.
-    """
+    """Where credentials come from: a kubeconfig (``files`` joined by the path separator) or, if empty, the pod."""
 
     files: str = ""
 

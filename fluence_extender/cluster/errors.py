@@ -71,9 +71,7 @@ _decode_status = msgspec.json.Decoder(Status).decode
 
 
 def read_status(body: bytes, code: int) -> Status:
-    """The Status in ``body``; an answer that is none (a proxy's page) becomes one with its first 300
-    characters.
-    """
+    """The Status in ``body``; an answer that is none (a proxy's page) becomes one with its first 300 characters."""
     try:
         return _decode_status(body)
     except msgspec.MsgspecError:

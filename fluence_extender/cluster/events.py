@@ -1,4 +1,4 @@
-"""Events about what we did, written behind the back of whoever records them.
+"""Events about what we did, written in the background.
 
 Equal events (same object, reason and message) become one with a count, updated at most every few seconds, so
 that a gang waiting for an hour doesn't flood etcd. Invariant: recording never waits, never raises and holds a

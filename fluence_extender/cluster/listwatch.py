@@ -152,9 +152,7 @@ class ListWatch:
             query["continue"] = page.metadata.next_page
 
     async def _watch(self, path: str) -> bool:
-        """Tell the sink each change until the watch ends; whether it was of use (told something or
-        lasted).
-        """
+        """Tell the sink each change until the watch ends; whether it was of use (told something or lasted)."""
         loop = asyncio.get_running_loop()
         began, said = loop.time(), 0
         query: dict[str, str | int] = {

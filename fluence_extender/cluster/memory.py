@@ -1,9 +1,8 @@
 """An API server in memory, for tests: the same port, the same rules, no network.
 
-It keeps model values and answers writes as Kubernetes does: uids are preconditions, a pod that is gated,
-bound or being deleted isn't bound, a Binding merges annotations and clears the nomination, an evicted pod
-that runs stays until `reap` plays its kubelet. Each change is told to the sinks at once, or queued while
-``held``.
+It keeps model values and answers writes as Kubernetes does: uids are preconditions, a pod that is gated, bound or being
+deleted isn't bound, a Binding merges annotations and clears the nomination, an evicted pod that runs stays until `reap`
+plays its kubelet. Each change is told to the sinks at once, or queued while ``held``.
 """
 
 from __future__ import annotations
@@ -57,9 +56,8 @@ class Recorded:
 class MemoryCluster:
     """`Cluster` without a cluster.
 
-    ``fail(verb, error)`` makes the next call of that verb raise; ``delays[verb]`` are seconds it takes; pods
-    whose uid is in ``protected`` can't be evicted; ``calls`` lists (verb, pod key) of all writes, refused
-    ones too.
+    ``fail(verb, error)`` makes the next call of that verb raise; ``delays[verb]`` are seconds it takes; pods whose uid
+    is in ``protected`` can't be evicted; ``calls`` lists (verb, pod key) of all writes, refused ones too.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -80,9 +78,7 @@ class MemoryCluster:
     # What a test does to the cluster.
 
     def put(self, one: Watched) -> None:
-        """Create or replace an object, as another client would; what is stored (pods get a
-        resourceVersion).
-        """
+        """Create or replace an object, as another client would; what is stored (pods get a resourceVersion)."""
         stored: Watched = one
         if isinstance(one, Pod):
             self._version += 1
@@ -166,9 +162,7 @@ class MemoryCluster:
     # The port.
 
     def fail(self, verb: str, error: Exception | None = None, times: int = 1) -> None:
-        """Make the next ``times`` calls of ``verb`` raise ``error`` (default: no answer from the API
-        server).
-        """
+        """Make the next ``times`` calls of ``verb`` raise ``error`` (default: no answer from the API server)."""
         errors = [error or ClusterError(f"{verb}: no answer")] * times
         self._failures.setdefault(verb, deque()).extend(errors)
 

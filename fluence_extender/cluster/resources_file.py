@@ -23,9 +23,7 @@ class ResourcesFileError(Exception):
 
 
 def read_resources_file(path: Path) -> ResourcesFile:
-    """The file at ``path``, which the user named. Raises `ResourcesFileError` where it isn't there or
-    readable.
-    """
+    """The file at ``path``, which the user named. Raises `ResourcesFileError` where it isn't there or readable."""
     try:
         return ResourcesFile(str(path), path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -48,9 +46,7 @@ class FileWatch:
         self._period = period
 
     async def run(self) -> None:
-        """Tell the sink the file, then each change, until cancelled. Raises `ResourcesFileError` at the
-        start.
-        """
+        """Tell the sink the file, then each change, until cancelled. Raises `ResourcesFileError` at the start."""
         stamp = _stamp(self._path)
         told = await asyncio.to_thread(read_resources_file, self._path)
         self._sink(Listed(Kind.RESOURCES_FILE, (told,)))

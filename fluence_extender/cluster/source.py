@@ -23,9 +23,8 @@ from fluence_extender.model.names import RESOURCES_CONFIGMAP
 class Source:
     """One kind's list-watch.
 
-    ``locate`` answers the path of the list, or None while the API server doesn't serve the kind; ``selector``
-    is a field selector; ``absent`` is what stands for an empty list, if anything does, and for a deleted
-    object.
+    ``locate`` answers the path of the list, or None while the API server doesn't serve the kind; ``selector`` is a
+    field selector; ``absent`` is what stands for an empty list, if anything does, and for a deleted object.
     """
 
     kind: Kind

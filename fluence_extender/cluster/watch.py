@@ -1,8 +1,7 @@
-"""All that is watched, together: one list-watch a kind, and a heartbeat that tells an outage from a quiet
-cluster.
+"""All that is watched, together: one list-watch a kind, and a heartbeat that tells an outage from a quiet cluster.
 
-An open watch on a quiet cluster says nothing for a minute, and so does one whose API server hangs. Hence a
-small question every few seconds: while it is answered, open watches count as fresh.
+An open watch on a quiet cluster says nothing for a minute, and so does one whose API server hangs. Hence a small
+question every few seconds: while it is answered, open watches count as fresh.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ class Watcher:
         return [events[kind] for kind in (kinds or tuple(events))]
 
     def staleness(self, *kinds: Kind) -> float:
-        """Seconds since the API server was last known to be in touch, for the worst of ``kinds`` (default:
-        all).
+        """Seconds since the API server was last known to be in touch, for the worst of ``kinds`` (default: all).
 
         Infinite before the first contact; a local resources file is never stale.
         """

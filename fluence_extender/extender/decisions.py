@@ -1,9 +1,8 @@
 """What the verbs decide, as plain functions of the plan and the request.
 
-Rules of the protocol (kube-scheduler's extender.go): a node refused as unresolvable is no preemption
-candidate, which is right for a pod whose place is planned elsewhere; the texts end in the pod's condition, so
-they don't change from one attempt to the next unless the plan does, or kube-scheduler would wake the pod for
-each change.
+Rules of the protocol (kube-scheduler's extender.go): a node refused as unresolvable is no preemption candidate, which
+is right for a pod whose place is planned elsewhere; the texts end in the pod's condition, so they don't change from one
+attempt to the next unless the plan does, or kube-scheduler would wake the pod for each change.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The bind calls that wait for their gang.
 
-kube-scheduler may hang up on a call (its httpTimeout), which doesn't undo a Binding under way. Invariants: a
-binding once begun runs to its end whoever disconnects; every call gets the outcome of its binding, or is told
-that we stop.
+kube-scheduler may hang up on a call (its httpTimeout), which doesn't undo a Binding under way. Invariants: a binding
+once begun runs to its end whoever disconnects; every call gets the outcome of its binding, or is told that we stop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Both listeners in one event loop: the verbs on loopback, the state API on a port of its own.
 
-Invariants: an address that can't be had is told before anything is served; when we stop, no call is left
-hanging: the sockets close first, bindings that wait are answered with an error, open answers are finished
-within seconds.
+Invariants: an address that can't be had is told before anything is served; when we stop, no call is left hanging: the
+sockets close first, bindings that wait are answered with an error, open answers are finished within seconds.
 """
 
 from __future__ import annotations

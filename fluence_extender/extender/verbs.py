@@ -106,8 +106,7 @@ class Verbs:
     async def preempt(self, body: bytes) -> Answer:
         """Drop the nodes whose victims are of a gang that would break. Raises `BadRequest`.
 
-        The veto covers every preemptor's victims. Before we are ready no gang is known and so no node is
-        left.
+        The veto covers every preemptor's victims. Before we are ready no gang is known and so no node is left.
         """
         victims = preemption_args(body).victims()
         if not self._placements.ready:

@@ -1,8 +1,7 @@
 """The shapes of the state API, as its OpenAPI document shows them.
 
-They describe what `port`'s views look like as JSON; the answers themselves are encoded straight from those
-views, so that a large cluster's state doesn't pass through validation. Invariant: every answer is valid under
-its model.
+They describe what `port`'s views look like as JSON; the answers themselves are encoded straight from those views, so
+that a large cluster's state doesn't pass through validation. Invariant: every answer is valid under its model.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which gang a pod belongs to, and how many members make it whole.
 
-A pod names its gang in one of three ways, the first that is there counting: the native ``spec.schedulingGroup``, the
-label ``fluence.flux-framework.org/group``, or none of them, and then it is a gang of one. The size is the PodGroup's
-``minCount``; with the label it is the annotation ``group-size``, else the owning Job's parallelism (no more than its
-completions), else 1.
+A pod names its gang in one of three ways, the first that is there counting: the native ``spec.schedulingGroup``,
+the label ``fluence.flux-framework.org/group``, or none of them, and then it is a gang of one. The size is the
+PodGroup's ``minCount``; with the label it is the annotation ``group-size``, else the owning Job's parallelism (no
+more than its completions), else 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which virtual devices there are, and which of them a request may take.
 
-Invariant: an explanation's text depends on the devices and the request alone, so it stays the same while they
-do.
+Invariant: an explanation's text depends on the devices and the request alone, so it stays the same while they do.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Changes of a containment graph while the cluster lives: a node joins or leaves, resources.yaml is edited.
 
-A change is planned as a value, sent to the matcher, and applied. What stays keeps its path, rank and
-``uniq_id``.
+A change is planned as a value, sent to the matcher, and applied. What stays keeps its path, rank and ``uniq_id``.
 
-Invariant: planning reads only the branch concerned, so a change costs its own size; numbers are never used
-again.
+Invariant: planning reads only the branch concerned, so a change costs its own size; numbers are never used again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The cluster as a containment graph: cluster, topology levels, nodes and virtual resources, their leaves.
 
-The graph is the contract between the cluster and a matcher. It is kept in compact form, equal sibling leaves
-as one entry with a count, so that its size doesn't depend on the units.
+The graph is the contract between the cluster and a matcher. It is kept in compact form, equal sibling leaves as one
+entry with a count, so that its size doesn't depend on the units.
 
-Invariant: a tree rooted at ``/cluster``; a vertex's key is its path; siblings keep the order in which they
-joined.
+Invariant: a tree rooted at ``/cluster``; a vertex's key is its path; siblings keep the order in which they joined.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ LEVELS: Mapping[str, str] = MappingProxyType({"zone": "topology.kubernetes.io/zo
 class Containment:
     """A cluster's graph, changed in place by `apply` (see `fluence_extender.graph.changes`) and nothing else.
 
-    ``nodes`` maps the name of each physical node to its path, ``devices`` each virtual vertex's path to its
-    parent's.
+    ``nodes`` maps the name of each physical node to its path, ``devices`` each virtual vertex's path to its parent's.
     """
 
     units: Units
@@ -81,9 +79,7 @@ class Containment:
             pending.extend(reversed(self.children(here)))
 
     def parent_path(self, parent: str) -> str:
-        """The path of what a top-level resource calls its ``parent``. Raises `KeyError` for a node that
-        isn't here.
-        """
+        """The path of what a top-level resource calls its ``parent``. Raises `KeyError` for a node that isn't here."""
         return ROOT if parent == CLUSTER_PARENT else self.nodes[parent]
 
     def add(self, parent: str, vertex: Vertex) -> None:

@@ -1,10 +1,9 @@
 """A YAML or JSON text as values that still know where they stood.
 
-Messages that name a line need the position of each value, and a configuration file may hold traps that a
-plain loader passes over in silence: a key given twice, an alias inside its own anchor, aliases that multiply.
+Messages that name a line need the position of each value, and a configuration file may hold traps that a plain loader
+passes over in silence: a key given twice, an alias inside its own anchor, aliases that multiply.
 
-Invariant: every `Item` that `read_document` returns is a finite tree; what couldn't become one is a
-`Problem`.
+Invariant: every `Item` that `read_document` returns is a finite tree; what couldn't become one is a `Problem`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Growing branches of a containment graph: from a node or a virtual resource to vertices with numbers.
 
-Invariant: nothing here changes the graph; a branch is a value until it is applied, and its cost is its own
-size.
+Invariant: nothing here changes the graph; a branch is a value until it is applied, and its cost is its own size.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Requests as jobspecs (RFC 14), the way this graph must be asked.
 
-Compute is slots of leaves on physical nodes. A device with children is taken whole, as a node-typed vertex
-below the vertices above it; of a leaf type so many units of one pool. Devices are selected by rank, because a
-constraint is tested on every node-typed vertex on the way down, and ranks can name those too (fluxion
-reference 3.4).
+Compute is slots of leaves on physical nodes. A device with children is taken whole, as a node-typed vertex below the
+vertices above it; of a leaf type so many units of one pool. Devices are selected by rank, because a constraint is
+tested on every node-typed vertex on the way down, and ranks can name those too (fluxion reference 3.4).
 
-Invariant: plain JSON values, and nothing that libreapi_cli refuses (fluxion reference 3.1); a duration of 0
-is "until cancelled".
+Invariant: plain JSON values, and nothing that libreapi_cli refuses (fluxion reference 3.1); a duration of
+0 is "until cancelled".
 """
 
 from __future__ import annotations

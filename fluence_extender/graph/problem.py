@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault: ``source`` the file, ``line`` in it (from 1, 0 if unknown), ``path`` inside, and the
-    ``fix``.
-    """
+    """One fault: ``source`` the file, ``line`` in it (from 1, 0 if unknown), ``path`` inside, and the ``fix``."""
 
     source: str
     path: str

@@ -1,11 +1,10 @@
 """From exact amounts to leaf counts and back: the one place where rounding to a matcher's units happens.
 
 A matcher grants whole leaves. One leaf of ``core`` stands for ``cpu_millicores``, one of ``memory`` for
-``memory_bytes``; devices are counted one by one. What a node offers rounds down and what a pod asks rounds
-up, so a match never promises more than there is.
+``memory_bytes``; devices are counted one by one. What a node offers rounds down and what a pod asks rounds up, so a
+match never promises more than there is.
 
-Invariant: the same resource name gives the same leaf type in every cluster, and no virtual type is ever one
-of these.
+Invariant: the same resource name gives the same leaf type in every cluster, and no virtual type is ever one of these.
 """
 
 from __future__ import annotations

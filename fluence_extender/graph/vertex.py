@@ -1,7 +1,6 @@
 """The vertices of a containment graph.
 
-Invariant: a vertex never changes its path, rank and ``uniq_id``; ids, ranks and ``uniq_id`` values aren't
-used twice.
+Invariant: a vertex never changes its path, rank and ``uniq_id``; ids, ranks and ``uniq_id`` values aren't used twice.
 """
 
 from __future__ import annotations
@@ -47,9 +46,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The next free numbers: ``rank`` of a node, ``uniq_id`` of a vertex, ``level`` of a zone, rack or the
-    like.
-    """
+    """The next free numbers: ``rank`` of a node, ``uniq_id`` of a vertex, ``level`` of a zone, rack or the like."""
 
     rank: int = 0
     uniq_id: int = 1

@@ -1,8 +1,7 @@
-"""Virtual resources as their owner declares them: quantum devices, simulators, licences, anything that isn't
-a node.
+"""Virtual resources as their owner declares them: quantum devices, simulators, licences, anything that isn't a node.
 
-Invariant: a value here has passed every check that needs no cluster: names are final, attributes are
-resolved, counts are at least 1.
+Invariant: a value here has passed every check that needs no cluster: names are final, attributes are resolved, counts
+are at least 1.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ CLUSTER_PARENT = "cluster"
 class VirtualResource:
     """One declared resource.
 
-    ``names`` has one name for each vertex it makes: a type with children makes one a ``count``, a leaf type a
-    single one that holds ``count`` units. ``parent`` is ``cluster`` or the name of a physical node, on the
-    top level; a child has its parent's name there. ``attributes`` are resolved: inherited, overridden,
-    cleared.
+    ``names`` has one name for each vertex it makes: a type with children makes one a ``count``, a leaf type a single
+    one that holds ``count`` units. ``parent`` is ``cluster`` or the name of a physical node, on the top level; a child
+    has its parent's name there. ``attributes`` are resolved: inherited, overridden, cleared.
     """
 
     type: str
@@ -73,7 +71,5 @@ class ResourcesFile:
 
 
 def environment_name(attribute: str) -> str:
-    """The environment variable that carries an attribute into a container: ``qrmi-type`` is
-    FLUXION_QRMI_TYPE.
-    """
+    """The environment variable that carries an attribute into a container: ``qrmi-type`` is FLUXION_QRMI_TYPE."""
     return "FLUXION_" + re.sub(r"[^A-Z0-9]", "_", attribute.upper())

@@ -22,8 +22,8 @@ class Claim(IntEnum):
 class Holding:
     """One pod's hold: its place, its exact requests, and the matcher's jobs that stand for it.
 
-    ``job`` is the one on its node, None while it takes no leaf or couldn't be booked; ``device_jobs`` those of its
-    devices.
+    ``job`` is the one on its node, None while it takes no leaf or couldn't be booked; ``device_jobs``
+    those of its devices.
     """
 
     namespace: str

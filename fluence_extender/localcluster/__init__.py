@@ -1,12 +1,11 @@
 """A real Kubernetes control plane on loopback, without containers and without root, for tests and the demo.
 
-What a scheduler extender does shows only against the real thing: a stock kube-scheduler, a real API server,
-real controllers. This room builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok from
-pinned Go modules once, runs them in a folder of their own, and plays the one part that kwok leaves out:
-kubelet's admission.
+What a scheduler extender does shows only against the real thing: a stock kube-scheduler, a real API server, real
+controllers. This room builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok from pinned Go
+modules once, runs them in a folder of their own, and plays the one part that kwok leaves out: kubelet's admission.
 
-Invariants: nothing of it outlives the process that started it, however that process ends; two control planes
-at once share nothing but the built binaries; it imports no other room, so that it can judge them.
+Invariants: nothing of it outlives the process that started it, however that process ends; two control planes at once
+share nothing but the built binaries; it imports no other room, so that it can judge them.
 """
 
 from fluence_extender.localcluster.api import Api, ApiError

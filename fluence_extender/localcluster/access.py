@@ -42,9 +42,7 @@ class Access:
 
     @property
     def authority_file(self) -> Path:
-        """The certificate that vouches for the API server's, kube-scheduler's and the controller
-        manager's.
-        """
+        """The certificate that vouches for the API server's, kube-scheduler's and the controller manager's."""
         return self._layout.credentials / "ca.crt"
 
     def for_user(self, user: str, groups: Sequence[str] = ()) -> Path:

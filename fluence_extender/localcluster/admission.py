@@ -1,13 +1,12 @@
-"""Kubelet's resource admission as arithmetic: does a pod that arrives on a node fit beside those already
-there?
+"""Kubelet's resource admission as arithmetic: does a pod that arrives on a node fit beside those already there?
 
-Sources: Kubernetes pkg/kubelet/lifecycle/predicate.go (admission, its reasons, and that extended resources
-which the node doesn't have are dropped), component-helpers resource/helpers.go (effective requests), KEP-753
-(sidecars), KEP-2837 (pod-level resources). Amounts are integers: ``cpu`` in millicores, all else in whole
-units (bytes, pods, devices), a fraction counting as one, as kubelet rounds.
+Sources: Kubernetes pkg/kubelet/lifecycle/predicate.go (admission, its reasons, and that extended resources which the
+node doesn't have are dropped), component-helpers resource/helpers.go (effective requests), KEP-753 (sidecars), KEP-2837
+(pod-level resources). Amounts are integers: ``cpu`` in millicores, all else in whole units (bytes, pods, devices), a
+fraction counting as one, as kubelet rounds.
 
-It is written apart from the scheduler's own accounting on purpose: a judge that shares code with the judged
-shares its mistakes.
+It is written apart from the scheduler's own accounting on purpose: a judge that shares code with the
+judged shares its mistakes.
 """
 
 from __future__ import annotations
@@ -89,9 +88,7 @@ class Rejection:
 
 
 def admit(requests: Amounts, others: Iterable[Amounts], allocatable: Amounts) -> Rejection | None:
-    """None if a pod with ``requests`` fits on a node of ``allocatable`` beside the pods with requests
-    ``others``.
-    """
+    """None if a pod with ``requests`` fits on a node of ``allocatable`` beside the pods with requests ``others``."""
     used: Amounts = {}
     count = 0
     for other in others:

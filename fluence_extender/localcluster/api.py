@@ -118,9 +118,7 @@ class Api:
         return self.request("PATCH", path, manifest, query=query, content_type=APPLY_PATCH)
 
     def path_of(self, manifest: Manifest, namespace: str | None = None) -> str:
-        """The path of the object that ``manifest`` describes; its last part is the name (which may be
-        empty).
-        """
+        """The path of the object that ``manifest`` describes; its last part is the name (which may be empty)."""
         version, metadata = manifest["apiVersion"], manifest["metadata"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         plural, namespaced = self._resource(root, manifest["kind"])

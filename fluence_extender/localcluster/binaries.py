@@ -1,8 +1,7 @@
 """The control plane's binaries: found, or built once into the user's cache.
 
-Invariants: a file that stands in the cache under its name is whole (it is built beside and renamed); two
-processes that need the same binary build it once (a file lock); what is built is decided by the pinned
-modules alone.
+Invariants: a file that stands in the cache under its name is whole (it is built beside and renamed); two processes that
+need the same binary build it once (a file lock); what is built is decided by the pinned modules alone.
 """
 
 from __future__ import annotations
@@ -43,9 +42,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def locate(command: Command, cache: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where ``command`` is or shall be: in ``KUBEBUILDER_ASSETS`` if that folder holds it, else in the
-    cache.
-    """
+    """Where ``command`` is or shall be: in ``KUBEBUILDER_ASSETS`` if that folder holds it, else in the cache."""
     assets = environ.get(ASSETS)
     if assets and _runnable(Path(assets) / command.binary):
         return (Path(assets) / command.binary).absolute()
@@ -53,8 +50,7 @@ def locate(command: Command, cache: Path, environ: Mapping[str, str] = os.enviro
 
 
 def ensure_binaries(progress: Progress | None = None) -> Binaries:
-    """All binaries of `COMMANDS`, building those that are missing (about 7 minutes on 2 cores when none is
-    there).
+    """All binaries of `COMMANDS`, building those that are missing (about 7 minutes on 2 cores when none is there).
 
     Raises `GoMissing` and `BuildFailed`.
     """

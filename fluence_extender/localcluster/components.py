@@ -1,11 +1,10 @@
 """The command lines of the control plane's components.
 
-Everything listens on loopback only. etcd doesn't wait for the disk: what must survive is the death of a
-process, not that of the machine. ServiceAccount admission is off, so that a pod needs no token to be created;
-ServiceAccounts, their tokens and RBAC work. So is TaintNodesByCondition: nodes are Ready from birth here, and
-the controller manager would need longer to take the taint off again than all else takes (Kubernetes 1.36,
-1,000 nodes: 11 of 16 s). Native gang scheduling's API is served (Kubernetes 1.36: feature GenericWorkload,
-scheduling.k8s.io/v1alpha2).
+Everything listens on loopback only. etcd doesn't wait for the disk: what must survive is the death of a process, not
+that of the machine. ServiceAccount admission is off, so that a pod needs no token to be created; ServiceAccounts, their
+tokens and RBAC work. So is TaintNodesByCondition: nodes are Ready from birth here, and the controller manager would
+need longer to take the taint off again than all else takes (Kubernetes 1.36, 1,000 nodes: 11 of 16 s). Native gang
+scheduling's API is served (Kubernetes 1.36: feature GenericWorkload, scheduling.k8s.io/v1alpha2).
 """
 
 from __future__ import annotations

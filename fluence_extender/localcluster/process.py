@@ -136,9 +136,7 @@ class Component:
         self.start()
 
     def wait_ready(self) -> None:
-        """Wait until it is ready; raises `StartFailed` with the log's end if it ends before, or is too
-        slow.
-        """
+        """Wait until it is ready; raises `StartFailed` with the log's end if it ends before, or is too slow."""
 
         def settled() -> bool:
             return not self.running or self._ready is None or self._ready()

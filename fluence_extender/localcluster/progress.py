@@ -1,6 +1,4 @@
-"""Telling a person that a long step runs, without pretending: a spinner on a terminal, plain lines
-elsewhere.
-"""
+"""Telling a person that a long step runs: a spinner on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class Silent:
 
 
 class ConsoleProgress:
-    """A `Progress` on a rich console: one line a step with its duration, a spinner only on a real
-    terminal.
-    """
+    """A `Progress` on a rich console: one line a step with its duration, a spinner only on a real terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)

@@ -1,9 +1,8 @@
-"""Which binaries make a control plane, from which Go modules, and the key under which a build of them is
-kept.
+"""Which binaries make a control plane, from which Go modules, and the key under which a build of them is kept.
 
-The modules are pinned by go.mod and go.sum files shipped beside this code. They hold no Go source: each names
-the wanted commands as tools of the module. Invariant: the same pinned files on the same platform give the
-same key, and any change to them another one.
+The modules are pinned by go.mod and go.sum files shipped beside this code. They hold no Go source: each names the
+wanted commands as tools of the module. Invariant: the same pinned files on the same platform give the same key, and any
+change to them another one.
 """
 
 from __future__ import annotations
@@ -35,15 +34,11 @@ class Module:
         return {pin: (folder / pin).read_bytes() for pin in PINS}
 
     def ldflags(self) -> str:
-        """Linker flags: no debug tables, and the version stamps, without which a server calls itself
-        v0.0.0.
-        """
+        """Linker flags: no debug tables, and the version stamps, without which a server calls itself v0.0.0."""
         return " ".join(["-s", "-w", *(f"-X {variable}={value}" for variable, value in self.stamps)])
 
     def key(self, system: str = sys.platform, machine: str = platform.machine()) -> str:
-        """The cache folder's name for this module: name, version, platform, and a hash of all that shapes
-        it.
-        """
+        """The cache folder's name for this module: name, version, platform, and a hash of all that shapes it."""
         digest = hashlib.sha256()
         for pin, content in sorted(self.pins().items()):
             digest.update(pin.encode() + b"\0" + content + b"\0")
@@ -70,9 +65,7 @@ KWOK = Module("kwok", KWOK_VERSION, (("sigs.k8s.io/kwok/pkg/consts.Version", KWO
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One binary: its file name, the pinned module that builds it, and the Go package of its main
-    function.
-    """
+    """One binary: its file name, the pinned module that builds it, and the Go package of its main function."""
 
     binary: str
     module: Module

@@ -16,8 +16,7 @@ SchedulerConfig = Path | str | Mapping[str, Any] | None
 def complete(config: SchedulerConfig, kubeconfig: Path) -> str:
     """``config`` as YAML: a file (Path), YAML text (str), a document, or None for kube-scheduler's defaults.
 
-    Only what is left out is filled in: the kubeconfig, and no leader election, which would cost seconds at
-    start.
+    Only what is left out is filled in: the kubeconfig, and no leader election, which would cost seconds at start.
     """
     if config is None:
         document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}

@@ -30,9 +30,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
-    """One term of a required node affinity: all of ``expressions`` (labels) and ``fields`` (metadata.name)
-    hold.
-    """
+    """One term of a required node affinity: all of ``expressions`` (labels) and ``fields`` (metadata.name) hold."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()

@@ -1,12 +1,10 @@
 """Kubernetes quantities, read exactly.
 
-A quantity (``250m``, ``1.5Gi``, ``1e3``) is a decimal number with a suffix. Accounts need integers in a fixed
-unit, and a binary float would lose the last digits, so a text is read straight into an integer number of
-billionths: the finest grain a quantity has (apimachinery rounds anything finer away from zero when it
-parses).
+A quantity (``250m``, ``1.5Gi``, ``1e3``) is a decimal number with a suffix. Accounts need integers in a fixed unit, and
+a binary float would lose the last digits, so a text is read straight into an integer number of billionths: the finest
+grain a quantity has (apimachinery rounds anything finer away from zero when it parses).
 
-Invariant: equal amounts written in different forms give equal integers; requests round up, allocatable rounds
-down.
+Invariant: equal amounts written in different forms give equal integers; requests round up, allocatable rounds down.
 """
 
 from __future__ import annotations
@@ -15,9 +13,7 @@ import re
 from functools import lru_cache
 
 LARGEST = 2**63 - 1
-"""The largest amount in whole units; a larger one counts as this one, as apimachinery does for binary
-suffixes.
-"""
+"""The largest amount in whole units; a larger one counts as this one, as apimachinery does for binary suffixes."""
 
 _LONGEST_TEXT = 256
 _NANOS_EXPONENT = 9
@@ -44,9 +40,7 @@ class InvalidQuantity(ValueError):
 
 
 def nanos(quantity: Quantity) -> int:
-    """Return the amount in billionths of its unit, rounded away from zero below that. Raises
-    `InvalidQuantity`.
-    """
+    """Return the amount in billionths of its unit, rounded away from zero below that. Raises `InvalidQuantity`."""
     if isinstance(quantity, str):
         return _parse(quantity)
     if isinstance(quantity, bool) or not isinstance(quantity, int | float):

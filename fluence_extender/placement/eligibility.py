@@ -105,8 +105,8 @@ def term_holds(term: NodeTerm, node: Node) -> bool:
 def refusal(pod: Pod, node: Node) -> str | None:
     """Why ``node`` is out of the question for ``pod``, in a few stable words, or None when it isn't.
 
-    The node controller taints a node that isn't ready a moment after its condition shows it, so that is judged by the
-    same toleration.
+    The node controller taints a node that isn't ready a moment after its condition shows it, so that is judged
+    by the same toleration.
     """
     if not node.ready and untolerated((NOT_READY,), pod.tolerations):
         return "not ready"

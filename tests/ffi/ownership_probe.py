@@ -1,5 +1,4 @@
-"""Run by `test_ownership` under LD_PRELOAD of the stand-in: makes each call, well and failing, and prints
-what leaked.
+"""Run by `test_ownership` under LD_PRELOAD of the stand-in: makes each call, well and failing, and prints what leaked.
 
 Output: a JSON object, call -> [strings handed out, strings not freed] for success and for failure.
 """

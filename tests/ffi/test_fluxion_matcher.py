@@ -1,5 +1,4 @@
-"""The matcher port over the stand-in: every call goes through, every answer and error comes back in the
-port's words."""
+"""The matcher port over the stand-in: every call goes through, and comes back in the port's words, errors too."""
 
 from __future__ import annotations
 

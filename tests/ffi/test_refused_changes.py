@@ -1,5 +1,4 @@
-"""Changes to a loaded graph and its jobs that would hang or crash the library are refused; it isn't
-called."""
+"""Changes to a loaded graph and its jobs that would hang or crash the library are refused; it isn't called."""
 
 from __future__ import annotations
 
