@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.actions import Action, ReportGroup, Tell
-from fluence_extender.gangs.assembly import natural
 from fluence_extender.gangs.gang import Gang
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.model.gang import Convention, GangState
+from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 
@@ -28,7 +28,7 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
     gang.announced = gang.reason.text
     waiting = sorted(
         (member.pod for member in gang.pending() if member.assignment is None),
-        key=lambda pod: natural(pod.name),
+        key=lambda pod: natural_order(pod.name),
     )
     actions: list[Action] = [
         Tell(_about(pod), gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}")

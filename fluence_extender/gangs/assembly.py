@@ -80,13 +80,3 @@ def _labelled_size(pod: Pod, job: FindJob) -> int | Reason:
 def foreign_gates(pod: Pod) -> tuple[str, ...]:
     """The pod's scheduling gates that aren't ours to remove."""
     return tuple(gate for gate in pod.gates if gate != GATE)
-
-
-_DIGITS = re.compile(r"(\d+)")
-
-
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key under which ``worker-2`` comes before ``worker-10``."""
-    return tuple(
-        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(text) if part
-    )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluence_extender.gangs.assembly import foreign_gates, gang_size, natural
+from fluence_extender.gangs.assembly import foreign_gates, gang_size
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.refusals import next_bar_ends
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
+from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.reason import Reason, Why, waiting
 
 NEVER = float("inf")
@@ -47,7 +48,7 @@ class Attempts:
         if isinstance(size, Reason):
             return
         ready = [member for member in needy(gang) if not foreign_gates(member.pod)]
-        ready.sort(key=lambda member: natural(member.pod.name))
+        ready.sort(key=lambda member: natural_order(member.pod.name))
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:

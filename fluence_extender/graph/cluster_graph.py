@@ -15,6 +15,7 @@ from fluence_extender.graph.naming_rules import nearest, type_rule
 from fluence_extender.graph.problem import InvalidResourcesFile, Problem
 from fluence_extender.graph.units import Units, finest_units
 from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
+from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.node import Node
 
 NO_RESOURCES = ResourcesFile("")
@@ -72,12 +73,6 @@ def check_against_cluster(
                 for message, fix in _faults(one, names, levels, one is top)
             )
     return tuple(problems)
-
-
-def natural_order(name: str) -> list[tuple[int, int, str]]:
-    """A sort key by which digits count as numbers: node2 comes before node10."""
-    parts = re.split(r"(\d+)", name)
-    return [(1, int(part), part) if index % 2 else (0, 0, part) for index, part in enumerate(parts)]
 
 
 def _faults(
