@@ -30,8 +30,8 @@ from fluence_extender.gangs.limits import Limits
 from fluence_extender.graph.problem import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.books import Books
+from fluence_extender.live_resources import LiveResources
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
-from fluence_extender.resources_keeper import ResourcesKeeper
 from fluence_extender.service import Service
 from fluence_extender.settings import Settings
 
@@ -79,8 +79,8 @@ async def _run(
         metrics.resources_rejected.inc()
         driver.tell(_refusal_event(settings.resources_namespace, file, why))
 
-    keeper = ResourcesKeeper(controller.replace_resources, reject)
-    controller.on_resources = keeper.take
+    live = LiveResources(controller.replace_resources, reject)
+    controller.on_resources = live.take
     watcher = Watcher(connection, driver.sink, settings.resources or settings.resources_namespace)
     service = Service(controller, driver, lambda: _missing(watcher))
     addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
@@ -88,7 +88,7 @@ async def _run(
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(watcher.run(), name="watch"),
-                tasks.create_task(_start(watcher, controller, keeper), name="start"),
+                tasks.create_task(_start(watcher, controller, live), name="start"),
                 tasks.create_task(driver.run(), name="decide"),
             ]
             await serve(
@@ -111,11 +111,11 @@ def _first(group: BaseExceptionGroup) -> BaseException:
     return error
 
 
-async def _start(watcher: Watcher, controller: Controller, keeper: ResourcesKeeper) -> None:
+async def _start(watcher: Watcher, controller: Controller, live: LiveResources) -> None:
     """Replay once everything has been listed."""
     await watcher.synced(*LISTED_FIRST)
-    if keeper.fault is not None:
-        raise StartRefused(f"resources.yaml can't be used:\n{keeper.fault}")
+    if live.fault is not None:
+        raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
     await _groups_listed(watcher)
     controller.start()
     log.info(

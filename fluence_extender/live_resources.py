@@ -18,8 +18,11 @@ from fluence_extender.graph.virtual import ResourcesFile
 log = structlog.get_logger(__name__)
 
 
-class ResourcesKeeper:
-    """Keeps the resources in force. ``adopt`` is called with each good edit, ``reject`` with each bad one's message."""
+class LiveResources:
+    """Follows the file: ``adopt`` is called with each good edit, ``reject`` with each bad one and its faults.
+
+    ``fault`` is what is wrong with the file as it was first seen, None when nothing is.
+    """
 
     def __init__(
         self, adopt: Callable[[ResourcesFile], None], reject: Callable[[port.ResourcesFile, str], None]
@@ -28,7 +31,6 @@ class ResourcesKeeper:
         self._reject = reject
         self._text: str | None = None
         self._seen = False
-        self.current = ResourcesFile("")
         self.fault: InvalidResourcesFile | None = None
 
     def take(self, file: port.ResourcesFile) -> None:
@@ -46,5 +48,4 @@ class ResourcesKeeper:
                 self._reject(file, str(fault))
             return
         self.fault = None
-        self.current = parsed
         self._adopt(parsed)
