@@ -24,7 +24,7 @@ from fluence_extender.gangs.driver import CannotBind, Driver
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.graph.units import leaf_type
 from fluence_extender.ledger.holding import Holding
-from fluence_extender.model.gang import GangState
+from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.resources import CPU, MEMORY
 
@@ -49,13 +49,9 @@ class Service:
     def not_ready_reason(self) -> str:
         """What is missing, "" when ready."""
         missing = self._missing()
-        if missing:
+        if missing or self._controller.started:
             return missing
-        return (
-            ""
-            if self._controller.started
-            else "the cluster has been listed, what runs there is being replayed"
-        )
+        return "the cluster has been listed, what runs there is being replayed"
 
     def locate(self, pod: AskedPod) -> Location:
         """Say where the pod is to go."""
@@ -85,7 +81,7 @@ class Service:
     def may_evict(self, uids: Sequence[str]) -> bool:
         """Whether no gang of ours would be left running below its size."""
         leaving = set(uids)
-        touched: dict[Any, Gang] = {}
+        touched: dict[GangKey, Gang] = {}
         for uid in leaving:
             found = self._controller.member(uid)
             if found is not None:

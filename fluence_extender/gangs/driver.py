@@ -63,7 +63,6 @@ class Driver:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.after_step: Callable[[], None] = lambda: None
 
     def sink(self, seen: Observation) -> None:
         """Take in an observation; to be called from the event loop."""
@@ -92,7 +91,6 @@ class Driver:
         except Exception:
             log.exception("planning failed; trying again at the next change")
             return
-        self.after_step()
         self._start(actions)
 
     async def settle(self, cancel: bool = False) -> None:

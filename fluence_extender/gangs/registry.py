@@ -22,7 +22,6 @@ class Registry:
         self.gangs: dict[GangKey, Gang] = {}
         self.dirty: set[GangKey] = set()
         self._of: dict[str, GangKey] = {}
-        self._uids: dict[tuple[str, str], str] = {}
         self._groups: dict[tuple[str, str], PodGroup] = {}
         self._jobs: dict[tuple[str, str], Job] = {}
         self._of_job: dict[str, set[GangKey]] = {}
@@ -40,11 +39,6 @@ class Registry:
         for gang in self.gangs.values():
             for member in gang.members.values():
                 yield gang, member
-
-    def named(self, namespace: str, name: str) -> tuple[Gang, Member] | None:
-        """The gang and member of the pod that goes by this name now."""
-        uid = self._uids.get((namespace, name))
-        return self.member(uid) if uid is not None else None
 
     def pod_group(self, namespace: str, name: str) -> PodGroup | None:
         """A native PodGroup, None when there is none of that name."""
@@ -69,7 +63,6 @@ class Registry:
         member.pod = pod
         gang.members[pod.uid] = member
         self._of[pod.uid] = key
-        self._uids[pod.namespace, pod.name] = pod.uid
         if pod.owner is not None and pod.owner.kind == "Job":
             self._of_job.setdefault(pod.owner.uid, set()).add(key)
         self.dirty.add(key)
@@ -80,10 +73,7 @@ class Registry:
         key = self._of.pop(uid, None)
         if key is None:
             return
-        member = self.gangs[key].members.pop(uid)
-        name = (member.pod.namespace, member.pod.name)
-        if self._uids.get(name) == uid:
-            del self._uids[name]
+        del self.gangs[key].members[uid]
         self._touch(key)
 
     def _touch(self, key: GangKey) -> None:

@@ -13,6 +13,7 @@ from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import refusal
 
 
@@ -30,7 +31,7 @@ def replay(
         gang.whole = not gang.pending()
 
 
-def in_order_of_strength(members: Iterable[Member], recorded: Callable[..., bool]) -> list[Member]:
+def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
     """The bound members, those with a stamp that names existing devices first, then the oldest."""
     bound = [member for member in members if member.pod.node]
     return sorted(bound, key=lambda one: (not recorded(one.pod), one.pod.created, one.pod.uid))

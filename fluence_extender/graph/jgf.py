@@ -28,8 +28,8 @@ class GraphTooLarge(ValueError):
         self.vertices = vertices
         self.limit = limit
         super().__init__(
-            f"the graph would have {vertices} vertices, more than {limit}: "
-            "choose larger units (cpuUnit, memoryUnit), such as 1 core and 1 GiB, or the embedded engine"
+            f"the graph would have {vertices} vertices with one a leaf, more than {limit}: "
+            "take the compact form (with --engine embedded, graph --compact)"
         )
 
 

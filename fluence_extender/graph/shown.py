@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-Jgf = dict[str, Any]
+from fluence_extender.graph.jgf import Jgf
 
 
 def in_units(document: Jgf, scale: Mapping[str, tuple[int, int]]) -> Jgf:

@@ -19,7 +19,6 @@ from fluence_extender.graph.cluster_graph import build_containment, check_agains
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.jgf import addition_jgf, expand, to_jgf
 from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec
-from fluence_extender.graph.problem import Problem
 from fluence_extender.graph.shown import in_units, sized
 from fluence_extender.graph.units import COARSE, FINE, Units, leaf_counts, request_counts
 from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
@@ -59,14 +58,13 @@ class Mirror:
         self.containment = Containment(units=units, levels=levels)
         self.catalogue = DeviceCatalogue()
         self._resources = ResourcesFile("")
-        self.left_out: tuple[Problem, ...] = ()
 
     # The graph.
 
     def load(self, nodes: Iterable[Node], resources: ResourcesFile) -> None:
         """Build the graph and a matcher on it, without any job."""
         present = list(nodes)
-        usable, self.left_out = self._fitting(resources, [node.name for node in present])
+        usable = self._fitting(resources, [node.name for node in present])
         self.containment = build_containment(present, usable, units=self.units, levels=self._levels)
         self.catalogue = device_catalogue(self.containment)
         self._resources = resources
@@ -77,23 +75,19 @@ class Mirror:
         self._foreign.clear()
         self._deficits.clear()
 
-    def _fitting(
-        self, resources: ResourcesFile, names: Collection[str]
-    ) -> tuple[ResourcesFile, tuple[Problem, ...]]:
-        """The resources that the present nodes allow, and what is wrong with the others.
+    def _fitting(self, resources: ResourcesFile, names: Collection[str]) -> ResourcesFile:
+        """The resources that the present nodes allow; what is wrong with the others is logged.
 
         A parent node that has gone, or a node that takes a backend's name, must not stop everything else.
         """
         kept: list[VirtualResource] = []
-        problems: list[Problem] = []
         for one in resources.resources:
-            found = check_against_cluster(ResourcesFile(resources.source, (one,)), names, self._levels)
-            problems.extend(found)
-            if not found:
+            problems = check_against_cluster(ResourcesFile(resources.source, (one,)), names, self._levels)
+            for problem in problems:
+                log.warning("a virtual resource is left out", problem=str(problem))
+            if not problems:
                 kept.append(one)
-        for problem in problems:
-            log.warning("a virtual resource is left out", problem=str(problem))
-        return ResourcesFile(resources.source, tuple(kept)), tuple(problems)
+        return ResourcesFile(resources.source, tuple(kept))
 
     def replace_node(self, old: str | None, node: Node | None) -> bool:
         """Take a node out, put one in, or both; False when that needs a `load`. Its jobs must be gone."""

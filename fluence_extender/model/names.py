@@ -23,8 +23,6 @@ ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"
 ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
 
 # Kubernetes' own.
-JOB_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 RESOURCES_CONFIGMAP = "fluence-resources"
 RESOURCES_KEY = "resources.yaml"

@@ -21,7 +21,6 @@ class Why(StrEnum):
     UNSATISFIABLE = "Unsatisfiable"
     NO_BACKEND = "NoBackend"
     REFUSED = "RefusedByFilters"
-    STARTING = "Starting"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.model.reason import Reason, Why, busy, unsatisfiable
+from fluence_extender.model.reason import Reason, busy, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Resources
 from fluence_extender.placement.search import Room, Shape, fill, place
 
@@ -52,27 +52,26 @@ def no_place(
         for shape, nodes in zip(shapes, possible, strict=True)
     ]
     if place(ideal, empty) is None:
-        most = _fitting(ideal, empty)
+        most = _fill_all(ideal, dict(empty))
         if most < wanted:
             return unsatisfiable(f"{most} of {wanted} members would fit if nothing else ran")
     rooms = {
         name: Room(accounts[name].free, accounts[name].ports) for shape in shapes for name in shape.nodes
     }
-    left = dict(rooms)
-    fitting = sum(sum(fill(shape, left, shape.nodes).values()) for shape in shapes)
-    return busy(min(fitting, wanted - 1), wanted, _short_of(shapes, left))
+    fitting = _fill_all(shapes, rooms)
+    return busy(min(fitting, wanted - 1), wanted, _short_of(shapes, rooms))
 
 
-def _fitting(shapes: Sequence[Shape], rooms: Mapping[str, Room]) -> int:
-    left = dict(rooms)
-    return sum(sum(fill(shape, left, shape.nodes).values()) for shape in shapes)
+def _fill_all(shapes: Sequence[Shape], rooms: dict[str, Room]) -> int:
+    """How many members fit one shape after the other; ``rooms`` is changed accordingly."""
+    return sum(sum(fill(shape, rooms, shape.nodes).values()) for shape in shapes)
 
 
 def _no_node(refusals: Mapping[str, int]) -> Reason:
     if not refusals:
         return unsatisfiable("the cluster has no nodes")
     listed = ", ".join(f"{count} {why}" for why, count in refusals.items())
-    return Reason(Why.UNSATISFIABLE, f"unsatisfiable: no node may be used (nodes refused: {listed})")
+    return unsatisfiable(f"no node may be used (nodes refused: {listed})")
 
 
 def _too_large(requests: Resources, whole: Sequence[Resources]) -> str:
