@@ -50,6 +50,7 @@ class Books:
         self._gangs_at: dict[str, Counter[object]] = {}
         self._gang_of: dict[str, object] = {}
         self._unbooked: dict[str, set[str]] = {}
+        self._short: set[str] = set()
         self._ordered: tuple[str, ...] | None = None
         self._stale = False
         self._negative: set[str] = set()
@@ -239,6 +240,9 @@ class Books:
             return
         node = held.assignment.node
         self._mirror.cancel(held.jobs)
+        if held.assignment.devices and self._short:
+            # Others hold more of their devices than could be booked: what is free now is theirs first.
+            self._stale = True
         self._account(node).remove(uid)
         gang = self._gang_of.pop(uid)
         self._gangs_at[node][gang] -= 1
@@ -363,11 +367,14 @@ class Books:
         self._stale = False
         self._ordered = None
         self._unbooked.clear()
+        self._short.clear()
         self._mirror.load(self._nodes.values(), self.resources)
         for name in self._nodes:
             self._settle(name)
         for uid, held in sorted(self._holdings.items(), key=lambda item: -item[1].claim):
-            again = self._devices.again(held.assignment.devices)
+            again, covered = self._devices.again(held.assignment.devices)
+            if not covered:
+                self._short.add(uid)
             self._holdings[uid] = replace(held, job=None, device_jobs=again)
             self._book_again((uid,))
 

@@ -6,6 +6,7 @@ of the pod's hold, or is given up with it. All devices of a pod come from one ba
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fluence_extender.graph.catalogue import Device, eligible, why_none
@@ -74,8 +75,7 @@ class Devices:
         if text is not None:
             return Reason(Why.NO_BACKEND, f"no backend: {text}")
         suited = eligible(self._mirror.catalogue, kind, requires)
-        pools = [device.count for device in suited if device.leaf]
-        most = max([*pools, sum(1 for device in suited if not device.leaf)])
+        most = _largest(suited)
         if amount > most:
             return unsatisfiable(f"no backend has {amount} {kind} (the most is {most})")
         if not usable:
@@ -102,20 +102,33 @@ class Devices:
             shares.extend(found or ())
         return tuple(shares)
 
-    def again(self, shares: Iterable[DeviceShare]) -> tuple[int, ...]:
-        """Hold the same shares on a graph that was loaded anew; one whose device is gone holds nothing."""
+    def again(self, shares: Iterable[DeviceShare]) -> tuple[tuple[int, ...], bool]:
+        """Hold the same shares on a graph that was loaded anew; the jobs, and whether they cover all that there is.
+
+        A share whose device is gone needs nothing; of a pool that has become too small what is left of it is held.
+        """
         devices = {device.path: device for device in self._mirror.catalogue.devices}
         jobs: list[int] = []
+        covered = True
         for share in shares:
             device = devices.get(share.path)
             if device is None or device.type != share.type:
                 continue
-            for jobspec in jobspecs_for((device,), share.amount):
+            amount, job = self._as_much(device, share.amount)
+            covered = covered and amount == share.amount
+            if job is not None:
+                jobs.append(job)
+        return tuple(jobs), covered
+
+    def _as_much(self, device: Device, amount: int) -> tuple[int, int | None]:
+        """Hold ``amount`` of the device, or as much as is free: how much, and the job."""
+        for less in range(amount, 0, -1):
+            for jobspec in jobspecs_for((device,), less):
                 try:
-                    jobs.append(self._mirror.match(jobspec).jobid)
+                    return less, self._mirror.match(jobspec).jobid
                 except MatcherError:
                     continue
-        return tuple(jobs)
+        return 0, None
 
     def nodes(self) -> frozenset[str]:
         """The nodes that devices hang on."""
@@ -153,3 +166,12 @@ def _shares(match: Match, devices: Sequence[Device], amount: int) -> list[Device
         )
         for device in granted
     ]
+
+
+def _largest(devices: Iterable[Device]) -> int:
+    """The largest request that any one place could ever meet: a pool, or the whole devices below one vertex."""
+    together: Counter[str] = Counter()
+    for device in devices:
+        place = device.path if device.leaf else device.path.rpartition("/")[0]
+        together[place] += device.count
+    return max(together.values(), default=0)
