@@ -1,0 +1,45 @@
+"""Books on a real matcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fluence_extender.graph.containment import LEVELS
+from fluence_extender.graph.jgf import expand
+from fluence_extender.graph.units import COARSE, FINE, Units
+from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.mirror import Mirror
+from fluence_extender.matcher import MatcherOptions, create_matcher
+from fluence_extender.matcher.factory import Engine as EngineName
+from fluence_extender.matcher.port import Jgf, Matcher
+from tests.engines import FLUXION
+
+
+@dataclass(frozen=True)
+class CoreEngine:
+    """An engine as the service would use it: with its units, and how it learns of new nodes."""
+
+    name: EngineName
+    units: Units
+    incremental: bool
+
+    def books(self, policy: str = "lonode") -> Books:
+        """Empty books under ``policy``."""
+        options = MatcherOptions(
+            policy=policy.removesuffix("x") if policy.endswith("nodex") else policy,
+            prune_filters="ALL:core,ALL:memory,ALL:gpu",
+        )
+
+        def make(document: Jgf) -> Matcher:
+            return create_matcher(
+                self.name, expand(document) if self.name == "fluxion" else document, options
+            )
+
+        return Books(Mirror(make, self.units, LEVELS, self.incremental), policy)
+
+
+FINE_EMBEDDED = CoreEngine("embedded", FINE, True)
+COARSE_EMBEDDED = CoreEngine("embedded", COARSE, True)
+ENGINES = [FINE_EMBEDDED, COARSE_EMBEDDED]
+if FLUXION.library is not None:
+    ENGINES.append(CoreEngine("fluxion", COARSE, False))

@@ -1,0 +1,148 @@
+"""What must hold of the core whenever it has had a moment to look.
+
+Each check reads the cluster and computes from scratch what the books should say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fluence_extender.gangs.assembly import foreign_gates
+from fluence_extender.gangs.attempts import needy, size_of
+from fluence_extender.graph.jobspecs import compute_jobspec
+from fluence_extender.graph.units import leaf_counts
+from fluence_extender.ledger.holding import Claim
+from fluence_extender.matcher.errors import MatcherError
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.placement.plan import Planner, Refused, Wish
+from tests.core.world import World
+
+
+def check(world: World) -> None:
+    """All that holds after every step."""
+    holdings_are_those_of_living_pods(world)
+    accounts_equal_the_cluster(world)
+    matcher_equals_the_accounts(world)
+    no_device_is_held_twice(world)
+
+
+def holdings_are_those_of_living_pods(world: World) -> None:
+    """A bound pod of ours holds its share on its node until it is gone; nothing else is held but plans."""
+    holdings = world.books.holdings
+    pods = {pod.uid: pod for pod in world.cluster.pods() if pod.ours and not pod.finished}
+    for uid, pod in pods.items():
+        if pod.node:
+            assert uid in holdings, f"{pod.key} is bound to {pod.node} and holds nothing"
+            assert holdings[uid].assignment.node == pod.node
+            assert holdings[uid].claim is Claim.BOUND
+    for uid, held in holdings.items():
+        assert uid in pods, f"{held.namespace}/{held.name} is gone and holds {held.assignment}"
+        if not pods[uid].node:
+            found = world.controller.member(uid)
+            assert found is not None
+            assert found[1].assignment == held.assignment, f"{held.name} holds what isn't its place"
+
+
+def accounts_equal_the_cluster(world: World) -> None:
+    """Each account is the node's allocatable less others' exact requests less our rounded ones."""
+    used: dict[str, Resources] = {}
+    for pod in world.cluster.pods():
+        if pod.node and not pod.ours and not pod.finished:
+            used[pod.node] = used.get(pod.node, NOTHING) + pod.requests
+    for held in world.books.holdings.values():
+        node = held.assignment.node
+        used[node] = used.get(node, NOTHING) + world.books.rounded(held.requests)
+    whole = {node.name: node.allocatable for node in world.cluster.nodes()}
+    assert set(world.books.accounts) == set(whole) | set(used)
+    for name, account in world.books.accounts.items():
+        expected = whole.get(name, NOTHING) - used.get(name, NOTHING)
+        assert account.free == expected, f"{name}: {account.free} is said to be free, {expected} is"
+
+
+def matcher_equals_the_accounts(world: World) -> None:
+    """On each node that isn't strained the matcher has as many leaves free as the account makes, and no more."""
+    mirror = world.books.mirror
+    strained = world.books.strained
+    assert set(mirror.containment.nodes) == {node.name for node in world.cluster.nodes()}
+    for name, account in world.books.accounts.items():
+        if name in strained or name not in mirror.containment.nodes:
+            continue
+        free = leaf_counts(account.free, mirror.units)
+        for leaf in leaf_counts(account.allocatable, mirror.units):
+            count = free.get(leaf, 0)
+            assert not _grants(world, name, {leaf: count + 1}), f"{name} has more than {count} {leaf} free"
+        assert not free or _grants(world, name, free), f"{name} has less than {free} free"
+
+
+def _grants(world: World, node: str, counts: dict[str, int]) -> bool:
+    mirror = world.books.mirror
+    try:
+        job = mirror.match(compute_jobspec(counts, 1, [mirror.rank(node)])).jobid
+    except MatcherError:
+        return False
+    mirror.cancel((job,))
+    return True
+
+
+def no_device_is_held_twice(world: World) -> None:
+    """No pool gives more than it has, no whole device is given twice, nor together with a part of it."""
+    devices = {device.path: device for device in world.books.mirror.catalogue.devices}
+    taken: Counter[str] = Counter()
+    for held in world.books.holdings.values():
+        for share in held.assignment.devices:
+            if share.path in devices:
+                taken[share.path] += share.amount
+    for path, amount in taken.items():
+        assert amount <= devices[path].count, f"{amount} of {devices[path].count} held of {path}"
+        for other in taken:
+            inside = other.startswith(f"{path}/")
+            assert not inside, f"{path} is held whole and {other} inside it as well"
+
+
+def check_at_rest(world: World) -> None:
+    """What holds when nothing has happened for long: nobody waits who could go on."""
+    check(world)
+    gangs_are_whole_or_not_begun(world)
+    every_place_is_taken(world)
+    nobody_waits_who_fits(world)
+    for pod in world.cluster.pods():
+        if pod.ours and not pod.node and not pod.finished:
+            assert not pod.nominated, f"{pod.key} is still nominated to {pod.nominated}"
+
+
+def gangs_are_whole_or_not_begun(world: World) -> None:
+    """No gang runs with a part of its members, unless it lost the others after it had been whole."""
+    for gang in world.controller.registry.gangs.values():
+        size = size_of(gang, world.controller.registry)
+        if isinstance(size, Reason) or gang.whole:
+            continue
+        bound = sum(1 for member in gang.alive() if member.pod.node)
+        assert bound == 0 or bound + gang.ended >= size, f"{gang.key}: {bound} of {size} bound"
+
+
+def every_place_is_taken(world: World) -> None:
+    """Whoever has a place has been bound to it."""
+    for gang, member in world.controller.registry.members():
+        if member.pending:
+            assert member.assignment is None, f"{member.pod.key} of {gang.key} has a place and isn't bound"
+
+
+def nobody_waits_who_fits(world: World) -> None:
+    """No whole gang waits that a fresh plan has a place for."""
+    planner = Planner(world.books, world.controller.eligibility)
+    for gang in world.controller.registry.gangs.values():
+        size = size_of(gang, world.controller.registry)
+        ready = [one for one in needy(gang) if not foreign_gates(one.pod) and not one.pod.problem]
+        if isinstance(size, Reason) or not ready or any(one.pod.problem for one in needy(gang)):
+            continue
+        settled = sum(1 for member in gang.alive() if member.bound)
+        if len(ready) + settled + gang.ended < size:
+            continue
+        wishes = [Wish(member.pod) for member in ready]
+        try:
+            planner.plan(wishes, gang.key)
+        except Refused:
+            continue
+        world.books.undo([wish.pod.uid for wish in wishes])
+        raise AssertionError(f"{gang.key} waits ({gang.reason}) although it fits")

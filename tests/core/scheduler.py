@@ -1,0 +1,130 @@
+"""A small kube-scheduler: it tries pods one by one, asks the extender, and binds in the background.
+
+What matters here is kept: gated pods aren't tried; a nominated node is tried alone first; nominated pods count as
+sitting on their node; a failed attempt clears the nomination and backs off; a pod being bound is assumed there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import ClusterError
+from fluence_extender.extender.port import AskedPod, BindRefused, Nowhere, On
+from fluence_extender.ledger.account import ports_clash
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.eligibility import refusal
+from fluence_extender.service import Service
+
+FIRST_BACKOFF = 1.0
+LONGEST_BACKOFF = 10.0
+
+
+class KubeScheduler:
+    """``service`` is the extender it calls; ``refusing`` says for how many attempts a node is refused yet."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self.cluster = cluster
+        self.service: Service | None = None
+        self.refusing: dict[str, int] = {}
+        self.overcommitted: list[str] = []
+        self._assumed: dict[str, str] = {}
+        self._backoff: dict[str, tuple[float, float, str]] = {}
+        self._binds: set[asyncio.Task[None]] = set()
+        self._seen = asyncio.Event()
+        cluster.watch(lambda _: self._seen.set())
+
+    async def run(self) -> None:
+        """Try pods until cancelled."""
+        while True:
+            self._seen.clear()
+            for pod in sorted(self.cluster.pods(), key=lambda one: (-one.priority, one.created, one.uid)):
+                if self._active(pod):
+                    await self._attempt(pod)
+            now = asyncio.get_running_loop().time()
+            next_try = min((until for until, _, _ in self._backoff.values() if until > now), default=None)
+            try:
+                async with asyncio.timeout_at(next_try):
+                    await self._seen.wait()
+                await asyncio.sleep(0.02)
+            except TimeoutError:
+                continue
+
+    def forget(self) -> None:
+        """Cancel the bind calls under way, as when the extender's process ends."""
+        for task in self._binds:
+            task.cancel()
+
+    def _active(self, pod: Pod) -> bool:
+        if not pod.ours or pod.gates or pod.node or pod.deleting or pod.finished or pod.uid in self._assumed:
+            return False
+        until, _, nominated = self._backoff.get(pod.uid, (0.0, 0.0, ""))
+        woken = pod.nominated not in ("", nominated)
+        return woken or asyncio.get_running_loop().time() >= until
+
+    def room(self, node: Node, pod: Pod) -> bool:
+        """Whether the pod fits beside what is bound, assumed or nominated there."""
+        others = list(self._there(node, pod))
+        used = Resources.total(one.requests for one in others)
+        ports = [port for one in others for port in one.host_ports]
+        return pod.requests.fits(node.allocatable - used) and not ports_clash(pod.host_ports, ports)
+
+    def _there(self, node: Node, pod: Pod) -> Iterator[Pod]:
+        for one in self.cluster.pods():
+            if one.uid == pod.uid or one.finished:
+                continue
+            nominated = one.nominated if one.priority >= pod.priority and not one.deleting else ""
+            if (one.node or self._assumed.get(one.uid) or nominated) == node.name:
+                yield one
+
+    def _feasible(self, pod: Pod) -> list[str]:
+        found = []
+        for node in self.cluster.nodes():
+            if refusal(pod, node) is not None or not self.room(node, pod):
+                continue
+            if self.refusing.get(node.name, 0) > 0:
+                continue
+            found.append(node.name)
+        return found
+
+    async def _attempt(self, pod: Pod) -> None:
+        assert self.service is not None
+        asked = AskedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
+        feasible = self._feasible(pod)
+        location = self.service.locate(asked)
+        if isinstance(location, On):
+            if location.node in feasible:
+                self._assumed[pod.uid] = location.node
+                task = asyncio.create_task(self._bind(self.service, asked, pod, location.node))
+                self._binds.add(task)
+                task.add_done_callback(self._binds.discard)
+                return
+            self.refusing[location.node] = self.refusing.get(location.node, 1) - 1
+            if len(feasible) > 1:
+                self.service.refused(asked, location.node, len(feasible))
+        else:
+            assert isinstance(location, Nowhere)
+            assert location.reason
+        await self._failed(pod)
+
+    async def _bind(self, service: Service, asked: AskedPod, pod: Pod, node: str) -> None:
+        try:
+            await service.bind(asked, node)
+        except (BindRefused, ClusterError):
+            self._assumed.pop(pod.uid, None)
+            await self._failed(pod)
+        finally:
+            self._assumed.pop(pod.uid, None)
+
+    async def _failed(self, pod: Pod) -> None:
+        now = asyncio.get_running_loop().time()
+        _, last, _ = self._backoff.get(pod.uid, (0.0, FIRST_BACKOFF / 2, ""))
+        wait = min(2 * last, LONGEST_BACKOFF)
+        self._backoff[pod.uid] = (now + wait, wait, pod.nominated)
+        current = next((one for one in self.cluster.pods() if one.uid == pod.uid), None)
+        if current is not None and current.nominated and not current.node:
+            self.cluster.put(replace(current, nominated=""))

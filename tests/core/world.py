@@ -1,0 +1,177 @@
+"""A whole cluster in virtual time: API server, controller, driver, service, kube-scheduler and kubelets."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from fluence_extender.cluster import port
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import Observation
+from fluence_extender.extender.port import AskedPod
+from fluence_extender.gangs.actions import Action
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.driver import Driver
+from fluence_extender.gangs.gang import Gang
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.live_resources import LiveResources
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.service import Service
+from tests.core.clock import VirtualLoop
+from tests.core.engine import FINE_EMBEDDED, CoreEngine
+from tests.core.scheduler import KubeScheduler
+
+LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0)
+
+
+class World:
+    """See the module docstring. ``scheduling`` starts kube-scheduler; without it a test asks and binds itself."""
+
+    def __init__(
+        self,
+        *objects: port.Watched,
+        engine: CoreEngine = FINE_EMBEDDED,
+        policy: str = "lonode",
+        limits: Limits = LIMITS,
+        scheduling: bool = True,
+    ) -> None:
+        self.loop = VirtualLoop()
+        self.engine = engine
+        self.policy = policy
+        self.limits = limits
+        self.loop.set_exception_handler(self._unhandled)
+        self.cluster = MemoryCluster(*objects)
+        self.scheduler = KubeScheduler(self.cluster)
+        self.rejected: list[str] = []
+        self.crashes: list[BaseException] = []
+        self._uids = itertools.count(1)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._generation = 0
+        self._tasks_of_cluster: list[asyncio.Task[None]] = []
+        self.start()
+        if scheduling:
+            self._tasks_of_cluster.append(self.loop.create_task(self.scheduler.run()))
+
+    def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.crashes.append(context.get("exception") or RuntimeError(context["message"]))
+
+    # The process of the extender.
+
+    def start(self) -> None:
+        """Start the extender: list, replay, decide."""
+        self._generation += 1
+        generation = self._generation
+        self.books = self.engine.books(self.policy)
+        self.controller = Controller(self.books, self.limits, clock=self.loop.time)
+        self._watch_for_crashes(self.controller)
+        self.driver = Driver(self.controller, self.cluster, self.limits)
+        live = LiveResources(self.controller.replace_resources, lambda _, why: self.rejected.append(why))
+        self.controller.on_resources = live.take
+        driver = self.driver
+
+        def sink(seen: Observation) -> None:
+            if generation == self._generation:
+                driver.sink(seen)
+
+        self.cluster.held = False
+        self.cluster.deliver()
+        self.cluster.watch(sink)
+        self.controller.start()
+        self.service = Service(self.controller, self.driver, lambda: "")
+        self.scheduler.service = self.service
+        self._tasks = [self.loop.create_task(self.driver.run())]
+        self.advance(0.05)
+
+    def _watch_for_crashes(self, controller: Controller) -> None:
+        """Let a step that raises end the test: the driver would log it and go on."""
+        decide = controller.step
+
+        def step() -> list[Action]:
+            try:
+                return decide()
+            except Exception as error:
+                self.crashes.append(error)
+                raise
+
+        controller.step = step  # type: ignore[method-assign]
+
+    def kill(self) -> None:
+        """End the extender's process at once."""
+        self._generation += 1
+        self.scheduler.forget()
+        for task in self._tasks:
+            task.cancel()
+        self.advance(0.0)
+        self.books.close()
+
+    def restart(self) -> None:
+        """Kill it and start another."""
+        self.kill()
+        self.start()
+
+    def close(self) -> None:
+        """End everything."""
+        for task in self._tasks_of_cluster:
+            task.cancel()
+        self.kill()
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+    # Time.
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine to its end."""
+        return self.loop.run_until_complete(work)
+
+    def advance(self, seconds: float = 1.0) -> None:
+        """Let virtual time pass."""
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+        if self.crashes:
+            raise self.crashes[0]
+
+    # What users, kubelets and other controllers do.
+
+    def pod(self, name: str, namespace: str = "default", **fields: Any) -> Pod:
+        """Create a pod under a uid of its own."""
+        number = next(self._uids)
+        pod = Pod(namespace, name, f"u{number:04}", created=fields.pop("created", float(number)), **fields)
+        self.cluster.put(pod)
+        return pod
+
+    def foreign(self, node: str, name: str, **fields: Any) -> Pod:
+        """Bind a pod of another scheduler."""
+        return self.pod(name, namespace="others", scheduler="default-scheduler", node=node, **fields)
+
+    def change(self, thing: Pod | Node, **fields: Any) -> None:
+        """Change fields of a pod (as it is now) or node."""
+        if isinstance(thing, Node):
+            now = next(one for one in self.cluster.nodes() if one.name == thing.name)
+            self.cluster.put(replace(now, **fields))
+        else:
+            self.cluster.put(replace(self.cluster.pod(thing), **fields))
+
+    # Looking.
+
+    def now(self, pod: Pod) -> Pod:
+        """The pod as it is now."""
+        return self.cluster.pod(pod)
+
+    def nodes_of(self, *pods: Pod) -> list[str]:
+        """Where the pods are bound, "" for those that aren't."""
+        return [self.now(pod).node for pod in pods]
+
+    def gang(self, name: str) -> Gang:
+        """The gang of that name."""
+        return next(gang for gang in self.controller.registry.gangs.values() if gang.key.name == name)
+
+    def asked(self, pod: Pod) -> AskedPod:
+        """The pod as a filter call names it."""
+        return AskedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
+
+    def told(self) -> list[str]:
+        """The messages of all Events."""
+        return [event.message for event in self.cluster.events]

@@ -1,0 +1,37 @@
+"""A planner over real books."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.node import Node
+from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.plan import Planner
+from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED, CoreEngine
+
+Bench = tuple[Planner, Books, EligibilityIndex]
+MakeBench = Callable[..., Bench]
+
+
+@pytest.fixture(params=[FINE_EMBEDDED, COARSE_EMBEDDED], ids=["fine", "coarse"])
+def engine(request: pytest.FixtureRequest) -> CoreEngine:
+    one: CoreEngine = request.param
+    return one
+
+
+@pytest.fixture
+def bench(engine: CoreEngine) -> MakeBench:
+    def make(nodes: Iterable[Node], resources: str = "", policy: str = "lonode") -> Bench:
+        books = engine.books(policy)
+        index = EligibilityIndex()
+        present = list(nodes)
+        for one in present:
+            index.put(one)
+        books.load(present, parse_resources(resources))
+        return Planner(books, index), books, index
+
+    return make

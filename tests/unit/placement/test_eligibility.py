@@ -1,0 +1,206 @@
+"""Which nodes a pod may run on at all: kube-scheduler's own rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.model.node import Node, Taint
+from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
+from fluence_extender.placement.eligibility import (
+    EligibilityIndex,
+    holds,
+    passes,
+    refusal,
+    term_holds,
+    tolerates,
+    untolerated,
+)
+from tests.core.values import node, pod
+
+TAINT = Taint("dedicated", "NoSchedule", "gpu")
+LABELS = {"zone": "a", "cores": "8", "empty": ""}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "expected"),
+    [
+        (Toleration("dedicated", "Equal", "gpu"), True),
+        (Toleration("dedicated", "", "gpu"), True),
+        (Toleration("dedicated", "Equal", "cpu"), False),
+        (Toleration("dedicated", "Equal", ""), False),
+        (Toleration("dedicated", "Exists"), True),
+        (Toleration("other", "Exists"), False),
+        (Toleration("", "Exists"), True),
+        (Toleration("dedicated", "Equal", "gpu", "NoSchedule"), True),
+        (Toleration("dedicated", "Equal", "gpu", "NoExecute"), False),
+        (Toleration("", "Exists", "", "NoExecute"), False),
+        (Toleration("dedicated", "Unheard", "gpu"), False),
+    ],
+)
+def test_toleration_covers_taint_of_equal_key_value_and_effect(
+    toleration: Toleration, expected: bool
+) -> None:
+    assert tolerates(toleration, TAINT) is expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "value", "expected"),
+    [
+        ("Gt", "950", "951", True),
+        ("Gt", "950", "950", False),
+        ("Lt", "5", "4", True),
+        ("Lt", "5", "5", False),
+        ("Gt", "950", "many", False),
+        ("Lt", "few", "4", False),
+        ("Gt", "1", "1_000", False),
+    ],
+)
+def test_numeric_tolerations_compare_the_value_of_the_taint(
+    operator: str, bound: str, value: str, expected: bool
+) -> None:
+    taint = Taint("sla", "NoSchedule", value)
+    assert tolerates(Toleration("sla", operator, bound), taint) is expected
+
+
+def test_only_blocking_effects_keep_a_pod_away() -> None:
+    prefer = Taint("slow", "PreferNoSchedule")
+    evict = Taint("broken", "NoExecute")
+    assert untolerated([prefer], []) is None
+    assert untolerated([prefer, evict], []) == evict
+    assert untolerated([evict], [Toleration("broken", "Exists")]) is None
+
+
+def test_every_taint_must_be_tolerated() -> None:
+    taints = [TAINT, Taint("broken", "NoExecute")]
+    assert untolerated(taints, [Toleration("dedicated", "Exists")]) == taints[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "expected"),
+    [
+        ("zone", "In", ("a", "b"), True),
+        ("zone", "In", ("b",), False),
+        ("missing", "In", ("a",), False),
+        ("empty", "In", ("",), True),
+        ("zone", "NotIn", ("b",), True),
+        ("zone", "NotIn", ("a",), False),
+        ("missing", "NotIn", ("a",), True),
+        ("zone", "Exists", (), True),
+        ("empty", "Exists", (), True),
+        ("missing", "Exists", (), False),
+        ("missing", "DoesNotExist", (), True),
+        ("zone", "DoesNotExist", (), False),
+        ("cores", "Gt", ("7",), True),
+        ("cores", "Gt", ("8",), False),
+        ("cores", "Lt", ("9",), True),
+        ("cores", "Lt", ("8",), False),
+        ("cores", "Gt", ("-1",), True),
+        ("missing", "Gt", ("1",), False),
+        ("zone", "Gt", ("1",), False),
+        ("cores", "Gt", ("seven",), False),
+        ("cores", "Gt", ("1", "2"), False),
+        ("cores", "Gt", (), False),
+        ("cores", "Unheard", ("8",), False),
+    ],
+)
+def test_selector_operators(key: str, operator: str, values: tuple[str, ...], expected: bool) -> None:
+    assert holds(Requirement(key, operator, values), LABELS) is expected
+
+
+@pytest.mark.parametrize("value", ["1_0", " 8", "8 ", "٨", "8.0", "0x8", "9" * 30])
+def test_only_what_go_reads_as_a_number_is_compared(value: str) -> None:
+    assert not holds(Requirement("cores", "Gt", ("1",)), {"cores": value})
+
+
+def test_term_holds_when_all_of_it_holds() -> None:
+    zone = Requirement("zone", "In", ("a",))
+    here = Requirement("metadata.name", "In", ("n0",))
+    there = Requirement("metadata.name", "In", ("n1",))
+    one = node("n0", labels=LABELS)
+    assert term_holds(NodeTerm((zone,), (here,)), one)
+    assert not term_holds(NodeTerm((zone,), (there,)), one)
+    assert not term_holds(NodeTerm((Requirement("zone", "In", ("b",)),), (here,)), one)
+
+
+def test_term_without_expressions_holds_nowhere() -> None:
+    assert not term_holds(NodeTerm(), node("n0"))
+
+
+def test_one_term_of_required_affinity_is_enough() -> None:
+    terms = (
+        NodeTerm((Requirement("zone", "In", ("b",)),)),
+        NodeTerm((Requirement("zone", "In", ("a",)),)),
+    )
+    assert refusal(pod(affinity=terms), node("n0", labels=LABELS)) is None
+    assert refusal(pod(affinity=terms[:1]), node("n0", labels=LABELS)) == "node affinity"
+
+
+def test_affinity_without_terms_holds_nowhere() -> None:
+    assert refusal(pod(affinity=()), node("n0")) == "node affinity"
+
+
+@pytest.mark.parametrize(
+    ("one", "there", "expected"),
+    [
+        (pod(), node(), None),
+        (pod(), node(ready=False), "not ready"),
+        (pod(tolerations=(Toleration("", "Exists"),)), node(ready=False), None),
+        (
+            pod(tolerations=(Toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute"),)),
+            node(ready=False),
+            "not ready",
+        ),
+        (pod(), node(unschedulable=True), "cordoned"),
+        (
+            pod(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"),)),
+            node(unschedulable=True),
+            None,
+        ),
+        (pod(), node(taints=(TAINT,)), "untolerated taint dedicated"),
+        (pod(node_selector={"zone": "a"}), node(labels=LABELS), None),
+        (pod(node_selector={"zone": "a", "disk": "ssd"}), node(labels=LABELS), "node selector"),
+        (pod(node_selector={"empty": ""}), node(), "node selector"),
+    ],
+)
+def test_refusal_says_why_in_a_few_words(one: Pod, there: Node, expected: str | None) -> None:
+    assert refusal(one, there) == expected
+
+
+def test_passing_refusals_are_those_that_end_by_themselves() -> None:
+    pressed = node(taints=(Taint("node.kubernetes.io/disk-pressure", "NoSchedule"),))
+    assert passes(None)
+    assert passes(refusal(pod(), node(ready=False)))
+    assert passes(refusal(pod(), node(unschedulable=True)))
+    assert passes(refusal(pod(), pressed))
+    assert not passes(refusal(pod(), node(taints=(TAINT,))))
+
+
+def test_index_follows_nodes_as_they_change() -> None:
+    index = EligibilityIndex()
+    index.put(node("n0"))
+    index.put(node("n1", unschedulable=True))
+    one = pod()
+    assert index.eligible(one) == {"n0"}
+    index.put(node("n1"))
+    index.put(node("n0", ready=False))
+    assert index.eligible(one) == {"n1"}
+    index.drop("n1")
+    assert index.eligible(one) == set()
+    assert index.refusals(one) == {"not ready": 1}
+
+
+def test_index_counts_refusals_most_frequent_first() -> None:
+    index = EligibilityIndex()
+    for number in range(3):
+        index.put(node(f"n{number}", taints=(TAINT,)))
+    index.put(node("n3", ready=False))
+    assert list(index.refusals(pod()).items()) == [("untolerated taint dedicated", 3), ("not ready", 1)]
+
+
+def test_index_forgets_old_signatures_and_stays_right() -> None:
+    index = EligibilityIndex()
+    index.put(node("n0", labels={"k": "3"}))
+    for number in range(2 * EligibilityIndex.LIMIT):
+        index.eligible(pod(node_selector={"k": str(number)}))
+    assert index.eligible(pod(node_selector={"k": "3"})) == {"n0"}
+    assert index.eligible(pod(node_selector={"k": "4"})) == set()

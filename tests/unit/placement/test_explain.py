@@ -1,0 +1,106 @@
+"""The reasons: what is short, in words that don't change while the situation doesn't."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.explain import amount_text, no_place
+from fluence_extender.placement.search import Shape
+from tests.core.values import GIB, asks
+
+WHOLE = Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 10})
+
+
+def accounts(*free: Resources) -> dict[str, NodeAccount]:
+    found = {}
+    for number, left in enumerate(free):
+        account = NodeAccount(f"n{number}", WHOLE)
+        account.add("other", WHOLE - left, foreign=True)
+        found[account.name] = account
+    return found
+
+
+def why(shapes: list[Shape], there: dict[str, NodeAccount], refusals: dict[str, int] | None = None) -> Reason:
+    return no_place(shapes, refusals or {}, there, [shape.nodes for shape in shapes])
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "text"),
+    [
+        ("cpu", 2000, "2 cpu"),
+        ("cpu", 1500, "1500m cpu"),
+        ("memory", 4 * GIB, "4Gi memory"),
+        ("memory", 1536 * 2**20, "1.5Gi memory"),
+        ("memory", 500, "500 bytes of memory"),
+        ("ephemeral-storage", 2**40, "1Ti ephemeral-storage"),
+        ("hugepages-2Mi", 2**21, "2Mi hugepages-2Mi"),
+        ("nvidia.com/gpu", 2, "2 nvidia.com/gpu"),
+    ],
+)
+def test_amounts_are_written_as_people_write_them(name: str, amount: int, text: str) -> None:
+    assert amount_text(name, amount) == text
+
+
+def test_busy_says_how_many_fit_and_what_is_short() -> None:
+    there = accounts(asks(2000, 8, pods=9), asks(1000, 1, pods=9))
+    assert why([Shape(asks(1000, 1), 5, ("n0", "n1"))], there) == Reason(
+        Why.BUSY, "busy: 3 of 5 fit now, short of cpu"
+    )
+
+
+def test_busy_never_says_that_all_fit() -> None:
+    there = accounts(WHOLE)
+    reason = why([Shape(asks(1000, 1), 2, ("n0",))], there)
+    assert reason.text == "busy: 1 of 2 fit now, short of cpu" or reason.text.startswith(
+        "busy: 1 of 2 fit now"
+    )
+
+
+def test_request_larger_than_any_node_names_the_largest() -> None:
+    there = accounts(WHOLE, WHOLE)
+    assert why([Shape(asks(16000, 1), 1, ("n0", "n1"))], there).text == (
+        "unsatisfiable: no node has 16 cpu (the largest has 4 cpu)"
+    )
+
+
+def test_request_that_no_single_node_covers() -> None:
+    there = accounts(WHOLE, WHOLE)
+    there["n0"].resize(asks(8000, 1, pods=9))
+    there["n1"].resize(asks(1000, 64, pods=9))
+    assert why([Shape(asks(6000, 32), 1, ("n0", "n1"))], there).text == (
+        "unsatisfiable: no single node has 6 cpu and 32Gi memory"
+    )
+
+
+def test_gang_larger_than_the_empty_cluster() -> None:
+    there = accounts(asks(0), asks(0))
+    assert why([Shape(asks(2000, 1), 5, ("n0", "n1"))], there).text == (
+        "unsatisfiable: 4 of 5 members would fit if nothing else ran"
+    )
+
+
+def test_no_usable_node_lists_the_refusals() -> None:
+    reason = no_place([Shape(asks(1), 1, ())], {"untolerated taint x": 3, "node selector": 1}, {}, [()])
+    assert reason == Reason(
+        Why.UNSATISFIABLE,
+        "unsatisfiable: no node may be used (nodes refused: 3 untolerated taint x, 1 node selector)",
+    )
+    assert no_place([Shape(asks(1), 1, ())], {}, {}, [()]).text == "unsatisfiable: the cluster has no nodes"
+
+
+def test_node_that_may_come_back_makes_a_gang_wait_not_unsatisfiable() -> None:
+    there = accounts(WHOLE)
+    reason = no_place([Shape(asks(1000), 1, ())], {"cordoned": 1}, there, [("n0",)])
+    assert reason.why is Why.BUSY
+
+
+def test_text_does_not_depend_on_the_order_of_nodes() -> None:
+    there = accounts(asks(2000, 1, pods=0), asks(500, 8, pods=9), asks(500, 8, pods=9))
+    texts = {
+        why([Shape(asks(1000, 2), 3, order)], there).text
+        for order in (("n0", "n1", "n2"), ("n2", "n1", "n0"), ("n1", "n0", "n2"))
+    }
+    assert texts == {"busy: 0 of 3 fit now, short of cpu"}

@@ -1,0 +1,279 @@
+"""Planning gangs against the books: everybody gets a node and devices, or nobody does and nothing is held."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.names import REQUIRE_PREFIX
+from fluence_extender.model.node import Node
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import HostPort, Pod, Toleration
+from fluence_extender.model.reason import Why
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.plan import Planner, Refused, Wish
+from tests.core.values import GIB, asks, node, pod
+from tests.unit.placement.conftest import MakeBench
+
+QUANTUM = """
+resources:
+  - type: qdevice
+    name: fez
+    attributes: {vendor: ibm}
+    with: [{type: qpu, count: 2, attributes: {vendor: ibm}, with: [{type: qubit, count: 4}]}]
+  - {type: simulator, name: sv1, count: 3, attributes: {vendor: aws}}
+  - {type: simulator, name: sv2, count: 2, attributes: {vendor: ibm}}
+"""
+LOCAL = """
+resources:
+  - {type: accelerator, name: chip0, parent: n0, with: [{type: lane, count: 2}]}
+  - {type: accelerator, name: chip1, parent: n1, with: [{type: lane, count: 2}]}
+"""
+
+
+def plan(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
+    return planner.plan([Wish(one) for one in pods], gang)
+
+
+def nodes_of(assignments: Sequence[Assignment]) -> Counter[str]:
+    return Counter(one.node for one in assignments)
+
+
+def refused(planner: Planner, pods: Sequence[Pod]) -> Refused:
+    with pytest.raises(Refused) as caught:
+        plan(planner, pods)
+    return caught.value
+
+
+def state(books: Books) -> object:
+    """All that a plan which fails must leave as it was."""
+    return (
+        dict(books.holdings),
+        {name: (account.free, account.ports) for name, account in books.accounts.items()},
+        books.strained,
+        books.version,
+    )
+
+
+def test_equal_members_fill_nodes_in_the_order_of_the_policy(bench: MakeBench) -> None:
+    nodes = [node(f"n{number}") for number in range(3)]
+    low, _, _ = bench(nodes, policy="lonode")
+    high, _, _ = bench(nodes, policy="hinode")
+    pods = [pod(f"p{number}", 2000) for number in range(3)]
+    assert nodes_of(plan(low, pods)) == {"n0": 2, "n1": 1}
+    assert nodes_of(plan(high, pods)) == {"n2": 2, "n1": 1}
+
+
+def test_each_pod_is_an_allocation_of_its_own(bench: MakeBench) -> None:
+    planner, books, _ = bench([node("n0"), node("n1")])
+    pods = [pod(f"p{number}", 2000) for number in range(4)]
+    plan(planner, pods)
+    assert {held.requests for held in books.holdings.values()} == {asks(2000, 1)}
+    books.release(pods[1].uid)
+    assert nodes_of(plan(planner, [pod("q", 2000)])) == {"n0": 1}
+
+
+def test_mixed_members_are_placed_together(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0", 3000), node("n1", 1000)])
+    small, large = pod("small", 1000), pod("large", 3000)
+    placed = plan(planner, [small, large])
+    assert [one.node for one in placed] == ["n1", "n0"]
+
+
+def test_pods_without_requests_take_pod_slots_only(bench: MakeBench) -> None:
+    planner, books, _ = bench([node("n0", pods=2), node("n1", pods=2)])
+    pods = [pod(f"p{number}", requests=Resources({"pods": 1})) for number in range(3)]
+    assert nodes_of(plan(planner, pods)) == {"n0": 2, "n1": 1}
+    assert books.accounts["n0"].free == Resources({"cpu": 4000, "memory": 16 * GIB})
+    assert (
+        refused(planner, [pod("a", 0, 0), pod("b", 0, 0)]).reason.text
+        == "busy: 1 of 2 fit now, short of pods"
+    )
+
+
+def test_host_ports_spread_members_and_avoid_those_in_use(bench: MakeBench) -> None:
+    planner, books, _ = bench([node(f"n{number}") for number in range(3)])
+    books.put_foreign(pod("other", 0, 0, scheduler="x", node="n1", host_ports=(HostPort(80),)))
+    web = [pod(f"p{number}", 100, 0, host_ports=(HostPort(80),)) for number in range(2)]
+    assert nodes_of(plan(planner, web)) == {"n0": 1, "n2": 1}
+    assert refused(planner, [pod("more", 100, 0, host_ports=(HostPort(80),))]).reason.why is Why.BUSY
+
+
+def test_pod_slots_and_ephemeral_storage_bound_what_the_matcher_does_not_count(bench: MakeBench) -> None:
+    disk = {"ephemeral-storage": 10 * GIB}
+    planner, _, _ = bench([node("n0", pods=1, extra=disk), node("n1", extra=disk)])
+    pods = [
+        pod(f"p{number}", requests=Resources({**asks(100), "ephemeral-storage": 5 * GIB}))
+        for number in range(3)
+    ]
+    assert nodes_of(plan(planner, pods)) == {"n0": 1, "n1": 2}
+
+
+def test_extended_resource_that_no_node_has_is_unsatisfiable(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0")])
+    one = pod(requests=asks(100, 0, example_com__fpga=1))
+    assert refused(planner, [one]).reason.text == (
+        "unsatisfiable: no node has 1 example.com/fpga (the largest has none)"
+    )
+
+
+def test_extended_resources_are_counted_apart(bench: MakeBench) -> None:
+    extra = {"nvidia.com/gpu": 1, "amd.com/gpu": 1}
+    planner, _, _ = bench([node("n0", extra=extra), node("n1", extra=extra)])
+    pods = [pod(f"p{number}", requests=asks(100, 0, nvidia_com__gpu=1)) for number in range(2)]
+    assert nodes_of(plan(planner, pods)) == {"n0": 1, "n1": 1}
+    more = refused(planner, [pod("more", requests=asks(100, 0, nvidia_com__gpu=1))])
+    assert more.reason.text == "busy: 0 of 1 fit now, short of nvidia.com/gpu"
+    assert nodes_of(plan(planner, [pod("amd", requests=asks(100, 0, amd_com__gpu=1))])) == {"n0": 1}
+
+
+def test_barred_nodes_and_ineligible_ones_are_left_out(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0"), node("n1", unschedulable=True), node("n2")])
+    one = pod()
+    assert planner.plan([Wish(one, frozenset({"n0"}))], "gang")[0].node == "n2"
+    tolerant = pod(tolerations=(Toleration("", "Exists"),))
+    assert planner.plan([Wish(tolerant, frozenset({"n0", "n2"}))], "gang")[0].node == "n1"
+
+
+def test_strained_node_takes_nothing_new(bench: MakeBench) -> None:
+    planner, books, _ = bench([node("n0"), node("n1")])
+    plan(planner, [pod("mine", 3000)])
+    books.put_foreign(pod("other", 2000, scheduler="x", node="n0"))
+    assert books.strained == {"n0"}
+    assert plan(planner, [pod("tiny", 100)])[0].node == "n1"
+
+
+def test_node_exclusive_policy_keeps_gangs_apart_and_members_together(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0"), node("n1")], policy="lonodex")
+    assert nodes_of(plan(planner, [pod("a0", 1000), pod("a1", 1000)], "a")) == {"n0": 2}
+    assert nodes_of(plan(planner, [pod("b0", 1000)], "b")) == {"n1": 1}
+    with pytest.raises(Refused):
+        plan(planner, [pod("c0", 100)], "c")
+    assert nodes_of(plan(planner, [pod("a2", 1000)], "a")) == {"n0": 1}
+
+
+def test_compute_and_device_come_together_and_the_requirement_holds(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0")], QUANTUM)
+    annotations = {f"{REQUIRE_PREFIX}vendor": "ibm"}
+    one = plan(planner, [pod(devices={"simulator": 1}, annotations=annotations)])[0]
+    assert one.node == "n0"
+    assert [(share.backend, share.amount) for share in one.devices] == [("sv2", 1)]
+    pinned = plan(planner, [pod(devices={"qpu": 1}, annotations={f"{REQUIRE_PREFIX}backend": "fez"})])[0]
+    assert pinned.backend == "fez"
+
+
+def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) -> None:
+    planner, books, _ = bench([node("n0")], QUANTUM)
+    pods = [pod(f"p{number}", 100, devices={"qpu": 1}) for number in range(2)]
+    paths = [share.path for one in plan(planner, pods) for share in one.devices]
+    assert len(set(paths)) == 2
+    assert refused(planner, [pod(devices={"qpu": 1})]).reason.text == (
+        "busy: 1 qpu not free on any backend that matches (fez)"
+    )
+    assert refused(planner, [pod(devices={"qubit": 1})]).reason.why is Why.BUSY
+    books.release(pods[0].uid)
+    assert plan(planner, [pod("part", 100, devices={"qubit": 3})])[0].backend == "fez"
+    assert refused(planner, [pod("whole", 100, devices={"qpu": 1})]).reason.why is Why.BUSY
+
+
+@pytest.mark.parametrize(
+    ("devices", "annotations", "why", "text"),
+    [
+        (
+            {"simulator": 4},
+            {},
+            Why.UNSATISFIABLE,
+            "unsatisfiable: no backend has 4 simulator (the most is 3)",
+        ),
+        ({"qpu": 3}, {}, Why.UNSATISFIABLE, "unsatisfiable: no backend has 3 qpu (the most is 2)"),
+        (
+            {"laser": 1},
+            {},
+            Why.NO_BACKEND,
+            "no backend: no resource of type laser is configured; known types: qdevice, qpu, qubit, simulator",
+        ),
+        (
+            {"simulator": 1},
+            {f"{REQUIRE_PREFIX}vendor": "dwave"},
+            Why.NO_BACKEND,
+            "no backend: require-vendor=dwave matches none of 2 backends (vendor: aws, ibm)",
+        ),
+    ],
+)
+def test_reason_when_no_device_can_be_had(
+    bench: MakeBench, devices: dict[str, int], annotations: dict[str, str], why: Why, text: str
+) -> None:
+    planner, books, _ = bench([node("n0")], QUANTUM)
+    before = state(books)
+    reason = refused(planner, [pod(devices=devices, annotations=annotations)]).reason
+    assert (reason.why, reason.text) == (why, text)
+    assert state(books) == before
+
+
+def test_devices_of_two_backends_do_not_add_up_to_one_request(bench: MakeBench) -> None:
+    two = """
+resources:
+  - {type: box, name: a, with: [{type: qpu, count: 2, with: [{type: qubit, count: 1}]}]}
+  - {type: box, name: b, with: [{type: qpu, count: 2, with: [{type: qubit, count: 1}]}]}
+"""
+    planner, _, _ = bench([node("n0")], two)
+    assert refused(planner, [pod(devices={"qpu": 3})]).reason.text == (
+        "unsatisfiable: no backend has 3 qpu (the most is 2)"
+    )
+
+
+def test_device_on_a_node_brings_its_pod_there(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0", 500), node("n1"), node("n2")], LOCAL)
+    placed = plan(planner, [pod("near", 1000, devices={"lane": 1}), pod("far", 4000)])
+    assert [one.node for one in placed] == ["n1", "n2"]
+    assert placed[0].backend == "chip1"
+
+
+def test_device_on_a_node_that_the_pod_may_not_use_is_passed_over(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0", unschedulable=True), node("n1")], LOCAL)
+    assert plan(planner, [pod(devices={"accelerator": 1})])[0].node == "n1"
+
+
+def test_devices_are_drafted_on_the_graph_as_it_is_now(bench: MakeBench) -> None:
+    planner, books, index = bench([node("n0")], LOCAL.split("- {type: accelerator, name: chip1")[0])
+    index.put(node("n0", 8000))
+    books.put_node(node("n0", 8000))
+    first = plan(planner, [pod("first", devices={"accelerator": 1})])[0]
+    assert first.node == "n0"
+    assert refused(planner, [pod("second", devices={"accelerator": 1})]).reason.why is Why.BUSY
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [pod("big", 9000)],
+        [pod("a", 3000), pod("b", 3000), pod("c", 3000)],
+        [pod("a", 3000), pod("b", 3500), pod("c", 3000)],
+        [pod("a", 100, devices={"simulator": 3}), pod("b", 100, devices={"simulator": 3})],
+        [pod("a", 100, devices={"qpu": 1, "simulator": 1}), pod("b", 9000)],
+        [pod("a", 100, devices={"laser": 1, "qpu": 1})],
+        [pod("a", 100, host_ports=(HostPort(1),)) for _ in range(3)],
+    ],
+)
+def test_plan_that_fails_leaves_the_books_as_they_were(bench: MakeBench, pods: list[Pod]) -> None:
+    planner, books, _ = bench([node("n0"), node("n1")], QUANTUM)
+    plan(planner, [pod("there", 1000, devices={"simulator": 1})], "other")
+    before = state(books)
+    assert refused(planner, pods).reason.text
+    assert state(books) == before
+    assert plan(planner, [pod("all", 100, devices={"qpu": 2})])[0].backend == "fez"
+
+
+def test_plan_that_runs_out_of_leaves_is_undone(bench: MakeBench) -> None:
+    """A node may have more memory than a matcher can count; the accounts see it, the matcher has no leaf for it."""
+    planner, books, _ = bench(
+        [Node("n0", allocatable=Resources({"cpu": 64000, "pods": 9, "memory": 2**33 * GIB}))]
+    )
+    before = state(books)
+    pods = [pod(f"p{number}", 1000, 2**31) for number in range(3)]
+    reason = refused(planner, pods).reason
+    assert reason.why in (Why.BUSY, Why.UNSATISFIABLE)
+    assert state(books) == before

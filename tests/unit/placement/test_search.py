@@ -1,0 +1,145 @@
+"""Mixed gangs on exact vectors: what brute force can place is placed, and no node is overfull."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluence_extender.ledger.account import ports_clash
+from fluence_extender.model.pod import HostPort
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.search import Counts, Room, Shape, place
+
+NAMES = ("n0", "n1", "n2")
+PORT = (HostPort(80),)
+OTHER_PORT = (HostPort(81),)
+ALL_PORTS = ((), (), PORT, OTHER_PORT)
+
+
+def vector(cpu: int, memory: int) -> Resources:
+    return Resources({"cpu": cpu, "memory": memory, "pods": 1})
+
+
+def fits(placed: Mapping[str, list[Shape]], rooms: Mapping[str, Room]) -> bool:
+    for name, members in placed.items():
+        if not Resources.total(shape.requests for shape in members).fits(rooms[name].free):
+            return False
+        taken = rooms[name].ports
+        for shape in members:
+            if ports_clash(shape.ports, taken):
+                return False
+            taken += shape.ports
+    return True
+
+
+def by_force(shapes: list[Shape], rooms: Mapping[str, Room]) -> bool:
+    members = [shape for shape in shapes for _ in range(shape.count)]
+    for nodes in itertools.product(*(shape.nodes for shape in members)):
+        placed: dict[str, list[Shape]] = {}
+        for name, shape in zip(nodes, members, strict=True):
+            placed.setdefault(name, []).append(shape)
+        if fits(placed, rooms):
+            return True
+    return False
+
+
+def members_by_node(shapes: list[Shape], counts: Counts) -> dict[str, list[Shape]]:
+    placed: dict[str, list[Shape]] = {}
+    for shape, where in zip(shapes, counts, strict=True):
+        assert sum(where.values()) == shape.count
+        assert set(where) <= set(shape.nodes)
+        for name, count in where.items():
+            placed.setdefault(name, []).extend([shape] * count)
+    return placed
+
+
+shapes = st.lists(
+    st.builds(
+        Shape,
+        st.builds(vector, st.integers(0, 4), st.integers(0, 4)),
+        st.integers(1, 2),
+        st.sets(st.sampled_from(NAMES), min_size=1).map(lambda names: tuple(sorted(names))),
+        st.sampled_from(ALL_PORTS),
+    ),
+    min_size=1,
+    max_size=3,
+)
+rooms = st.fixed_dictionaries(
+    {
+        name: st.builds(
+            Room,
+            st.builds(
+                lambda cpu, memory, pods: Resources({"cpu": cpu, "memory": memory, "pods": pods}),
+                st.integers(-1, 6),
+                st.integers(0, 6),
+                st.integers(0, 3),
+            ),
+            st.sampled_from(((), (), PORT)),
+        )
+        for name in NAMES
+    }
+)
+
+
+@given(shapes, rooms)
+def test_what_brute_force_places_is_placed_and_no_node_is_overfull(
+    wanted: list[Shape], have: dict[str, Room]
+) -> None:
+    before = dict(have)
+    found = place(wanted, have)
+    assert have == before
+    assert (found is not None) == by_force(wanted, have)
+    if found is not None:
+        assert fits(members_by_node(wanted, found), have)
+
+
+def test_greedy_answers_in_a_row_would_strand_this_pair() -> None:
+    rooms = {"n0": Room(vector(3, 3)), "n1": Room(vector(1, 1))}
+    small = Shape(vector(1, 1), 1, NAMES[:2])
+    large = Shape(vector(3, 3), 1, NAMES[:2])
+    assert place([small, large], rooms) == [{"n1": 1}, {"n0": 1}]
+
+
+def test_members_with_the_same_host_port_go_to_different_nodes() -> None:
+    rooms = {name: Room(Resources({"cpu": 9, "memory": 9, "pods": 9})) for name in NAMES}
+    assert place([Shape(vector(1, 1), 3, NAMES, PORT)], rooms) == [{"n0": 1, "n1": 1, "n2": 1}]
+    assert place([Shape(vector(1, 1), 4, NAMES, PORT)], rooms) is None
+
+
+def test_host_port_in_use_keeps_members_away() -> None:
+    free = Resources({"cpu": 9, "memory": 9, "pods": 9})
+    rooms = {"n0": Room(free, (HostPort(80, "TCP", "10.0.0.1"),)), "n1": Room(free)}
+    assert place([Shape(vector(1, 1), 1, NAMES[:2], PORT)], rooms) == [{"n1": 1}]
+    udp = Shape(vector(1, 1), 1, NAMES[:2], (HostPort(80, "UDP"),))
+    assert place([udp], rooms) == [{"n0": 1}]
+
+
+def test_nodes_are_filled_in_the_order_given() -> None:
+    rooms = {name: Room(Resources({"cpu": 4, "memory": 4, "pods": 4})) for name in NAMES}
+    assert place([Shape(vector(2, 1), 3, ("n2", "n0", "n1"))], rooms) == [{"n2": 2, "n0": 1}]
+
+
+def many(count: int) -> Iterator[str]:
+    return (f"n{number:05}" for number in range(count))
+
+
+def test_gang_with_more_members_than_python_has_frames() -> None:
+    names = tuple(many(3000))
+    rooms = {name: Room(Resources({"cpu": 3, "memory": 3, "pods": 2})) for name in names}
+    # Each node takes one of either shape, and one large member too many is asked for.
+    pair = [Shape(vector(2, 1), 2999, names), Shape(vector(1, 2), 3002, names)]
+    assert place(pair, rooms, budget=20_000) is None
+
+
+def test_what_first_fit_strands_is_found_by_search_within_its_budget() -> None:
+    rooms = dict(zip(NAMES, (Room(room) for room in map(rich, (7, 6, 4), (4, 6, 7))), strict=True))
+    wanted = [Shape(vector(1, 4), 2, NAMES), Shape(vector(2, 3), 1, NAMES), Shape(vector(4, 4), 1, NAMES)]
+    assert place(wanted, rooms, budget=0) is None
+    assert place(wanted, rooms) == [{"n0": 1, "n2": 1}, {"n2": 1}, {"n1": 1}]
+
+
+def rich(cpu: int, memory: int) -> Resources:
+    return Resources({"cpu": cpu, "memory": memory, "pods": 3})
