@@ -336,11 +336,12 @@ class Books:
         self._ordered = None
         if self._stale:
             return
-        tied = any(device.node == old for device in self._mirror.catalogue.devices) if old else False
+        name = old if node is None else node.name
+        tied = any(resource.parent == name for resource in self.resources.resources)
         if tied or (old is not None and old not in self._mirror.containment.nodes):
+            # Devices hang on the node: what pods hold of them is booked again on a graph loaded anew.
             self._stale = True
             return
-        name = old if node is None else node.name
         here = [uid for uid, held in self._holdings.items() if held.assignment.node == name]
         if old is not None:
             self._unhook(old, here)
