@@ -1,0 +1,75 @@
+"""One node's account."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.ledger.account import NodeAccount, ports_clash
+from fluence_extender.model.pod import HostPort
+from fluence_extender.model.resources import NOTHING
+from tests.core.values import asks
+
+WHOLE = asks(4000, 8, pods=10)
+
+
+def test_what_is_added_and_removed_leaves_the_account_as_it_was() -> None:
+    account = NodeAccount("n", WHOLE)
+    account.add("ours", asks(1000, 1), foreign=False, ports=(HostPort(80),))
+    account.add("theirs", asks(500), foreign=True)
+    assert account.free == WHOLE - asks(1000, 1) - asks(500)
+    assert account.foreign_use == asks(500)
+    assert account.ports == (HostPort(80),)
+    account.remove("ours")
+    account.remove("theirs")
+    assert (account.free, account.foreign_use, account.ports) == (WHOLE, NOTHING, ())
+    assert not account.users
+
+
+def test_adding_again_counts_the_new_requests_only() -> None:
+    account = NodeAccount("n", WHOLE)
+    account.add("a", asks(1000), foreign=True, ports=(HostPort(80),))
+    account.add("a", asks(3000), foreign=False)
+    assert account.free == WHOLE - asks(3000)
+    assert account.foreign_use == NOTHING
+    assert account.ports == ()
+
+
+def test_removing_what_is_not_there_changes_nothing() -> None:
+    account = NodeAccount("n", WHOLE)
+    account.remove("nobody")
+    assert account.free == WHOLE
+
+
+def test_free_goes_below_zero_when_a_node_shrinks_and_comes_back() -> None:
+    account = NodeAccount("n", WHOLE)
+    account.add("a", asks(3000), foreign=False)
+    account.resize(asks(1000, 8, pods=10))
+    assert account.free["cpu"] == -2000
+    assert not account.takes(asks(100))
+    account.resize(WHOLE)
+    assert account.free == WHOLE - asks(3000)
+
+
+def test_pod_fits_by_room_and_by_ports() -> None:
+    account = NodeAccount("n", asks(1000, pods=1))
+    assert account.takes(asks(1000), (HostPort(80),))
+    assert not account.takes(asks(1001))
+    account.add("web", NOTHING, foreign=True, ports=(HostPort(80),))
+    assert account.takes(asks(1000), (HostPort(81),))
+    assert not account.takes(asks(1000), (HostPort(80),))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clash"),
+    [
+        (HostPort(80), HostPort(80), True),
+        (HostPort(80), HostPort(81), False),
+        (HostPort(80, "TCP"), HostPort(80, "UDP"), False),
+        (HostPort(80, "TCP", "10.0.0.1"), HostPort(80, "TCP", "10.0.0.2"), False),
+        (HostPort(80, "TCP", "10.0.0.1"), HostPort(80, "TCP", "10.0.0.1"), True),
+        (HostPort(80, "TCP", "10.0.0.1"), HostPort(80), True),
+        (HostPort(80), HostPort(80, "TCP", "10.0.0.1"), True),
+    ],
+)
+def test_ports_clash_on_equal_or_any_address(one: HostPort, other: HostPort, clash: bool) -> None:
+    assert ports_clash((one,), (other,)) is clash

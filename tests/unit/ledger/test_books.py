@@ -1,0 +1,422 @@
+"""The books: exact accounts, the matcher equal to them, and what happens when others take what was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.ledger.books import Books, NoRoom
+from fluence_extender.ledger.holding import Claim
+from fluence_extender.matcher.errors import MatcherError
+from fluence_extender.model.names import ALLOCATION_ANNOTATION
+from fluence_extender.model.node import Node
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.resources import Resources
+from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED, CoreEngine
+from tests.core.values import GIB, asks, node, pod
+
+MakeBooks = Callable[..., Books]
+POOL = "resources: [{{type: simulator, name: sv1, count: {count}}}]"
+PAIR = "resources: [{type: simulator, name: a, count: 2}, {type: simulator, name: b, count: 2}]"
+
+
+@pytest.fixture(params=[FINE_EMBEDDED, COARSE_EMBEDDED], ids=["fine", "coarse"])
+def make(request: pytest.FixtureRequest) -> MakeBooks:
+    engine: CoreEngine = request.param
+
+    def books(*nodes: Node, resources: str = "", policy: str = "lonode") -> Books:
+        made = engine.books(policy)
+        made.load(nodes, parse_resources(resources))
+        return made
+
+    return books
+
+
+def take(books: Books, one: Pod, where: str = "n0", gang: object = "g") -> None:
+    books.take(one, Assignment(one.uid, where), gang)
+
+
+def accepts(books: Books, requests: Resources, where: str = "n0") -> bool:
+    """Whether the matcher grants ``requests`` on the node now."""
+    try:
+        return sum(books.ask(requests, 1, {where}).values()) == 1
+    except MatcherError:
+        return False
+
+
+def other(cpu: int, gib: int = 0, where: str = "n0", **fields: object) -> Pod:
+    return pod("other", cpu, gib, scheduler="default-scheduler", node=where, **fields)
+
+
+def test_hold_and_release_leave_account_and_matcher_as_they_were(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    one = pod(cpu=4000, gib=16)
+    take(books, one)
+    assert books.holds(one.uid, "n0")
+    assert not accepts(books, asks(1000))
+    books.release(one.uid)
+    assert not books.holds(one.uid, "n0")
+    assert books.accounts["n0"].free == node("n0").allocatable
+    assert accepts(books, asks(4000, 16))
+
+
+def test_one_pods_end_frees_exactly_its_share(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    first, second = pod("a", 1000), pod("b", 3000)
+    take(books, first)
+    take(books, second)
+    books.release(first.uid)
+    assert accepts(books, asks(1000))
+    assert not accepts(books, asks(2000))
+
+
+def test_release_of_nobody_changes_nothing(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    version = books.version
+    books.release("nobody")
+    assert books.version == version
+
+
+def test_place_without_room_is_refused_and_nothing_is_held(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    take(books, pod("a", 3000))
+    with pytest.raises(NoRoom, match="n0"):
+        take(books, pod("b", 2000))
+    assert len(books.holdings) == 1
+
+
+def test_place_on_an_unknown_node_is_refused(make: MakeBooks) -> None:
+    with pytest.raises(NoRoom):
+        take(make(node("n0")), pod(), "n7")
+
+
+def test_pod_without_requests_holds_a_slot_and_no_leaf(make: MakeBooks) -> None:
+    books = make(node("n0", pods=1))
+    idle = pod(requests=Resources({"pods": 1}))
+    take(books, idle)
+    assert books.holdings[idle.uid].jobs == ()
+    assert books.accounts["n0"].free["pods"] == 0
+    assert accepts(books, asks(4000))
+
+
+def test_others_are_summed_first_and_rounded_once() -> None:
+    books = COARSE_EMBEDDED.books()
+    books.load([node("n0")])
+    for number in range(6):
+        books.put_foreign(other(150, uid=f"daemon{number}"))
+    assert accepts(books, asks(3000))
+    assert not accepts(books, asks(4000))
+    books.put_foreign(other(150, uid="daemon6"))
+    assert not accepts(books, asks(3000))
+
+
+def test_others_pods_count_until_they_are_gone_and_as_they_are_resized(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    daemon = other(1000, host_ports=(HostPort(80),))
+    books.put_foreign(daemon)
+    version = books.version
+    books.put_foreign(daemon)
+    assert books.accounts["n0"].free["cpu"] == 3000
+    assert books.version == version
+    books.put_foreign(other(3000, uid=daemon.uid))
+    assert not accepts(books, asks(2000))
+    books.drop_foreign(daemon.uid)
+    assert books.version > version
+    assert books.accounts["n0"].ports == ()
+    assert accepts(books, asks(4000))
+
+
+def test_others_on_promised_room_strain_the_node_until_somebody_leaves(make: MakeBooks) -> None:
+    books = make(node("n0"), node("n1"))
+    planned = pod(cpu=3000)
+    take(books, planned)
+    books.put_foreign(other(2000))
+    assert books.strained == {"n0"}
+    assert books.closed("anybody") == {"n0"}
+    books.release(planned.uid)
+    assert books.strained == set()
+    assert accepts(books, asks(2000))
+    assert not accepts(books, asks(3000))
+
+
+def test_deficit_is_booked_as_room_comes_back_bit_by_bit(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    held = [pod(f"p{number}", 1000) for number in range(4)]
+    for one in held:
+        take(books, one)
+    books.put_foreign(other(2000))
+    books.release(held[0].uid)
+    assert books.strained == {"n0"}
+    books.release(held[1].uid)
+    assert books.strained == set()
+    assert not accepts(books, asks(1000))
+    books.release(held[2].uid)
+    assert accepts(books, asks(1000))
+
+
+def test_bound_pod_is_taken_into_account_without_room(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    planned = pod("planned", 4000)
+    take(books, planned)
+    bound = pod("bound", 2000, node="n0")
+    books.adopt(bound, "g", Claim.BOUND)
+    assert books.accounts["n0"].free["cpu"] == -2000
+    assert books.strained == {"n0"}
+    books.release(planned.uid)
+    assert books.strained == set()
+    assert not accepts(books, asks(3000))
+    assert accepts(books, asks(2000))
+
+
+def test_adopting_again_moves_the_hold(make: MakeBooks) -> None:
+    books = make(node("n0"), node("n1"))
+    one = pod(cpu=4000)
+    take(books, one)
+    books.adopt(pod("p", 4000, uid=one.uid, node="n1"), "g", Claim.BOUND)
+    assert books.holds(one.uid, "n1")
+    assert accepts(books, asks(4000), "n0")
+    assert not accepts(books, asks(1000), "n1")
+
+
+def test_pod_bound_to_a_node_that_is_not_there_yet_is_booked_when_it_comes(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    books.adopt(pod(cpu=3000, node="n1"), "g", Claim.BOUND)
+    books.put_foreign(other(1000, where="n1"))
+    books.put_node(node("n1"))
+    assert books.accounts["n1"].free["cpu"] == 0
+    assert not accepts(books, asks(1000), "n1")
+
+
+def test_steered_pod_gets_its_nominated_node_again(make: MakeBooks) -> None:
+    books = make(node("n0"), node("n1"))
+    steered = pod(cpu=3000, nominated="n1")
+    assert books.resume(steered, "g") == Assignment(steered.uid, "n1")
+    assert books.holdings[steered.uid].claim is Claim.COMMITTED
+    assert not accepts(books, asks(2000), "n1")
+
+
+@pytest.mark.parametrize(
+    "steered",
+    [
+        pod(cpu=9000, nominated="n0"),
+        pod(nominated="n9"),
+        pod(nominated="n0", host_ports=(HostPort(80),)),
+        pod(nominated="n0", devices={"laser": 1}),
+    ],
+)
+def test_steered_pod_that_does_not_fit_any_more_is_not_resumed(make: MakeBooks, steered: Pod) -> None:
+    books = make(node("n0"))
+    books.put_foreign(other(100, host_ports=(HostPort(80),)))
+    assert books.resume(steered, "g") is None
+    assert not books.holdings
+
+
+def test_claims_only_grow(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    one = pod()
+    take(books, one)
+    books.strengthen(one.uid, Claim.BOUND)
+    books.strengthen(one.uid, Claim.COMMITTED)
+    books.strengthen("nobody", Claim.BOUND)
+    assert books.holdings[one.uid].claim is Claim.BOUND
+
+
+def test_node_joins_is_resized_and_leaves_with_holds_on_it(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    books.put_node(node("n1", 2000))
+    one = pod(cpu=2000)
+    take(books, one, "n1")
+    books.put_node(node("n1", 4000))
+    assert accepts(books, asks(2000), "n1")
+    assert not accepts(books, asks(3000), "n1")
+    books.put_node(node("n1", 1000))
+    assert books.strained == {"n1"}
+    books.drop_node("n1")
+    assert books.holds(one.uid, "n1")
+    assert books.accounts["n1"].free["cpu"] == -2000
+    books.release(one.uid)
+    assert set(books.accounts) == {"n0"}
+    assert books.strained == set()
+
+
+def test_node_that_comes_back_has_its_holds_booked_again(make: MakeBooks) -> None:
+    books = make(node("n0"), node("n1"))
+    take(books, pod(cpu=3000), "n1")
+    books.drop_node("n1")
+    books.put_node(node("n1"))
+    assert accepts(books, asks(1000), "n1")
+    assert not accepts(books, asks(2000), "n1")
+
+
+def test_last_node_may_leave_and_another_come(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    books.drop_node("n0")
+    assert not books.mirror.containment.nodes
+    books.put_node(node("n5"))
+    assert accepts(books, asks(4000), "n5")
+
+
+def test_node_that_shrinks_keeps_the_stronger_claims_booked(make: MakeBooks) -> None:
+    books = make(node("n0", 8000))
+    weak, strong = pod("weak", 4000), pod("strong", 4000, node="n0")
+    take(books, weak)
+    books.adopt(strong, "g", Claim.BOUND)
+    books.put_node(node("n0", 4000))
+    assert books.strained == {"n0"}
+    assert books.holdings[strong.uid].job is not None
+    assert books.holdings[weak.uid].job is None
+
+
+def test_node_with_absurd_allocatable_offers_nothing(make: MakeBooks) -> None:
+    books = make(Node("n0"), Node("n1", allocatable=Resources({"cpu": -5, "memory": 0})))
+    assert not accepts(books, asks(1), "n0")
+    assert not accepts(books, asks(1), "n1")
+    books.adopt(pod(node="n0"), "g", Claim.BOUND)
+    assert books.strained >= {"n0"}
+
+
+def test_version_grows_when_somebody_might_fit_now(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    one = pod()
+    versions = [books.version]
+    take(books, one)
+    assert books.version == versions[-1]
+    for change in (
+        lambda: books.release(one.uid),
+        lambda: books.put_node(node("n1")),
+        lambda: books.drop_node("n1"),
+        lambda: books.load([node("n0")], parse_resources(PAIR)),
+    ):
+        change()
+        versions.append(books.version)
+    assert versions == sorted(set(versions))
+
+
+# Devices.
+
+
+def simulate(books: Books, amount: int, name: str = "p") -> Pod:
+    one = pod(name, 100, devices={"simulator": amount})
+    drafted = books.devices.draft(one, {})
+    assert isinstance(drafted, tuple)
+    books.take(one, Assignment(one.uid, "n0", drafted), "g")
+    return one
+
+
+def free(books: Books, most: int) -> int:
+    """How many units of simulators can be had in one request."""
+    for amount in range(most, 0, -1):
+        probe = pod("probe", devices={"simulator": amount})
+        if isinstance(books.devices.draft(probe, {}), tuple):
+            books.devices.give_up(probe.uid)
+            return amount
+    return 0
+
+
+def test_devices_stay_held_when_the_resources_are_replaced(make: MakeBooks) -> None:
+    books = make(node("n0"), resources=POOL.format(count=3))
+    held = simulate(books, 2)
+    books.load([node("n0")], parse_resources(POOL.format(count=4)))
+    assert free(books, 4) == 2
+    books.release(held.uid)
+    assert free(books, 4) == 4
+
+
+def test_device_that_is_removed_is_held_to_the_end_and_takes_nothing_new(make: MakeBooks) -> None:
+    books = make(node("n0"), resources=PAIR)
+    held = simulate(books, 2)
+    assert books.holdings[held.uid].assignment.backend == "a"
+    books.load([node("n0")], parse_resources("resources: [{type: simulator, name: b, count: 2}]"))
+    assert books.holdings[held.uid].assignment.backend == "a"
+    assert free(books, 4) == 2
+    books.load([node("n0")], parse_resources(PAIR))
+    assert free(books, 4) == 2
+    books.release(held.uid)
+    simulate(books, 2)
+    assert free(books, 4) == 2
+
+
+def test_pool_smaller_than_what_is_held_gives_nothing_until_enough_is_free(make: MakeBooks) -> None:
+    books = make(node("n0"), resources=POOL.format(count=4))
+    first, second = simulate(books, 2, "first"), simulate(books, 2, "second")
+    books.load([node("n0")], parse_resources(POOL.format(count=3)))
+    assert free(books, 3) == 0
+    books.release(first.uid)
+    assert free(books, 3) == 1
+    books.release(second.uid)
+    assert free(books, 3) == 3
+
+
+def stamped(path: str, kind: str = "simulator", amount: int = 2, **fields: object) -> Pod:
+    stamp = f'{{"devices":[{{"path":"{path}","type":"{kind}","amount":{amount}}}]}}'
+    return pod(devices={"simulator": 2}, node="n0", annotations={ALLOCATION_ANNOTATION: stamp}, **fields)
+
+
+def test_bound_pod_gets_the_device_its_stamp_names(make: MakeBooks) -> None:
+    books = make(node("n0"), resources=PAIR)
+    assert books.adopt(stamped("/cluster/b"), "g", Claim.BOUND).backend == "b"
+
+
+@pytest.mark.parametrize(
+    "stamp", [("/cluster/none",), ("/cluster/b", "laser"), ("/cluster/b", "simulator", -1), ('"]}',)]
+)
+def test_stamp_that_does_not_fit_is_not_believed(make: MakeBooks, stamp: tuple[str, ...]) -> None:
+    books = make(node("n0"), resources=PAIR)
+    assert books.adopt(stamped(*stamp), "g", Claim.BOUND).backend == "a"
+
+
+def test_stamp_gives_no_more_than_was_asked_for(make: MakeBooks) -> None:
+    books = make(node("n0"), resources=PAIR)
+    books.adopt(stamped("/cluster/b", amount=2_000), "g", Claim.BOUND)
+    assert free(books, 2) == 2
+    held = next(iter(books.holdings.values()))
+    assert [share.amount for share in held.assignment.devices] == [2]
+
+
+def test_second_stamp_for_one_device_gains_another_or_none(make: MakeBooks) -> None:
+    books = make(node("n0"), resources=PAIR)
+    backends = [books.adopt(stamped("/cluster/b", uid=uid), "g", Claim.BOUND).backend for uid in "xyz"]
+    assert backends == ["b", "a", ""]
+
+
+def test_bound_pods_devices_are_not_taken_from_another_node(make: MakeBooks) -> None:
+    local = "resources: [{type: simulator, name: s1, parent: n1, count: 2}, {type: simulator, name: s2, count: 2}]"
+    books = make(node("n0"), node("n1"), resources=local)
+    assert books.adopt(stamped("/cluster/n1/s1"), "g", Claim.BOUND).backend == "s2"
+
+
+def test_steered_pod_resumes_with_a_device_of_its_node(make: MakeBooks) -> None:
+    local = """
+resources:
+  - {type: simulator, name: s0, parent: n0, count: 1}
+  - {type: simulator, name: s1, parent: n1, count: 1}
+"""
+    books = make(node("n0"), node("n1"), resources=local)
+    resumed = books.resume(pod(devices={"simulator": 1}, nominated="n1"), "g")
+    assert resumed is not None
+    assert resumed.backend == "s1"
+
+
+def test_node_with_devices_is_resized_with_the_devices_held(make: MakeBooks) -> None:
+    local = "resources: [{type: simulator, name: s0, parent: n0, count: 2}]"
+    books = make(node("n0"), node("n1"), resources=local)
+    held = simulate(books, 1)
+    books.put_node(node("n0", 8000))
+    assert free(books, 2) == 1
+    books.drop_node("n0")
+    assert free(books, 2) == 0
+    books.put_node(node("n0"))
+    assert free(books, 2) == 1
+    books.release(held.uid)
+    assert free(books, 2) == 2
+
+
+def test_memory_is_counted_to_the_unit() -> None:
+    books = FINE_EMBEDDED.books()
+    books.load([Node("n0", allocatable=Resources({"cpu": 1000, "memory": 10 * 1024 + 1023, "pods": 9}))])
+    assert accepts(books, Resources({"memory": 10 * 1024}))
+    assert not accepts(books, Resources({"memory": 10 * 1024 + 1}))
+    assert GIB % 1024 == 0
