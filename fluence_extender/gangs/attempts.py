@@ -6,18 +6,22 @@ books, so that what can't fit costs nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import foreign_gates, gang_size
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.places import Places
-from fluence_extender.gangs.refusals import next_bar_ends
+from fluence_extender.gangs.refusals import next_bar_ends, still_barred
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.reason import Reason, Why, waiting
+from fluence_extender.placement.eligibility import signature
 
-NEVER = float("inf")
+Asked = frozenset[tuple[object, int]]
 
 
 class Attempts:
@@ -27,9 +31,10 @@ class Attempts:
         self._registry = registry
         self._books = books
         self._places = places
+        self._vain: dict[Asked, Reason] = {}
 
-    def all(self, gangs: Iterable[Gang], now: float) -> None:
-        """Try every gang of ``gangs`` that waits and might fit."""
+    def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
+        """Try every gang of ``gangs`` that waits and might fit, and say which were tried."""
         hopeful = [
             gang
             for gang in gangs
@@ -38,10 +43,12 @@ class Attempts:
             and needy(gang)
         ]
         hopeful.sort(key=lambda gang: (not gang.begun, -gang.priority, gang.created, gang.key))
+        self._vain.clear()
         for gang in hopeful:
             gang.tried = self._books.version
             gang.try_again_at = NEVER
             self._try(gang, now)
+        return {gang.key for gang in hopeful}
 
     def _try(self, gang: Gang, now: float) -> None:
         size = size_of(gang, self._registry)
@@ -67,12 +74,23 @@ class Attempts:
             if missing > 0 and settled and not gang.begun and _needs(gang, size):
                 # Some have places that the others can't join: all look for new ones together.
                 self._places.withdraw(gang)
+                self._vain.clear()
                 self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
 
+    def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
+        """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
+        asked = _asked(gang, members, now)
+        reason = self._vain.get(asked)
+        if reason is None:
+            reason = self._places.plan(gang, members, now)
+            if reason is not None:
+                self._vain[asked] = reason
+        return reason
+
     def _plan_as_many(self, gang: Gang, ready: list[Member], fewest: int, now: float) -> Reason | None:
         """Place all of ``ready``, or the ``fewest`` needed and then who else fits; say why not all, or None."""
-        reason = self._places.plan(gang, ready, now)
+        reason = self._plan(gang, ready, now)
         if reason is None or len(ready) <= fewest or self._places.plan(gang, ready[:fewest], now) is not None:
             return reason
         hopeless: list[object] = []
@@ -111,3 +129,23 @@ def _gates(gang: Gang) -> Reason | None:
     if not names:
         return None
     return Reason(Why.GATED, f"waiting for scheduling gates of others: {', '.join(names)}")
+
+
+def _asked(gang: Gang, members: Iterable[Member], now: float) -> Asked:
+    """What placing ``members`` asks for: equal for gangs that fit or don't fit alike."""
+    # Under a node-exclusive policy a gang may use the nodes that it has already, and nobody else may.
+    own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
+    return frozenset(
+        Counter(
+            (
+                member.pod.requests,
+                signature(member.pod),
+                tuple(sorted(member.pod.devices.items())),
+                tuple(member.pod.requires.items()) if member.pod.devices else (),
+                member.pod.host_ports,
+                still_barred(member, now),
+                own,
+            )
+            for member in members
+        ).items()
+    )

@@ -92,6 +92,8 @@ class Driver:
             log.exception("planning failed; trying again at the next change")
             return
         self._start(actions)
+        if self._controller.lifecycle.restless:
+            self._wake.set()
 
     async def settle(self, cancel: bool = False) -> None:
         """Wait for the writes under way, or give them up."""

@@ -8,11 +8,12 @@ it stops being whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from fluence_extender.gangs.actions import Action, Evict, Steer
+from fluence_extender.gangs.agenda import NEVER, Agenda
 from fluence_extender.gangs.announce import announcements
-from fluence_extender.gangs.attempts import Attempts, size_of
+from fluence_extender.gangs.attempts import Attempts, needy, size_of
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.places import Places
@@ -48,6 +49,9 @@ class Lifecycle:
         self._places = Places(registry, books, planner, clock)
         self._attempts = Attempts(registry, books, self._places)
         self._active: set[GangKey] = set()
+        self._waiting: set[GangKey] = set()
+        self._agenda = Agenda()
+        self._tried_version = -1
 
     # What was seen.
 
@@ -130,7 +134,9 @@ class Lifecycle:
 
     def binding(self, gang: Gang, member: Member) -> None:
         """A Binding of the member goes out: until its outcome is known its place can't be taken from it."""
-        self.committing(gang)
+        if gang.state is GangState.PLANNED:
+            self.committing(gang)
+        self._books.strengthen(member.pod.uid, Claim.COMMITTED)
         member.binding = True
 
     def bound(self, uid: str, node: str) -> None:
@@ -189,24 +195,51 @@ class Lifecycle:
         """Look at what has changed and decide."""
         now = self._clock()
         self._relieve_strained()
-        for key in list(self._registry.dirty):
+        looked_at = set(self._agenda.take_due(now))
+        for key in sorted(self._registry.dirty):
             self._registry.dirty.discard(key)
             self._evaluate(self._registry.gangs[key], now)
-            self._active.add(key)
-        self._attempts.all(self._unsettled(), now)
+            looked_at.add(key)
+        looked_at |= self._try_waiting(looked_at, now)
         actions: list[Action] = []
-        for gang in self._unsettled():
+        for gang in self._known(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
             actions.extend(self._overdue(gang, now))
             actions.extend(announcements(gang, now, self._limits, self._registry))
-        self._active = {gang.key for gang in self._unsettled() if gang.state not in SETTLED}
+            self._file(gang, now)
         return [*self._places.clears(), *actions]
+
+    @property
+    def restless(self) -> bool:
+        """Whether another step is wanted at once."""
+        return bool(self._registry.dirty)
+
+    def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
+        """Try to place who waits: those just looked at, and everybody once there may be more room than before."""
+        version = self._books.version
+        hopeful = looked_at if version == self._tried_version else looked_at | self._waiting
+        tried = self._attempts.all(self._known(hopeful), now)
+        self._tried_version = version
+        return tried
+
+    def _file(self, gang: Gang, now: float) -> None:
+        """Note what the gang is to be looked at for: when it is due, and whether it waits or is on its way."""
+        settled = gang.state in SETTLED
+        (self._active.discard if settled else self._active.add)(gang.key)
+        (self._waiting.add if needy(gang) else self._waiting.discard)(gang.key)
+        self._agenda.note(gang.key, _due(gang, now, self._limits))
+
+    def _known(self, keys: Set[GangKey]) -> list[Gang]:
+        """The gangs of ``keys`` that there still are, in a stable order."""
+        gangs = self._registry.gangs
+        return [gangs[key] for key in sorted(keys) if key in gangs]
 
     def _unsettled(self) -> list[Gang]:
         """The gangs for which something may still have to be done, in a stable order."""
-        gangs = self._registry.gangs
-        return [gangs[key] for key in sorted(self._active | self._registry.dirty) if key in gangs]
+        self._active &= self._registry.gangs.keys()
+        self._waiting &= self._registry.gangs.keys()
+        return self._known(self._active | self._registry.dirty)
 
     def _relieve_strained(self) -> None:
         """Nodes where somebody else took promised room: who isn't bound there yet goes elsewhere, the weakest first."""
@@ -281,3 +314,15 @@ class Lifecycle:
         gang.incomplete_since = now
         why = f"gang {gang.key} could not be completed within {limit:g} s: {gang.reason or 'members are missing'}"
         return [Evict(member.pod, why) for member in gang.alive() if member.bound]
+
+
+def _due(gang: Gang, now: float, limits: Limits) -> float:
+    """When something about the gang falls due by itself: an announcement, another attempt, the end of patience."""
+    times = [gang.try_again_at]
+    if gang.rest_until > now:
+        times.append(gang.rest_until)
+    if gang.reason is not None and gang.announced != gang.reason.text:
+        times.append(gang.reason_since + limits.announce_after)
+    if gang.incomplete_since is not None and limits.completion is not None:
+        times.append(gang.incomplete_since + limits.completion)
+    return min(times, default=NEVER)
