@@ -26,7 +26,7 @@ EXTENDER = "fluence-extender"
 class Stack:
     """``extender`` and ``scheduler`` on ``plane``, from ``start`` to ``stop`` or as a context manager.
 
-    ``kubeconfig`` is what the extender uses (default: the admin's), ``arguments`` are added to ``serve``;
+    ``kubeconfig`` is what both use (default: the admin's), ``arguments`` are added to ``serve``;
     ``feature_gates`` are the scheduler's.
     """
 
@@ -39,13 +39,14 @@ class Stack:
         feature_gates: dict[str, bool] | None = None,
     ) -> None:
         self._plane = plane
+        self._kubeconfig = str(kubeconfig or plane.kubeconfig)
         self._gates = feature_gates
         verbs, api = free_ports(2)
         self.verbs_url = f"http://127.0.0.1:{verbs}"
         self.api_url = f"http://127.0.0.1:{api}"
         command = [
             *(sys.executable, "-m", "fluence_extender", "serve"),
-            *("--kubeconfig", str(kubeconfig or plane.kubeconfig)),
+            *("--kubeconfig", self._kubeconfig),
             *("--port", str(verbs), "--api-port", str(api)),
             *arguments,
         ]
@@ -65,7 +66,7 @@ class Stack:
         """Start both and wait until they are ready. Raises `StartFailed`."""
         try:
             self.extender.start()
-            config = scheduler_config(self.verbs_url, str(self._plane.kubeconfig))
+            config = scheduler_config(self.verbs_url, self._kubeconfig)
             self.scheduler = self._plane.start_scheduler(config, name=SCHEDULER, feature_gates=self._gates)
         except BaseException:
             self.stop()
