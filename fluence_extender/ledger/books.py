@@ -8,7 +8,7 @@ whether there is room for it or not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
 from fluence_extender.graph.units import Units
@@ -26,6 +26,10 @@ from fluence_extender.model.resources import CPU, MEMORY, NOTHING, Resources
 
 LOW_FIRST = ("lonode", "lonodex", "low")
 """Policies that fill nodes from the lowest id up; the others begin at the other end (fluxion reference 4.5)."""
+
+
+FEW = 16
+"""Up to one node in so many is put in order by itself, rather than picked from the order of all."""
 
 
 class NoRoom(Exception):
@@ -108,7 +112,10 @@ class Books:
             self._ordered = tuple(ranked)
         if len(names) == len(self._ordered):
             return self._ordered
-        wanted = names if isinstance(names, (set, frozenset)) else set(names)
+        if len(names) * FEW < len(self._ordered):
+            present = [name for name in names if name in self._mirror.containment.nodes]
+            return tuple(sorted(present, key=self._mirror.rank, reverse=self._descending))
+        wanted = names if isinstance(names, Set) else set(names)
         return tuple(name for name in self._ordered if name in wanted)
 
     def rounded(self, requests: Resources) -> Resources:

@@ -22,7 +22,7 @@ from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec
 from fluence_extender.graph.shown import in_units, sized
 from fluence_extender.graph.units import COARSE, FINE, Units, leaf_counts, request_counts
 from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
-from fluence_extender.matcher.errors import Busy, MatcherError, UnknownJob
+from fluence_extender.matcher.errors import Busy, InvalidJobspec, MatcherError, UnknownJob
 from fluence_extender.matcher.port import Jgf, Match, Matcher, MatchOp
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
@@ -159,7 +159,7 @@ class Mirror:
         counts = request_counts(requests, self.units)
         leaf = next((one for one in COUNTED if one in counts), None)
         if leaf is None:
-            raise Busy("nothing in the request is counted in the graph")
+            raise InvalidJobspec("nothing in the request is counted in the graph")
         ranks = None if nodes is None else [self.rank(name) for name in nodes]
         found = self.match(compute_jobspec(counts, slots, ranks))
         self.cancel((found.jobid,))

@@ -7,11 +7,11 @@ end frees exactly its share. A plan that fails leaves the books as they were.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from fluence_extender.ledger.books import Books, NoRoom
-from fluence_extender.matcher.errors import MatcherError
+from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -116,15 +116,16 @@ class Planner:
             if (node := self._books.devices.node_of(held)) is not None
         }
         shapes = self._shapes(wishes, pins, gang)
-        counts = self._ask_matcher(shapes) if not pins else None
-        if counts is None:
-            counts = self._search(shapes)
+        try:
+            counts = (self._ask_matcher(shapes) if not pins else None) or self._search(shapes)
+        except Busy:
+            counts = None
         if counts is None:
             reason = self._explain(shapes, None)
             if pins:
                 raise _LocalDevicesStranded(frozenset(pins.values()), reason)
             raise Refused(reason)
-        return _spread(shapes, counts)
+        return self._spread(shapes, counts)
 
     def _shapes(
         self, wishes: Sequence[Wish], pins: Mapping[str, str], gang: object
@@ -137,21 +138,31 @@ class Planner:
         shapes = []
         for key, members in groups.items():
             pod = members[0].pod
-            usable = self._eligibility.eligible(pod) - key.barred - self._books.closed(gang)
-            if key.pin:
-                usable &= {key.pin}
-            nodes = self._books.in_order(usable)
+            nodes = self._books.in_order(self._usable(pod, key, gang))
             shape = Shape(self._books.rounded(pod.requests), len(members), nodes, pod.host_ports)
             shapes.append((shape, [wish.pod for wish in members]))
         return shapes
 
+    def _usable(self, pod: Pod, key: _ShapeKey, gang: object) -> Set[str]:
+        """The nodes a shape may use; the index's own set where nothing is taken out of it, which is the rule."""
+        usable: Set[str] = self._eligibility.eligible(pod)
+        for shut in (key.barred, self._books.closed(gang)):
+            if not shut.isdisjoint(usable):
+                usable = usable - shut
+        return usable & {key.pin} if key.pin else usable
+
     def _ask_matcher(self, shapes: Sequence[tuple[Shape, list[Pod]]]) -> list[dict[str, int]] | None:
-        """The matcher's answer for equal members; None where it has none or knows too little to be believed."""
+        """The matcher's answer for equal members; None where it knows too little to be believed.
+
+        Raises `Busy` where it has no room: what it counts is part of what the accounts count, so there is none.
+        """
         if len(shapes) != 1 or shapes[0][0].exclusive:
             return None
         shape = shapes[0][0]
         try:
             counts = self._books.ask(shape.requests, shape.count, shape.nodes)
+        except Busy:
+            raise
         except MatcherError:
             return None
         accounts = self._books.accounts
@@ -159,6 +170,18 @@ class Planner:
             if not (shape.requests * count).fits(accounts[name].free):
                 return None
         return [counts] if sum(counts.values()) == shape.count else None
+
+    def _spread(
+        self, shapes: Sequence[tuple[Shape, list[Pod]]], counts: Sequence[Mapping[str, int]]
+    ) -> dict[str, str]:
+        """Give each pod a node: pods in the order they came, nodes in the policy's order."""
+        nodes: dict[str, str] = {}
+        for (_, pods), placed in zip(shapes, counts, strict=True):
+            waiting = iter(pods)
+            for name in self._books.in_order(placed.keys()):
+                for _ in range(placed[name]):
+                    nodes[next(waiting).uid] = name
+        return nodes
 
     def _search(self, shapes: Sequence[tuple[Shape, list[Pod]]]) -> list[dict[str, int]] | None:
         accounts = self._books.accounts
@@ -190,14 +213,3 @@ class _LocalDevicesStranded(Exception):
         super().__init__(reason.text)
         self.nodes = nodes
         self.reason = reason
-
-
-def _spread(shapes: Sequence[tuple[Shape, list[Pod]]], counts: Sequence[Mapping[str, int]]) -> dict[str, str]:
-    """Give each pod a node: pods in the order they came, nodes in the policy's order."""
-    nodes: dict[str, str] = {}
-    for (shape, pods), placed in zip(shapes, counts, strict=True):
-        waiting = iter(pods)
-        for name in shape.nodes:
-            for _ in range(placed.get(name, 0)):
-                nodes[next(waiting).uid] = name
-    return nodes

@@ -8,7 +8,7 @@ from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher import MatcherOptions, create_matcher
-from fluence_extender.matcher.errors import Busy, MatcherError
+from fluence_extender.matcher.errors import InvalidJobspec, MatcherError
 from fluence_extender.matcher.port import Jgf, Matcher
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
@@ -43,7 +43,7 @@ def test_answer_counts_members_by_node_and_holds_nothing() -> None:
 
 
 def test_request_that_the_graph_does_not_count_is_not_answered() -> None:
-    with pytest.raises(Busy):
+    with pytest.raises(InvalidJobspec):
         mirror(node("n0")).ask(Resources({"pods": 1}), 1, None)
 
 
