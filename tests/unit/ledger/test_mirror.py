@@ -8,7 +8,7 @@ from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher import MatcherOptions, create_matcher
-from fluence_extender.matcher.errors import InvalidJobspec, MatcherError
+from fluence_extender.matcher.errors import Busy, InvalidJobspec, MatcherError
 from fluence_extender.matcher.port import Jgf, Matcher
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
