@@ -67,7 +67,7 @@ class FixedPlan:
         node = self._nodes.get(pod.uid)
         return On(node) if node else Nowhere("unknown pod")
 
-    def refused(self, pod: AskedPod, node: str, offered: int) -> None:
+    def refused(self, pod: AskedPod, node: str) -> None:
         raise AssertionError(f"{node} is offered in every call")
 
     async def bind(self, pod: AskedPod, node: str) -> None:

@@ -4,7 +4,7 @@ Nodes have 32 cores, 32 units of memory and 4 gpus. All engines are asked the sa
 included, so that their ratios hold on any machine. The walker is left out above ``--walker-limit`` nodes: it needs
 a vertex a leaf.
 
-    python -m benchmarks.matcher --nodes 100,1000
+    python benchmarks/matcher.py --nodes 100,1000
 """
 
 from __future__ import annotations

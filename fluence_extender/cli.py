@@ -99,7 +99,7 @@ def main() -> None:
     show_default=True,
     envvar="FLUENCE_POLICY",
     show_envvar=True,
-    help="Match policy: lonode fills nodes from the lowest up, hinode from the highest down, *x gives whole nodes.",
+    help="Match policy: lonode fills nodes from the first up, hinode from the last down; an x keeps other gangs off.",
 )
 @click.option(
     "--host",
@@ -160,7 +160,9 @@ def serve(completion_limit: float, log_format: str, **options: Any) -> None:
     It watches the cluster, places gangs, removes their gates, and answers the scheduler. It is ready (/readyz) once the
     cluster is listed and what runs there is accounted for.
     """
-    _set_up_logging(log_format)
+    from fluence_extender.logs import set_up_logging
+
+    set_up_logging(log_format)
     _run(Settings(completion_limit=completion_limit or None, **options))
 
 
@@ -235,14 +237,16 @@ def graph(
     from fluence_extender.cluster.errors import BadKubeconfig
     from fluence_extender.cluster.port import ClusterError
     from fluence_extender.cluster.resources_file import ResourcesFileError
+    from fluence_extender.graph.jgf import GraphTooLarge
     from fluence_extender.graph.problem import InvalidResourcesFile
     from fluence_extender.live_graph import live_graph
+    from fluence_extender.logs import set_up_logging
 
-    _set_up_logging(level=logging.WARNING)
+    set_up_logging(level=logging.WARNING)
     source: str | Path = resources or resources_namespace
     try:
         document = asyncio.run(live_graph(kubeconfig, source, levels, expand))
-    except (BadKubeconfig, ClusterError, ResourcesFileError, InvalidResourcesFile) as error:
+    except (BadKubeconfig, ClusterError, ResourcesFileError, InvalidResourcesFile, GraphTooLarge) as error:
         raise click.ClickException(str(error)) from None
     click.echo(json.dumps(document))
 
@@ -291,31 +295,8 @@ def demo(nodes: int, keep: bool, policy: str) -> None:
 def version() -> None:
     """Print the version, and whether libreapi_cli is found."""
     from fluence_extender.engines import choose_engine
+    from fluence_extender.logs import set_up_logging
 
-    _set_up_logging(level=logging.WARNING)
+    set_up_logging(level=logging.WARNING)
     engine = choose_engine("auto")
     click.echo(f"fluence-extender {__version__} (engine: {engine.name}, {engine.version})")
-
-
-def _set_up_logging(log_format: str = "text", level: int = logging.INFO) -> None:
-    import structlog
-
-    plain = structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-    )
-    # Plain tracebacks in both: pretty ones print local variables, and those hold what users wrote in their pods.
-    last: list[structlog.types.Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-        if log_format == "json"
-        else [plain]
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *last,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-    )

@@ -25,7 +25,10 @@ PATIENCE = 15.0
 async def live_graph(
     kubeconfig: str | None, resources: str | Path, levels: Mapping[str, str], expanded: bool
 ) -> dict[str, Any]:
-    """The graph as JGF. Raises `ClusterError`, `BadKubeconfig`, `ResourcesFileError`, `InvalidResourcesFile`."""
+    """The graph as JGF, in whole cores and GiB; ``expanded`` makes a vertex of each.
+
+    Raises `ClusterError`, `BadKubeconfig`, `ResourcesFileError`, `InvalidResourcesFile` and `GraphTooLarge`.
+    """
     nodes: list[Node] = []
     files: list[ResourcesFile] = []
 

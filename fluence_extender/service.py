@@ -67,7 +67,7 @@ class Service:
             return On(member.assignment.node)
         return Nowhere(gang.reason.text if gang.reason is not None else NO_PLACE_YET)
 
-    def refused(self, pod: AskedPod, node: str, offered: int) -> None:
+    def refused(self, pod: AskedPod, node: str) -> None:
         """Take note that the planned node wasn't offered."""
         self._controller.lifecycle.refused(pod.uid, node)
 

@@ -101,8 +101,8 @@ class Placements(Protocol):
         """Say where the pod is to go. A look-up: no waiting, no change."""
         ...
 
-    def refused(self, pod: AskedPod, node: str, offered: int) -> None:
-        """Take note that ``node``, the planned one, wasn't among the ``offered`` names of a filter call."""
+    def refused(self, pod: AskedPod, node: str) -> None:
+        """Take note that ``node``, the planned one, wasn't among those offered in a filter call."""
         ...
 
     async def bind(self, pod: AskedPod, node: str) -> None:

@@ -79,7 +79,7 @@ class Verbs:
         location = location_of(pod, self._placements)
         verdict = filter_offer(location, offer)
         if isinstance(verdict, NonePasses) and verdict.missed and len(offer.names) > 1:
-            self._placements.refused(pod, verdict.missed, len(offer.names))
+            self._placements.refused(pod, verdict.missed)
         return _filter_answer(verdict, offer)
 
     async def prioritize(self, body: bytes) -> Answer:

@@ -105,7 +105,7 @@ class KubeScheduler:
                 return
             self.refusing[location.node] = self.refusing.get(location.node, 1) - 1
             if len(feasible) > 1:
-                self.service.refused(asked, location.node, len(feasible))
+                self.service.refused(asked, location.node)
         else:
             assert isinstance(location, Nowhere)
             assert location.reason

@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
-from held_placements import HeldPlacements, on
 
 from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
+from tests.unit.extender.held_placements import HeldPlacements, on
 
 Post = Callable[[str, Any], Awaitable[httpx.Response]]
 

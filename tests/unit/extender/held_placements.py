@@ -47,7 +47,7 @@ class HeldPlacements:
     def __init__(self, plan: Mapping[str, Location] | None = None) -> None:
         self.plan = dict(plan or {})
         self.missing = ""
-        self.refusals: list[tuple[str, str, int]] = []
+        self.refusals: list[tuple[str, str]] = []
         self.bound: dict[str, str] = {}
         self.protected: frozenset[str] = frozenset()
         self.failure: Exception | None = None
@@ -67,8 +67,8 @@ class HeldPlacements:
             raise self.failure
         return self.plan.get(pod.uid, Nowhere("unknown pod"))
 
-    def refused(self, pod: AskedPod, node: str, offered: int) -> None:
-        self.refusals.append((pod.uid, node, offered))
+    def refused(self, pod: AskedPod, node: str) -> None:
+        self.refusals.append((pod.uid, node))
 
     async def bind(self, pod: AskedPod, node: str) -> None:
         if self.barrier is not None:

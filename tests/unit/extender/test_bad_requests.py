@@ -4,12 +4,12 @@ import json
 
 import httpx
 import pytest
-from held_placements import HeldPlacements, binding, by_name, pod
 
 from fluence_extender.extender.apps import VerbsApp
 from fluence_extender.extender.endpoint import VerbEndpoint
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.verbs import Answer, Outcome
+from tests.unit.extender.held_placements import HeldPlacements, binding, by_name, pod
 
 VERBS = ["filter", "prioritize", "bind", "preempt"]
 VALID = {

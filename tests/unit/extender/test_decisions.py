@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from held_placements import HeldPlacements, on
 
 from fluence_extender.extender.decisions import (
     AllPass,
@@ -17,6 +16,7 @@ from fluence_extender.extender.decisions import (
 from fluence_extender.extender.offer import NamesOffer, NodesOffer
 from fluence_extender.extender.port import Anywhere, AskedPod, Nowhere, On
 from fluence_extender.extender.wire import MetaPod, MetaVictims
+from tests.unit.extender.held_placements import HeldPlacements, on
 
 
 def named(*names: str) -> NamesOffer:

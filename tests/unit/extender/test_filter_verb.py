@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from held_placements import by_name, by_node, pod
-
 from fluence_extender.extender.port import Nowhere, On
+from tests.unit.extender.held_placements import by_name, by_node, pod
 
 
 async def test_only_the_planned_node_passes(post, placements):
@@ -32,7 +31,7 @@ async def test_a_planned_node_missing_from_the_whole_list_is_noted(post, placeme
     assert answer["Error"] == ""
     assert set(answer["FailedAndUnresolvableNodes"]) == {"n1", "n3"}
     assert "planned on node n2" in answer["FailedAndUnresolvableNodes"]["n1"]
-    assert placements.refusals == [("uid-1", "n2", 2)]
+    assert placements.refusals == [("uid-1", "n2")]
 
 
 async def test_a_list_of_one_other_node_teaches_nothing(post, placements):

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from held_placements import by_name
-
 from fluence_extender.extender.metrics import Metrics
+from tests.unit.extender.held_placements import by_name
 
 
 async def test_answers_are_counted_by_verb_and_outcome(api, post):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 import httpx
-from held_placements import HeldPlacements, by_name, by_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from fluence_extender.extender.offer import NamesOffer
 from fluence_extender.extender.pending import PendingBinds
 from fluence_extender.extender.port import Anywhere, Nowhere, On
 from fluence_extender.extender.verbs import Verbs
+from tests.unit.extender.held_placements import HeldPlacements, by_name, by_node
 
 plain = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,8}[a-z0-9])?", fullmatch=True)
 names = st.lists(st.one_of(plain, st.text(max_size=6)), max_size=20)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from held_placements import ALLOCATIONS, GANGS, GRAPH
 from pydantic import TypeAdapter
 
 from fluence_extender.extender.documents import pieces
 from fluence_extender.extender.views import Allocation, Gang
+from tests.unit.extender.held_placements import ALLOCATIONS, GANGS, GRAPH
 
 STATE = ["/v1/gangs", "/v1/gangs/team/big", "/v1/allocations", "/v1/graph"]
 

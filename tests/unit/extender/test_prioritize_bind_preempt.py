@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from held_placements import binding, by_name, by_node, pod
-
 from fluence_extender.cluster.port import AlreadyBound, ClusterError
 from fluence_extender.extender.port import BindRefused, Nowhere
+from tests.unit.extender.held_placements import binding, by_name, by_node, pod
 
 
 async def test_the_planned_node_has_the_highest_score(post):
