@@ -24,6 +24,9 @@ log = structlog.get_logger(__name__)
 
 EMBEDDED_VERSION = "needs no native library"
 
+NODE_EXCLUSIVE = {"firstnodex": "first", "lonodex": "lonode", "hinodex": "hinode"}
+"""Each node-exclusive policy and the plain one that it is made from (fluxion reference 4.5)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -55,7 +58,7 @@ def shared_policy(policy: str) -> str:
     A node-exclusive policy grants a node to one job, and each pod is a job of its own; so the matcher runs the plain
     policy, and the books keep other gangs away.
     """
-    return policy.removesuffix("x") if policy.endswith("nodex") else policy
+    return NODE_EXCLUSIVE.get(policy, policy)
 
 
 def create_mirror(engine: Engine, policy: str, levels: Mapping[str, str]) -> Mirror:
