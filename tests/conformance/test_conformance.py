@@ -1,0 +1,60 @@
+"""Every rule, as its case shows it, on every engine that is found.
+
+On libreapi_cli each case has a process of its own: the order in which a process first heard of resource types changes
+answers (fluxion reference 4.1), and a crash or a hang fails one case only.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+
+import pytest
+
+from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.fluxion import create_fluxion_matcher
+from tests.conformance.catalogue import CASES
+from tests.conformance.session import Case, differences
+from tests.engines import FLUXION
+
+_LONGEST = 30.0
+"""Seconds that the library may take for a case before it counts as hanging."""
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["tests.conformance.test_conformance"])
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    assert len({shown.name for shown in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("shown", CASES, ids=lambda shown: shown.name)
+def test_embedded_engine(shown: Case) -> None:
+    assert differences(shown, EmbeddedMatcher) == []
+
+
+def _tell(shown: Case, told: Connection) -> None:
+    told.send(differences(shown, create_fluxion_matcher))
+
+
+if FLUXION.library is not None:
+
+    @pytest.mark.parametrize("shown", CASES, ids=lambda shown: shown.name)
+    def test_libreapi_cli(shown: Case) -> None:
+        told, telling = _processes.Pipe(duplex=False)
+        process = _processes.Process(target=_tell, args=(shown, telling))
+        process.start()
+        telling.close()
+        try:
+            assert told.poll(_LONGEST), "no answer"
+            try:
+                lines = told.recv()
+            except EOFError:
+                process.join()
+                pytest.fail(f"the process ended with {process.exitcode}")
+            assert lines == []
+        finally:
+            process.kill()
+            process.join()
+            process.close()
+            told.close()
