@@ -109,22 +109,23 @@ class KubeScheduler:
         else:
             assert isinstance(location, Nowhere)
             assert location.reason
-        await self._failed(pod)
+        self._failed(pod)
 
     async def _bind(self, service: Service, asked: AskedPod, pod: Pod, node: str) -> None:
         try:
             await service.bind(asked, node)
-        except (BindRefused, ClusterError):
-            self._assumed.pop(pod.uid, None)
-            await self._failed(pod)
+        except (BindRefused, ClusterError, asyncio.CancelledError):
+            # Refused, failed, or the connection is gone.
+            self._failed(pod)
         finally:
             self._assumed.pop(pod.uid, None)
 
-    async def _failed(self, pod: Pod) -> None:
+    def _failed(self, pod: Pod) -> None:
         now = asyncio.get_running_loop().time()
         _, last, _ = self._backoff.get(pod.uid, (0.0, FIRST_BACKOFF / 2, ""))
         wait = min(2 * last, LONGEST_BACKOFF)
         self._backoff[pod.uid] = (now + wait, wait, pod.nominated)
+        self._seen.set()
         current = next((one for one in self.cluster.pods() if one.uid == pod.uid), None)
         if current is not None and current.nominated and not current.node:
             self.cluster.put(replace(current, nominated=""))

@@ -1,0 +1,47 @@
+"""Worlds that end with their test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import Pod
+from tests.core.invariants import check
+from tests.core.values import asks
+from tests.core.world import World
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture
+def world() -> Iterator[MakeWorld]:
+    """Make worlds; at the end of the test each must be consistent."""
+    made: list[World] = []
+
+    def make(*objects: Any, **options: Any) -> World:
+        made.append(World(*objects, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.advance(0.1)
+        check(one)
+        one.close()
+
+
+def gang(world: World, name: str, *cpu: int, size: int | None = None, **fields: Any) -> list[Pod]:
+    """Create the members of a labelled gang, gated, one for each amount of ``cpu`` (millicores)."""
+    fields.setdefault("gates", (GATE,))
+    return [
+        world.pod(
+            f"{name}-{number}",
+            labels={GROUP_LABEL: name},
+            annotations={GROUP_SIZE_ANNOTATION: str(len(cpu) if size is None else size)},
+            requests=asks(millicores, 1),
+            **fields,
+        )
+        for number, millicores in enumerate(cpu)
+    ]

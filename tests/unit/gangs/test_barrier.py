@@ -1,0 +1,97 @@
+"""The bind barrier."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+
+import pytest
+
+from fluence_extender.gangs.barrier import Barrier, BarrierFailed, Complete
+from tests.core.clock import VirtualLoop
+
+T = TypeVar("T")
+
+
+def all_of(count: int) -> Complete:
+    return lambda arrived: len(arrived) >= count
+
+
+def run(work: Awaitable[T]) -> T:
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+def test_nobody_passes_before_the_last_has_come() -> None:
+    async def scene() -> list[str]:
+        barrier, passed = Barrier(), []
+
+        async def come(uid: str, after: float) -> None:
+            await asyncio.sleep(after)
+            await barrier.arrive(uid, "n0", all_of(3), 20)
+            passed.append(f"{uid}@{asyncio.get_running_loop().time():g}")
+
+        await asyncio.gather(come("a", 0), come("b", 1), come("c", 2))
+        await barrier.arrive("late", "n0", all_of(9), 20)
+        return passed
+
+    assert sorted(run(scene())) == ["a@2", "b@2", "c@2"]
+
+
+def test_wait_ends_with_a_reason_and_who_waited_counts_as_arrived_there() -> None:
+    async def scene() -> Mapping[str, str]:
+        barrier = Barrier()
+        with pytest.raises(BarrierFailed, match="within 5 s"):
+            await barrier.arrive("a", "n0", all_of(2), 5)
+        seen: list[Mapping[str, str]] = []
+
+        def complete(arrived: Mapping[str, str]) -> bool:
+            seen.append(dict(arrived))
+            return True
+
+        await barrier.arrive("b", "n1", complete, 5)
+        return seen[0]
+
+    assert run(scene()) == {"a": "n0", "b": "n1"}
+
+
+def test_failure_wakes_everybody_at_once() -> None:
+    async def scene() -> float:
+        barrier = Barrier()
+        waiting = [asyncio.create_task(barrier.arrive(uid, "n0", all_of(9), 20)) for uid in "abc"]
+        await asyncio.sleep(1)
+        barrier.fail("the plan changed")
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(one) for one in results] == ["the plan changed"] * 3
+        with pytest.raises(BarrierFailed, match="the plan changed"):
+            await barrier.arrive("d", "n0", all_of(1), 20)
+        return asyncio.get_running_loop().time()
+
+    assert run(scene()) == 1
+
+
+def test_open_barrier_does_not_fail_any_more() -> None:
+    async def scene() -> bool:
+        barrier = Barrier()
+        barrier.release()
+        barrier.fail("too late")
+        await barrier.arrive("a", "n0", all_of(9), 20)
+        return barrier.open
+
+    assert run(scene()) is True
+
+
+def test_those_who_wait_pass_when_fewer_are_needed() -> None:
+    async def scene() -> float:
+        barrier = Barrier()
+        waiting = asyncio.create_task(barrier.arrive("a", "n0", all_of(2), 20))
+        await asyncio.sleep(3)
+        barrier.look(all_of(1))
+        await waiting
+        return asyncio.get_running_loop().time()
+
+    assert run(scene()) == 3

@@ -1,0 +1,148 @@
+"""Attempts that fail outside: twice on one node, then elsewhere, then a rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.gangs.gang import Member
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.refusals import count_refusal, next_bar_ends, still_barred
+from fluence_extender.model.names import GATE
+from tests.core.values import node, pod
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+LIMITS = Limits()
+
+
+def fail(w: World, one: object) -> None:
+    """Clear the nomination, as kube-scheduler does after a failed attempt, and wait for the next."""
+    w.change(one, nominated="")  # type: ignore[arg-type]
+    w.advance(2)
+
+
+@pytest.mark.parametrize(
+    ("times", "barred"),
+    [
+        ([0.0], False),
+        ([0.0, 0.1, 0.5], False),
+        ([0.0, 1.0], False),
+        ([0.0, 1.0, 2.0], True),
+        ([0.0, 1.6], True),
+    ],
+)
+def test_node_is_barred_after_two_attempts_with_some_time_between(times: list[float], barred: bool) -> None:
+    member = Member(pod())
+    assert [count_refusal(member, "n0", now, LIMITS) for now in times][-1] is barred
+    assert set(still_barred(member, times[-1])) == ({"n0"} if barred else set())
+
+
+def test_bars_end() -> None:
+    member = Member(pod(), barred={"n0": 10.0, "n1": 20.0})
+    assert next_bar_ends([member, Member(pod())]) == 10.0
+    assert still_barred(member, 10.0) == {"n1"}
+    assert still_barred(member, 20.0) == frozenset()
+    assert next_bar_ends([member]) == float("inf")
+
+
+def test_refused_node_is_nominated_again_and_then_left(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), scheduling=False)
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    fail(w, one)
+    assert w.now(one).nominated == "n0"
+    fail(w, one)
+    assert w.now(one).nominated == "n1"
+
+
+def test_filter_and_cleared_nomination_of_one_attempt_count_once(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), scheduling=False)
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    for _ in range(3):
+        w.service.refused(w.asked(one), "n0")
+        w.change(one, nominated="")
+        w.advance(0.1)
+    assert w.now(one).nominated == "n0"
+
+
+def test_refusal_of_a_node_that_is_not_planned_teaches_nothing(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), scheduling=False)
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    for _ in range(4):
+        w.service.refused(w.asked(one), "n1")
+        w.service.refused(w.asked(pod("stranger")), "n0")
+        w.advance(2)
+    assert w.now(one).nominated == "n0"
+
+
+def test_only_node_is_tried_again_when_its_bar_ends(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    fail(w, one)
+    fail(w, one)
+    assert w.now(one).nominated == ""
+    w.advance(w.limits.barred_for)
+    assert w.now(one).nominated == "n0"
+
+
+def test_bar_ends_when_the_node_changes(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    fail(w, one)
+    fail(w, one)
+    w.change(node("n0"), labels={"volume": "attached"})
+    w.advance(0.5)
+    assert w.now(one).nominated == "n0"
+
+
+def test_gang_refused_over_and_over_rests_and_says_so(world: MakeWorld) -> None:
+    nodes = [node(f"n{number}") for number in range(9)]
+    w = world(*nodes, scheduling=False, limits=Limits(replans=2, rest=50.0, barred_for=200.0))
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    for _ in range(6):
+        fail(w, one)
+    assert w.now(one).nominated == ""
+    assert w.gang("g").reason is not None
+    assert str(w.gang("g").reason) == (
+        "kube-scheduler's own filters refused a member on 3 of the nodes that have room (see its events)"
+    )
+    w.advance(40)
+    assert w.now(one).nominated == ""
+    w.advance(12)
+    assert w.now(one).nominated == "n3"
+
+
+def test_nodes_that_come_and_go_do_not_make_a_gang_rest(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), scheduling=False, limits=Limits(replans=2))
+    one = gang(w, "g", 1000)[0]
+    for number in range(8):
+        w.change(node("n0"), unschedulable=number % 2 == 0)
+        w.change(node("n1"), unschedulable=number % 2 == 1)
+        w.advance(1)
+    assert w.now(one).nominated == "n0"
+
+
+def test_attempt_that_our_own_bind_refused_says_nothing_about_the_node(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), limits=Limits(bind_wait=2.0))
+    first = gang(w, "g", 1000, 1000, gates=())
+    # kube-scheduler doesn't try the second member for a while, so the first waits at the barrier in vain.
+    w.change(first[1], gates=(GATE,))
+    w.advance(20)
+    assert all(not member.barred for member in w.gang("g").members.values())
+    assert w.nodes_of(*first) == ["n0", "n0"]
+
+
+def test_member_of_many_that_is_refused_moves_alone(world: MakeWorld) -> None:
+    w = world(node("n0", 2000), node("n1", 2000), scheduling=False)
+    pods = gang(w, "g", 1000, 1000, 1000)
+    w.advance(1)
+    moved = next(one for one in pods if w.now(one).nominated == "n0")
+    fail(w, moved)
+    fail(w, moved)
+    assert w.now(moved).nominated == "n1"
+    assert sorted(w.now(one).nominated for one in pods) == ["n0", "n1", "n1"]
