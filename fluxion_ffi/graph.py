@@ -67,8 +67,9 @@ def _one_at_a_time(
 class ResourceGraph:
     """One graph, loaded from a JGF document; a context manager that frees it at its end.
 
-    Calls may come from any thread; they run one at a time. The library's clock stands at 0. Raises `InvalidGraph`,
-    `InvalidOptions`.
+    Calls may come from any thread; they run one at a time. The library's clock stands at 0.
+
+    Raises `InvalidGraph` and `InvalidOptions`.
     """
 
     def __init__(self, library: Library, jgf: Document, options: GraphOptions | None = None) -> None:

@@ -47,7 +47,7 @@ def _at(path: str) -> Callable[[], Awaitable[str | None]]:
 
 
 def sources(connection: Connection) -> list[Source]:
-    """Nodes, pods, jobs and pod groups of the whole cluster."""
+    """Nodes, pods, Jobs and PodGroups of the whole cluster."""
 
     async def pod_groups() -> str | None:
         return await find_pod_groups(connection)
