@@ -6,9 +6,7 @@ from typing import Literal
 
 import structlog
 
-from fluence_extender.matcher.counted import create_counted_matcher
-from fluence_extender.matcher.counted.document import is_compact, parse_json
-from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.engine import EmbeddedEngine
 from fluence_extender.matcher.errors import EngineUnavailable
 from fluence_extender.matcher.port import Jgf, Matcher, MatcherOptions
 
@@ -28,7 +26,7 @@ def create_matcher(
     """
     options = options or MatcherOptions()
     if engine == "embedded":
-        return _create_embedded(graph, options)
+        return EmbeddedEngine(graph, options)
     if engine not in ("auto", "fluxion"):
         raise ValueError(f"unknown engine {engine!r}: auto, embedded or fluxion")
     # Imported here: the adapter looks for its native library, which the embedded engine does without.
@@ -40,15 +38,7 @@ def create_matcher(
         if engine == "fluxion":
             raise
         _tell_once(str(error))
-        return _create_embedded(graph, options)
-
-
-def _create_embedded(graph: Jgf | str | bytes, options: MatcherOptions) -> Matcher:
-    """A document with counts is matched by arithmetic, any other vertex by vertex."""
-    document = parse_json(graph)
-    if is_compact(document):
-        return create_counted_matcher(document, options)
-    return EmbeddedMatcher(document, options)
+        return EmbeddedEngine(graph, options)
 
 
 def _tell_once(reason: str) -> None:

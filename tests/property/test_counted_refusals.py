@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fluence_extender.matcher import MatcherError, MatcherOptions, MatchOp
-from fluence_extender.matcher.counted import CountedMatcher
+from fluence_extender.matcher.engine import EmbeddedEngine
 from tests.property.compact_scenarios import random_cluster, random_jobspec
 
 ODD = (
@@ -75,8 +75,8 @@ def attempt(call: Callable[[], Any]) -> bool:
 def test_damaged_documents_are_refused_and_change_nothing(seed: int) -> None:
     random = Random(seed)
     cluster = random_cluster(random, nested_devices=True, many=False)
-    attempt(lambda: CountedMatcher(damaged(random, cluster.document()), OPTIONS))
-    engine, twin = (CountedMatcher(cluster.document(), OPTIONS) for _ in range(2))
+    attempt(lambda: EmbeddedEngine(damaged(random, cluster.document()), OPTIONS))
+    engine, twin = (EmbeddedEngine(cluster.document(), OPTIONS) for _ in range(2))
     held = None
     for _ in range(4):
         spec = random_jobspec(random, cluster)
@@ -101,7 +101,7 @@ def test_damaged_documents_are_refused_and_change_nothing(seed: int) -> None:
             assert answers[0] == answers[1]
 
 
-def outcome(matcher: CountedMatcher, spec: Any) -> Any:
+def outcome(matcher: EmbeddedEngine, spec: Any) -> Any:
     try:
         return matcher.match(MatchOp.WITHOUT_ALLOCATING, spec).R
     except MatcherError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from fluence_extender.matcher.counted.engine import CountedMatcher, create_counted_matcher
+from fluence_extender.matcher.counted.engine import CountedMatcher
+from fluence_extender.matcher.counted.holding import Holding, held_paths, listed_paths
+from fluence_extender.matcher.counted.uncountable import Uncountable
 
-__all__ = ["CountedMatcher", "create_counted_matcher"]
+__all__ = ["CountedMatcher", "Holding", "Uncountable", "held_paths", "listed_paths"]

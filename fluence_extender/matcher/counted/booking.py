@@ -7,12 +7,15 @@ and nothing else is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from fluence_extender.matcher.counted.compact import CompactGraph
-from fluence_extender.matcher.counted.jobs import Job, Share
+from fluence_extender.matcher.counted.holding import Holding, holding_of
+from fluence_extender.matcher.counted.jobs import Job
+from fluence_extender.matcher.counted.table import Ints
 from fluence_extender.matcher.errors import UnknownJob
-from fluence_extender.matcher.port import Jgf, JobInfo
+from fluence_extender.matcher.port import JobInfo
 
 _CANCELED_REMEMBERED = 100_000
 
@@ -20,7 +23,7 @@ _CANCELED_REMEMBERED = 100_000
 class Books:
     """All live jobs and the latest cancelled ones."""
 
-    __slots__ = ("_canceled", "_info", "_walked", "counted", "later", "next_walked")
+    __slots__ = ("_canceled", "_granted", "_info", "_latest", "_walked", "counted", "later", "next_walked")
 
     def __init__(self) -> None:
         self.counted: dict[int, tuple[Job, ...]] = {}
@@ -29,6 +32,9 @@ class Books:
         self._info: dict[int, JobInfo] = {}
         self._canceled: dict[int, JobInfo] = {}
         self._walked: dict[int, tuple[int, ...]] = {}
+        self._granted: dict[int, tuple[Holding, ...]] = {}
+        """What the walker holds of its own, not for a physical node."""
+        self._latest: Job | Holding
         self.next_walked = 1
         """The walker's id for the next job there."""
 
@@ -40,11 +46,33 @@ class Books:
         copy._info = self._info.copy()
         copy._canceled = self._canceled.copy()
         copy._walked = self._walked.copy()
+        copy._granted = self._granted.copy()
         copy.next_walked = self.next_walked
         return copy
 
     def __contains__(self, jobid: int) -> bool:
         return jobid in self._info
+
+    @property
+    def canceled(self) -> Mapping[int, JobInfo]:
+        """The latest cancelled jobs."""
+        return self._canceled
+
+    @property
+    def latest(self) -> Holding:
+        """What was booked last."""
+        if isinstance(self._latest, Holding):
+            return self._latest
+        return holding_of(self._latest, self._info[self._latest.id].mode, self._latest.shares)
+
+    def holdings(self, serial: Ints) -> Iterator[Holding]:
+        """What the live jobs hold, part by part, but for what was removed: rows of another ``serial``."""
+        for jobs in self.counted.values():
+            for job in jobs:
+                shares = [share for share in job.shares if serial[share.row] == share.serial]
+                yield holding_of(job, self._info[job.id].mode, shares)
+        for granted in self._granted.values():
+            yield from granted
 
     def jobs(self) -> list[Job]:
         """The live counted jobs."""
@@ -64,12 +92,16 @@ class Books:
         self.counted[job.id] = (*self.counted.get(job.id, ()), job)
         if job.start > 0:
             self.later = (*self.later, job)
+        self._latest = job
         self._note(job.id, JobInfo("RESERVED" if job.reserved else "ALLOCATED", job.reserved, job.start))
 
-    def book_walked(self, jobid: int, info: JobInfo) -> None:
+    def book_walked(self, holding: Holding) -> None:
         """Take up a job that the walker holds under the id `next_walked`."""
+        jobid = holding.jobid
         self._hold_walked(jobid)
-        self._note(jobid, info)
+        self._granted[jobid] = (*self._granted.get(jobid, ()), holding)
+        self._latest = holding
+        self._note(jobid, holding.info)
 
     def cancel(self, graph: CompactGraph, jobid: int) -> None:
         """Free all that the job holds. Raises `UnknownJob`."""
@@ -82,9 +114,17 @@ class Books:
                 self.later = tuple(other for other in self.later if other is not job)
         for walked in self._walked.pop(jobid, ()):
             graph.walked.cancel(walked)
+        self._granted.pop(jobid, None)
         self._canceled[jobid] = JobInfo("CANCELED", False, info.at)
         if len(self._canceled) > _CANCELED_REMEMBERED:
             del self._canceled[next(iter(self._canceled))]
+
+    def forget_below(self, path: str) -> None:
+        """Note that the walked vertices at and below ``path`` are gone."""
+        below = path + "/"
+        for jobid, granted in self._granted.items():
+            if any(each == path or each.startswith(below) for one in granted for each in one.paths):
+                self._granted[jobid] = tuple(_without(one, path, below) for one in granted)
 
     def _note(self, jobid: int, info: JobInfo) -> None:
         self._info[jobid] = info
@@ -95,7 +135,13 @@ class Books:
         nested = [share for share in job.shares if share.whole and share.node.path in graph.nested]
         if not nested:
             return
-        graph.walked.update_allocate(self.next_walked, _timed(graph, nested, job))
+        paths = [share.node.path for share in nested]
+        for share in nested:
+            paths += graph.walked.below(share.node.path) if share.entire else ()
+        info = JobInfo("", job.reserved, job.start)
+        graph.walked.hold(
+            self.next_walked, info, job.end - job.start, paths, allocated=job.start == 0 or not job.reserved
+        )
         self._hold_walked(job.id)
 
     def _hold_walked(self, jobid: int) -> None:
@@ -103,28 +149,6 @@ class Books:
         self.next_walked += 1
 
 
-def _timed(graph: CompactGraph, shares: Sequence[Share], job: Job) -> Jgf:
-    """R (RFC 20) of bare nodes for the time of the job."""
-    nodes: list[Jgf] = []
-    edges: list[Jgf] = []
-    seen: dict[str, None] = {}
-    for share in shares:
-        path = share.node.path
-        nodes.append(graph.walked.entry(path, exclusive=True))
-        if share.entire:
-            below = graph.walked.below(path)
-            nodes.extend(graph.walked.entry(each, exclusive=True) for each in below)
-            edges.extend({"source": each.rpartition("/")[0], "target": each} for each in below)
-        while path.count("/") > 1:
-            above = path.rpartition("/")[0]
-            if path not in seen:
-                edges.append({"source": above, "target": path})
-                seen[path] = None
-            if above not in seen and not any(entry["id"] == above for entry in nodes):
-                nodes.append(graph.walked.entry(above, exclusive=False))
-            path = above
-    return {
-        "version": 1,
-        "execution": {"starttime": job.start, "expiration": job.end},
-        "scheduling": {"graph": {"nodes": nodes, "edges": edges}},
-    }
+def _without(holding: Holding, path: str, below: str) -> Holding:
+    paths = tuple(each for each in holding.paths if each != path and not each.startswith(below))
+    return replace(holding, paths=paths)

@@ -18,9 +18,10 @@ from fluence_extender.matcher.counted.policy import policy_named
 from fluence_extender.matcher.counted.state import State
 from fluence_extender.matcher.counted.table import Node
 from fluence_extender.matcher.counted.tracking import Tracking
+from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.counted.walked import Walked, is_up
 from fluence_extender.matcher.embedded import graph as walked_graph
-from fluence_extender.matcher.errors import InvalidGraph, InvalidOptions, MatcherError
+from fluence_extender.matcher.errors import InvalidGraph, MatcherError
 from fluence_extender.matcher.port import Jgf, MatcherOptions
 
 
@@ -28,17 +29,22 @@ class CompactGraph:
     """Both halves of a graph."""
 
     __slots__ = (
+        "_recounts",
         "leaf_types",
         "nested",
         "nodes_up",
         "state",
         "tops",
+        "turns",
         "walked",
         "walked_types",
     )
 
-    def __init__(self, document: Any, options: MatcherOptions) -> None:
-        """Load parsed JSON. Raises `InvalidGraph`, `InvalidOptions`."""
+    def __init__(self, document: Any, options: MatcherOptions, *, recounts: bool) -> None:
+        """Load parsed JSON. Raises `Uncountable`, `InvalidGraph`, `InvalidOptions`.
+
+        ``recounts``: the count of nodes that are up follows growth and shrinkage.
+        """
         policy = policy_named(options.policy)
         root, types = read_tree(document)
         tracking = Tracking(options.prune_filters, types)
@@ -47,13 +53,15 @@ class CompactGraph:
         self.walked_types: set[str] = set()
         self.nested: dict[str, int] = {}
         """The rows of physical nodes that have virtual vertices below them, by path."""
-        self.tops: set[str] = set()
-        """The paths of the subtrees that are walked."""
+        self.tops: dict[str, int] = {}
+        """The paths of the subtrees that are walked, with their turns among their siblings."""
+        self.turns = 0
         self.nodes_up = 0
         halves = split(root)
         self._check(halves, loading=True)
         self.walked = Walked(skeleton(halves.rest), options)
         self._attach(halves, halves.rest)
+        self._recounts = recounts
         table = self.state.table
         self.state.tree.loaded(lambda row: table.node(row).uniq_id)
 
@@ -66,7 +74,9 @@ class CompactGraph:
         copy.walked_types = self.walked_types.copy()
         copy.nested = self.nested.copy()
         copy.tops = self.tops.copy()
+        copy.turns = self.turns
         copy.nodes_up = self.nodes_up
+        copy._recounts = self._recounts
         return copy
 
     # --- growth --------------------------------------------------------------------------------------------------
@@ -82,7 +92,10 @@ class CompactGraph:
         if joining:
             self.walked.add_subgraph(skeleton(halves.rest))
         self.state.tracking = self.state.tracking.noting(types)
+        nodes_up = self.nodes_up
         self._attach(halves, joining)
+        if not self._recounts:
+            self.nodes_up = nodes_up
 
     def _is_new(self, vertex: Vertex) -> bool:
         state = self.state
@@ -97,7 +110,7 @@ class CompactGraph:
         walked = {vertex.type for top in halves.walked for vertex in top.walk()} - {NODE}
         both = (self.leaf_types | leaves) & (self.walked_types | walked)
         if both:
-            raise InvalidGraph(
+            raise Uncountable(
                 f"{min(both)!r} is a leaf type of physical nodes and of virtual vertices as well"
             )
         ranks = self.state.index.by_rank
@@ -105,14 +118,14 @@ class CompactGraph:
         for vertex in halves.counted:
             known = not self._is_new(vertex)
             if known and is_physical(vertex) and any(is_leaf(child) for child in vertex.children):
-                raise InvalidGraph(
+                raise Uncountable(
                     f"{vertex.path} is there already; a node's leaves can't change: remove it first"
                 )
             if known or not is_physical(vertex):
                 continue
             rank = vertex.metadata.rank
             if rank in ranks or rank in seen:
-                raise InvalidGraph(f"{vertex.path}: another node has the rank {rank}")
+                raise Uncountable(f"{vertex.path}: another node has the rank {rank}")
             if rank >= 0:
                 seen.add(rank)
             if not loading:
@@ -122,7 +135,7 @@ class CompactGraph:
         if self.state.policy.whole_nodes and any(
             top.parent is not None and is_physical(top.parent) for top in halves.walked
         ):
-            raise InvalidOptions("a *nodex policy can't take a node whole that has virtual vertices below it")
+            raise Uncountable("a *nodex policy can't take a node whole that has virtual vertices below it")
 
     def _check_children(self, vertex: Vertex) -> None:
         """A parent's children differ in their uniq_id."""
@@ -145,26 +158,27 @@ class CompactGraph:
             parent = -1 if vertex.parent is None else state.tree.by_path[vertex.parent.path]
             up = vertex.metadata.status == 0
             if is_physical(vertex):
-                node = node_of(vertex, parent, state.policy)
+                node = node_of(vertex, parent, state.policy, self.turns)
                 state.add_node(node, up)
                 self.leaf_types.update(pool.type for pool in node.pools)
                 self.state.nodes_counted |= not node.has_children
                 self.nodes_up += up - state.tree.downs(parent)
             else:
-                state.tree.add(parent, vertex, up)
+                state.tree.add(parent, vertex, up, self.turns + vertex.turn)
         for top in halves.walked:
             self._attach_top(top)
+        self.turns += 1 + max((vertex.turn for vertex in (*halves.counted, *halves.walked)), default=0)
         for vertex in joining:
             if vertex.type == NODE and not self._is_counted(vertex.path):
                 state.count_walked_nodes(self._level_of(vertex.path), 1)
                 self.state.nodes_counted |= not vertex.children
-                self.nodes_up += 1 - self._downs(self.walked.vertex(vertex.path))
+                self.nodes_up += 1 - self.walked.downs(vertex.path)
 
     def _attach_top(self, top: Vertex) -> None:
         self.walked_types.update({vertex.type for vertex in top.walk()} - {NODE})
         if top.path in self.tops or top.parent is None:
             return
-        self.tops.add(top.path)
+        self.tops[top.path] = self.turns + top.turn
         row = self.state.by_path.get(top.parent.path)
         if row is not None:
             self.nested[top.parent.path] = row
@@ -204,6 +218,7 @@ class CompactGraph:
             raise MatcherError("the root can't be removed", EINVAL)
         if row is None and number is None and not self.walked.has(path):
             raise self._unknown(path)
+        nodes_up = self.nodes_up
         self._remove_walked(path)
         if row is not None:
             self._remove_row(row)
@@ -212,6 +227,8 @@ class CompactGraph:
                 for reference in [reference for reference in level.children if reference >= 0]:
                     self._remove_row(reference)
                 state.tree.remove(level)
+        if not self._recounts:
+            self.nodes_up = nodes_up
 
     def _remove_row(self, row: int) -> None:
         state = self.state
@@ -225,7 +242,7 @@ class CompactGraph:
             return
         gone = self._walked_nodes(path)
         vertex = self.walked.vertex(path)
-        self.nodes_up -= sum(1 - self._downs(vertex) for vertex in gone)
+        self.nodes_up -= sum(1 - self.walked.downs(vertex.path) for vertex in gone)
         number = self._level_of(path)
         self.state.count_walked_nodes(number, -len(gone))
         if path in self.tops and path.rpartition("/")[0] in self.state.tree.by_path:
@@ -233,7 +250,9 @@ class CompactGraph:
             level.sibling_ids.discard(vertex.uniq_id)
             level.node_children -= vertex.type == NODE
         below = path + "/"
-        self.tops = {top for top in self.tops if top != path and not top.startswith(below)}
+        self.tops = {
+            top: turn for top, turn in self.tops.items() if top != path and not top.startswith(below)
+        }
         self.walked.remove_subgraph(path)
 
     # --- questions -----------------------------------------------------------------------------------------------
@@ -275,15 +294,6 @@ class CompactGraph:
         rows = 0 if number is None else sum(1 for _ in state.tree.rows(state.tree.levels[number]))
         return rows + (path in state.by_path) + len(self._walked_nodes(path))
 
-    def _downs(self, vertex: walked_graph.Vertex) -> int:
-        """How many of a walked vertex and those above it are marked down."""
-        downs = 0
-        above: walked_graph.Vertex | None = vertex
-        while above is not None:
-            downs += not is_up(above)
-            above = above.parents[0].source if above.parents else None
-        return downs
-
     def _level_of(self, path: str) -> int:
         """The number of the innermost level at or above ``path``."""
         while path not in self.state.tree.by_path:
@@ -291,8 +301,8 @@ class CompactGraph:
         return self.state.tree.by_path[path]
 
     def _unknown(self, path: str) -> MatcherError:
-        if path.rpartition("/")[0] in self.state.by_path:
-            return MatcherError(
-                f"no vertex of its own is at {path!r}: leaves of a node are counted together", EINVAL
-            )
+        holder, _, name = path.rpartition("/")
+        row = self.state.by_path.get(holder)
+        if row is not None and self.state.table.node(row).unit_named(name) is not None:
+            return Uncountable(f"{path!r} is one of several leaves that are counted together")
         return MatcherError(f"no vertex is at {path!r}", EINVAL)

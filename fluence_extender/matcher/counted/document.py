@@ -2,7 +2,7 @@
 
 The units of an entry have the ids ``id..id+N-1`` and uniq_ids ``uniq_id..uniq_id+N-1``; name and path are the first
 one's. Invariant: a `Vertex` tree that `read_tree` returns has one root, every vertex has one parent, and paths,
-document ids and siblings' uniq_ids are unique. What a person wrote wrong is an `InvalidGraph` that names the place.
+document ids and siblings' uniq_ids are unique. What a person wrote wrong is refused with the place named.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.errors import InvalidGraph
 from fluence_extender.matcher.port import Jgf
 
@@ -70,15 +71,27 @@ class _Document(msgspec.Struct):
 class Vertex:
     """One entry of the document, its defaults filled in."""
 
-    __slots__ = ("basename", "children", "id", "key", "metadata", "name", "parent", "path", "type", "uniq_id")
+    __slots__ = (
+        "basename",
+        "children",
+        "id",
+        "key",
+        "metadata",
+        "name",
+        "parent",
+        "path",
+        "turn",
+        "type",
+        "uniq_id",
+    )
 
     def __init__(self, node: _Node, place: int) -> None:
         metadata = node.metadata
         path = metadata.paths.get("containment", "")
         if not path.startswith("/"):
-            raise InvalidGraph(f"graph.nodes[{place}].metadata.paths has no containment path")
+            raise Uncountable(f"graph.nodes[{place}].metadata.paths has no containment path")
         if metadata.count < 1 or not 0 <= metadata.size <= _LARGEST or metadata.count > _LARGEST:
-            raise InvalidGraph(
+            raise Uncountable(
                 f"graph.nodes[{place}] ({path}): count and size must be whole numbers up to 2^53"
             )
         self.key = node.id
@@ -91,10 +104,12 @@ class Vertex:
         self.name = f"{self.basename}{self.id}" if metadata.name is msgspec.UNSET else metadata.name
         self.children: list[Vertex] = []
         self.parent: Vertex | None = None
+        self.turn = 0
+        """Its place in the depth-first order of the document."""
         if self.uniq_id < 0 or self.uniq_id + metadata.count > _LARGEST_ID:
-            raise InvalidGraph(f"graph.nodes[{place}] ({path}): uniq_id must be from 0 to 2^62")
+            raise Uncountable(f"graph.nodes[{place}] ({path}): uniq_id must be from 0 to 2^62")
         if self.id < -1 or self.id + metadata.count > _LARGEST:
-            raise InvalidGraph(f"graph.nodes[{place}] ({path}): id must be from -1 to 2^53")
+            raise Uncountable(f"graph.nodes[{place}] ({path}): id must be from -1 to 2^53")
 
     @property
     def is_virtual(self) -> bool:
@@ -129,27 +144,27 @@ def is_compact(graph: Jgf) -> bool:
 
 
 def read_tree(document: Any) -> tuple[Vertex, list[str]]:
-    """The root of the tree in ``document`` (parsed JSON), and the types in node order. Raises `InvalidGraph`."""
+    """The root of the tree in ``document`` (parsed JSON), and the types in node order. Raises `Uncountable`."""
     try:
         graph = msgspec.convert(document, _Document).graph
     except (msgspec.ValidationError, RecursionError) as error:
-        raise InvalidGraph(f"malformed graph: {error}") from None
+        raise Uncountable(f"malformed graph: {error}") from None
     vertices = [Vertex(node, place) for place, node in enumerate(graph.nodes)]
     by_key = {vertex.key: vertex for vertex in vertices}
     if len(by_key) < len(vertices):
-        raise InvalidGraph("found duplicate JGF node id for " + _first_repeated([v.key for v in vertices]))
+        raise Uncountable("found duplicate JGF node id for " + _first_repeated([v.key for v in vertices]))
     if len({vertex.path for vertex in vertices}) < len(vertices):
-        raise InvalidGraph("two vertices have the path " + _first_repeated([v.path for v in vertices]))
+        raise Uncountable("two vertices have the path " + _first_repeated([v.path for v in vertices]))
     for place, edge in enumerate(graph.edges):
         _join(by_key, edge, place)
     roots = [vertex for vertex in vertices if vertex.path.count("/") == 1]
     if len(roots) != 1:
-        raise InvalidGraph(f"the graph must have one root (a path with one /), not {len(roots)}")
+        raise Uncountable(f"the graph must have one root (a path with one /), not {len(roots)}")
     root = roots[0]
     # A child's path is longer than its parent's, so there are no cycles, and who has a parent is below the root.
     for vertex in vertices:
         if vertex.parent is None and vertex is not root:
-            raise InvalidGraph(f"no edge leads to {vertex.path}")
+            raise Uncountable(f"no edge leads to {vertex.path}")
     return root, list(dict.fromkeys(vertex.type for vertex in vertices))
 
 
@@ -158,15 +173,15 @@ def _join(by_key: dict[str, Vertex], edge: _Edge, place: int) -> None:
         return
     parent, child = by_key.get(edge.source), by_key.get(edge.target)
     if parent is None or child is None:
-        raise InvalidGraph(
+        raise Uncountable(
             f"graph.edges[{place}]: source and/or target not found {edge.source} -> {edge.target}"
         )
     if child.parent is not None or child is parent:
-        raise InvalidGraph(f"graph.edges[{place}]: {child.path} has two parents")
+        raise Uncountable(f"graph.edges[{place}]: {child.path} has two parents")
     if child.path.rpartition("/")[0] != parent.path:
-        raise InvalidGraph(f"graph.edges[{place}]: the path {child.path} doesn't lead through {parent.path}")
+        raise Uncountable(f"graph.edges[{place}]: the path {child.path} doesn't lead through {parent.path}")
     if parent.metadata.count > 1:
-        raise InvalidGraph(f"graph.edges[{place}]: {parent.path} has a count, so nothing can be below it")
+        raise Uncountable(f"graph.edges[{place}]: {parent.path} has a count, so nothing can be below it")
     child.parent = parent
     parent.children.append(child)
 
@@ -176,7 +191,7 @@ def _uniq_id(node: _Node, place: int) -> int:
         return node.metadata.uniq_id
     match = _LEADING_NUMBER.match(node.id)
     if match is None:
-        raise InvalidGraph(
+        raise Uncountable(
             f"graph.nodes[{place}]: value for key (uniq_id) could not be inferred from outer 'id' field {node.id}"
         )
     return int(match[1])

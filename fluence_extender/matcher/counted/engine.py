@@ -15,8 +15,11 @@ from fluence_extender.matcher.counted import request as requests
 from fluence_extender.matcher.counted.booking import Books
 from fluence_extender.matcher.counted.compact import CompactGraph
 from fluence_extender.matcher.counted.document import parse_json
+from fluence_extender.matcher.counted.export import plain_document
 from fluence_extender.matcher.counted.feasibility import enough_nodes
+from fluence_extender.matcher.counted.holding import Holding, held_paths
 from fluence_extender.matcher.counted.jobs import Job, Share
+from fluence_extender.matcher.counted.plain import counts_of
 from fluence_extender.matcher.counted.replay import physical_shares, read_replay, walked_r, with_all_below
 from fluence_extender.matcher.counted.request import GRAPH_END, Request
 from fluence_extender.matcher.counted.result import (
@@ -35,12 +38,14 @@ from fluence_extender.matcher.counted.schedule import (
     start_now,
     view_of,
 )
+from fluence_extender.matcher.counted.transfer import adopt, weigh, weights_of
+from fluence_extender.matcher.counted.uncountable import Uncountable
+from fluence_extender.matcher.embedded import Walker
 from fluence_extender.matcher.embedded.jobspec import Jobspec
 from fluence_extender.matcher.errors import (
     Busy,
     InvalidGraph,
     InvalidJobspec,
-    InvalidOptions,
     JobExists,
     MatcherError,
     NothingToAllocate,
@@ -62,12 +67,19 @@ _LARGEST_JOBID = 2**63 - 1
 class CountedMatcher:
     """A `Matcher` over a compact graph of its own. Not thread-safe; a refused call changes nothing."""
 
-    def __init__(self, graph: Jgf | str | bytes, options: MatcherOptions | None = None) -> None:
-        """Load a compact document. Raises `InvalidGraph`, `InvalidOptions`."""
+    def __init__(
+        self, graph: Jgf | str | bytes, options: MatcherOptions | None = None, *, plain: bool = False
+    ) -> None:
+        """Load a compact document, or a ``plain`` one, which then is answered for in single vertices.
+
+        Raises `Uncountable`, `InvalidGraph`, `InvalidOptions`.
+        """
         options = options or MatcherOptions()
         if options.match_format != "jgf":
-            raise InvalidOptions(f"unknown match format {options.match_format!r}: this engine writes jgf")
-        self._graph = CompactGraph(parse_json(graph), options)
+            raise Uncountable(f"the match format {options.match_format!r} lists single vertices")
+        document = parse_json(graph)
+        self._plain = plain
+        self._graph = CompactGraph(counts_of(document) if plain else document, options, recounts=not plain)
         self._books = Books()
         self._next_jobid = 1
         self._closed = False
@@ -80,20 +92,22 @@ class CountedMatcher:
         copy._books = self._books.fork()
         copy._next_jobid = self._next_jobid
         copy._closed = False
+        copy._plain = self._plain
         return copy
 
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
-        """Match a jobspec. Raises `Busy`, `Unsatisfiable`, `InvalidJobspec`, `JobExists`."""
+        """Match a jobspec. Raises `Uncountable`, `Busy`, `Unsatisfiable`, `InvalidJobspec`, `JobExists`."""
         self._check_open()
         operation = _operation(op)
         parsed = requests.read(jobspec, self._graph.state.tracking.knows_type)
         if not parsed.resources:
             raise InvalidJobspec("resources: must not be empty")
+        duration = requests.duration_of(parsed)
         allocating = operation in _ALLOCATING
         if jobid is not None:
             self._check_jobid(jobid, allocating)
         if half_of(parsed, jobspec, self._graph) is Half.WALKED:
-            return self._match_walked(operation, parsed, jobspec, jobid)
+            return self._match_walked(operation, parsed, jobspec, jobid, duration)
         request = requests.as_request(parsed, jobspec)
         if operation is MatchOp.SATISFIABILITY:
             if not satisfiable(self._graph.state, request):
@@ -125,12 +139,12 @@ class CountedMatcher:
         return self._books.info(jobid)
 
     def set_status(self, path: str, up: bool) -> None:
-        """Mark a vertex up or down. Raises `MatcherError`: unknown path, or a leaf that is counted."""
+        """Mark a vertex up or down. Raises `MatcherError` (unknown path), `Uncountable`."""
         self._check_open()
         self._graph.set_status(path, up)
 
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
-        """Add the vertices of a compact document that are new. Raises `InvalidGraph`."""
+        """Add the vertices of a compact document that are new. Raises `Uncountable`, `InvalidGraph`."""
         self._check_open()
         try:
             self._graph.add(parse_json(jgf))
@@ -139,12 +153,19 @@ class CountedMatcher:
             raise
 
     def remove_subgraph(self, path: str) -> None:
-        """Remove what is at ``path`` and all below it; jobs lose their share of it. Raises `MatcherError`."""
+        """Remove what is at ``path`` and all below it; jobs lose their share of it.
+
+        Raises `MatcherError` (unknown path, root), `Uncountable`.
+        """
         self._check_open()
         self._graph.remove(path)
+        self._books.forget_below(path)
 
     def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
-        """Allocate exactly what R lists, compact or with one vertex a leaf. Raises `JobExists`, `InvalidJobspec`."""
+        """Allocate exactly what R lists, compact or with one vertex a leaf.
+
+        Raises `JobExists`, `InvalidJobspec`, `Uncountable`.
+        """
         self._check_open()
         self._check_jobid(jobid, True)
         replay = read_replay(R)
@@ -156,7 +177,7 @@ class CountedMatcher:
             below = None
         if below is not None:
             match = self._graph.walked.update_allocate(self._books.next_walked, below)
-            self._books.book_walked(jobid, JobInfo("ALLOCATED", False, match.at))
+            self._note_walked(jobid, match, replay.duration)
             return self._answer_walked(jobid, match)
         if not shares:
             raise NothingToAllocate("R lists nothing that is exclusive", EINVAL)
@@ -165,10 +186,59 @@ class CountedMatcher:
         state.reweigh(shares, replayed=True)
         return self._answer(jobid, False, replay.at, shares)
 
+    # --- the walker's side ---------------------------------------------------------------------------------------
+
+    @property
+    def next_jobid(self) -> int:
+        """The id that the next match without one gets."""
+        return self._next_jobid
+
+    @next_jobid.setter
+    def next_jobid(self, jobid: int) -> None:
+        self._next_jobid = jobid
+
+    @property
+    def canceled(self) -> Mapping[int, JobInfo]:
+        """The latest cancelled jobs."""
+        return self._books.canceled
+
+    @property
+    def latest(self) -> Holding:
+        """What was granted last."""
+        return self._books.latest
+
+    @property
+    def leaf_types(self) -> set[str]:
+        """The types of what is counted, on physical nodes or below virtual ones."""
+        return self._graph.leaf_types | self._graph.walked_types
+
+    def walker(self, options: MatcherOptions) -> Walker:
+        """A walker over the whole graph in its present state. Raises `TooManyVertices`."""
+        graph = self._graph
+        walker = Walker(plain_document(graph), options, graph.state.tracking.types)
+        for holding in self._books.holdings(graph.state.table.serial):
+            holding.tell(walker)
+        return walker
+
+    def tell(self, walker: Walker) -> None:
+        """Tell a walker that knows the graph and its jobs what else decides its answers."""
+        walker.resume(self._next_jobid, {})
+        walker.weigh(weights_of(self._graph))
+        walker.nodes_up = self._graph.nodes_up
+
+    def adopt(self, holding: Holding) -> None:
+        """Take over what the walker granted. Raises `Uncountable`."""
+        adopt(self._graph, self._books, holding)
+
+    def weigh(self, weights: Mapping[str, int | None]) -> None:
+        """Take over the weights of the edges that a grant of the walker passed."""
+        weigh(self._graph, weights)
+
     def close(self) -> None:
         """Free the graph; every later call is refused."""
         self._closed = True
         self._books = Books()
+        del self._graph
 
     def _job(self, jobid: int, at: int, end: int, shares: tuple[Share, ...]) -> Job:
         return Job(jobid, at, end, at != 0, shares, self._graph.state.counting_levels(shares))
@@ -187,7 +257,7 @@ class CountedMatcher:
         return start
 
     def _match_walked(
-        self, op: MatchOp, parsed: Jobspec, jobspec: Mapping[str, Any], jobid: int | None
+        self, op: MatchOp, parsed: Jobspec, jobspec: Mapping[str, Any], jobid: int | None, duration: int
     ) -> Match:
         allocating = op in _ALLOCATING
         number = self._next_jobid if jobid is None else jobid
@@ -207,9 +277,13 @@ class CountedMatcher:
         if not allocating:
             return self._answer_walked(number if op is MatchOp.SATISFIABILITY else NO_JOB, match)
         self._next_jobid += 1
-        mode = "RESERVED" if match.reserved else "ALLOCATED"
-        self._books.book_walked(number, JobInfo(mode, match.reserved, match.at))
+        self._note_walked(number, match, min(duration, GRAPH_END - match.at))
         return self._answer_walked(number, match)
+
+    def _note_walked(self, jobid: int, match: Match, duration: int) -> None:
+        mode = "RESERVED" if match.reserved else "ALLOCATED"
+        info = JobInfo(mode, match.reserved, match.at)
+        self._books.book_walked(Holding(jobid, info, duration, held_paths(match), not match.reserved))
 
     def _answer(self, jobid: int, reserved: bool, at: int, shares: tuple[Share, ...]) -> Match:
         levels = self._graph.state.tree.levels
@@ -250,11 +324,6 @@ class CountedMatcher:
             raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {jobid!r}")
         if allocating and jobid in self._books:
             raise JobExists(f"job {jobid} is there already")
-
-
-def create_counted_matcher(graph: Jgf | str | bytes, options: MatcherOptions | None = None) -> CountedMatcher:
-    """Load a compact graph document. Raises `InvalidGraph`, `InvalidOptions`."""
-    return CountedMatcher(graph, options)
 
 
 def _operation(op: MatchOp | str) -> MatchOp:

@@ -17,6 +17,7 @@ import msgspec
 from fluence_extender.matcher.counted.document import NODE, Vertex
 from fluence_extender.matcher.counted.policy import Policy
 from fluence_extender.matcher.counted.table import Node, Pool
+from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.errors import InvalidGraph
 from fluence_extender.matcher.port import Jgf
 
@@ -41,11 +42,14 @@ class Halves:
 
 
 def split(root: Vertex) -> Halves:
-    """Raises `InvalidGraph` where a physical node has something below it that can't be counted."""
+    """Raises `Uncountable` where a physical node has something below it that can't be counted."""
     halves = Halves()
     stack = [root]
+    turn = 0
     while stack:
         vertex = stack.pop()
+        vertex.turn = turn
+        turn += 1
         if is_physical(vertex) and vertex is not root:
             halves.counted.append(vertex)
             inner = [child for child in vertex.children if not is_leaf(child)]
@@ -53,6 +57,8 @@ def split(root: Vertex) -> Halves:
                 halves.rest.append(vertex)
             for child in inner:
                 _check_below_node(child)
+                child.turn = turn
+                turn += 1
                 halves.walked.append(child)
                 halves.rest.extend(child.walk())
         elif vertex is root or (vertex.children and vertex.type != NODE):
@@ -77,11 +83,11 @@ def is_leaf(vertex: Vertex) -> bool:
 
 def _check_below_node(vertex: Vertex) -> None:
     if vertex.type != NODE:
-        raise InvalidGraph(f"{vertex.path}: leaves must be right below their node in a graph with counts")
+        raise Uncountable(f"{vertex.path}: leaves must be right below their node in a graph with counts")
 
 
-def node_of(vertex: Vertex, level: int, policy: Policy) -> Node:
-    """A physical node with its pools. Raises `InvalidGraph`."""
+def node_of(vertex: Vertex, level: int, policy: Policy, turns: int = 0) -> Node:
+    """A physical node with its pools. Raises `Uncountable`."""
     pools: dict[str, Pool] = {}
     for child in vertex.children:
         if is_leaf(child):
@@ -99,23 +105,25 @@ def node_of(vertex: Vertex, level: int, policy: Policy) -> Node:
         pools=tuple(pools.values()),
         score=_class(vertex) if policy.by_class else 2 + vertex.id,
         has_children=bool(vertex.children),
+        turn=turns + vertex.turn,
     )
 
 
 def _joined(before: Pool | None, leaf: Vertex, policy: Policy) -> Pool:
     """The pool of a leaf entry, or of one that goes on where the entry before ended."""
     if leaf.metadata.size != 1 or leaf.metadata.status != 0:
-        raise InvalidGraph(f"{leaf.path}: leaves of a graph with counts must have size 1 and be up")
+        raise Uncountable(f"{leaf.path}: leaves of a graph with counts must have size 1 and be up")
     if leaf.name != f"{leaf.basename}{leaf.id}":
-        raise InvalidGraph(f"{leaf.path}: the first leaf of an entry must be named {leaf.basename}{leaf.id}")
+        raise Uncountable(f"{leaf.path}: the first leaf of an entry must be named {leaf.basename}{leaf.id}")
     score = _class(leaf) if policy.by_class else 0
     count = leaf.metadata.count
+    properties = leaf.metadata.properties
     if before is None:
-        return Pool(leaf.type, leaf.basename, leaf.id, leaf.uniq_id, count, score)
-    follows = (before.basename, before.id + before.count, before.uniq_id + before.count, before.score)
-    if follows != (leaf.basename, leaf.id, leaf.uniq_id, score):
-        raise InvalidGraph(f"{leaf.path}: its ids don't follow those of the {leaf.type} entry before it")
-    return Pool(leaf.type, leaf.basename, before.id, before.uniq_id, before.count + count, score)
+        return Pool(leaf.type, leaf.basename, leaf.id, leaf.uniq_id, count, score, properties)
+    follows = (before.basename, before.id + before.count, before.uniq_id + before.count, before.properties)
+    if follows != (leaf.basename, leaf.id, leaf.uniq_id, properties):
+        raise Uncountable(f"{leaf.path}: its ids don't follow those of the {leaf.type} entry before it")
+    return Pool(leaf.type, leaf.basename, before.id, before.uniq_id, before.count + count, score, properties)
 
 
 def _class(vertex: Vertex) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from fluence_extender.matcher.errors import InvalidOptions
+from fluence_extender.matcher.counted.uncountable import Uncountable
 
 
 class Order(Enum):
@@ -45,8 +45,8 @@ POLICIES = {
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of that name. Raises `InvalidOptions`."""
+    """The policy of that name. Raises `Uncountable`: a custom text is the walker's."""
     policy = POLICIES.get(name)
     if policy is None:
-        raise InvalidOptions(f"unknown match policy {name!r}; known are {', '.join(POLICIES)}")
+        raise Uncountable(f"unknown match policy {name!r}; known are {', '.join(POLICIES)}")
     return policy

@@ -18,6 +18,7 @@ from fluence_extender.matcher.counted.ranges import Ranges, contains, size, unio
 from fluence_extender.matcher.counted.request import GRAPH_END
 from fluence_extender.matcher.counted.state import State
 from fluence_extender.matcher.counted.table import Node
+from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.counted.view import View
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec
 from fluence_extender.matcher.port import Jgf
@@ -138,7 +139,7 @@ def walked_r(graph: CompactGraph, replay: Replay) -> Jgf | None:
             kept[id(above)] = above
             above = above.parent
     if not kept:
-        raise InvalidJobspec("R: a level above the nodes can't be held")
+        raise Uncountable("R: a level above the nodes can't be held")
     try:
         return skeleton(vertex for vertex in listed if id(vertex) in kept)
     except InvalidGraph as error:
@@ -157,6 +158,6 @@ def with_all_below(shares: Sequence[Share], below: Jgf) -> tuple[Share, ...]:
         if entry["metadata"].get("exclusive") and path not in whole:
             found = [holder for holder in whole if path.startswith(holder + "/")]
             if not found:
-                raise InvalidJobspec("R: it lists both leaves of physical nodes and virtual vertices")
+                raise Uncountable("R: it lists both leaves of physical nodes and virtual vertices")
             holders.update(found)
     return tuple(replace(share, entire=share.node.path in holders) for share in shares)

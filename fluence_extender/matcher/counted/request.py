@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from fluence_extender.matcher.counted.document import NODE
+from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.embedded.count import UNSIGNED_MAX, Count
 from fluence_extender.matcher.embedded.jobspec import SLOT, Jobspec, Resource, read_jobspec
 from fluence_extender.matcher.embedded.planner import whole_seconds
@@ -96,21 +97,29 @@ def _restore(parsed: list[Resource], given: list[Any]) -> None:
             _restore(resource.with_, fields["with"])
 
 
+def duration_of(jobspec: Jobspec) -> int:
+    """The duration in whole seconds. Raises `InvalidJobspec`."""
+    duration = whole_seconds(jobspec.duration, GRAPH_END)
+    if duration is None:
+        raise InvalidJobspec(
+            f"attributes.system.duration: must be from 0 to {GRAPH_END} seconds, and is {jobspec.duration}"
+        )
+    return duration
+
+
 def as_request(jobspec: Jobspec, text: Any) -> Request:
-    """``jobspec`` as one of the shapes. Raises `InvalidJobspec` where it has none of them.
+    """``jobspec`` as one of the shapes. Raises `Uncountable` where it has none of them.
 
     ``text`` is the jobspec as it was given; its constraint is kept as text, to be answered for many nodes at once.
     """
-    duration = whole_seconds(jobspec.duration, GRAPH_END)
-    if duration is None:
-        raise InvalidJobspec(f"attributes.system.duration must be from 0 to {GRAPH_END} seconds")
+    duration = duration_of(jobspec)
     shape, slots, nodes, node, slot = _shape(jobspec.resources)
     leaves = node.with_ if shape is Shape.WHOLE and node is not None else slot.with_
     for leaf in leaves:
         if leaf.type in (SLOT, NODE):
-            raise InvalidJobspec(f"a {leaf.type} can't be asked for below a node here")
+            raise Uncountable(f"a {leaf.type} can't be asked for below a node here")
         if leaf.exclusive is False:
-            raise InvalidJobspec(f"{leaf.type}: 'exclusive: false' contradicts the slot above it")
+            raise Uncountable(f"{leaf.type}: 'exclusive: false' contradicts the slot above it")
     names = [leaf.type for leaf in leaves]
     counts = [leaf.count for leaf in leaves]
     return Request(
@@ -134,20 +143,20 @@ def as_request(jobspec: Jobspec, text: Any) -> Request:
 def _shape(resources: list[Resource]) -> tuple[Shape, Count, Count, Resource | None, Resource]:
     """The shape, how many slots and nodes, the node and the slot."""
     if len(resources) != 1:
-        raise InvalidJobspec("resources: only one entry at the top can be matched on a graph with counts")
+        raise Uncountable("resources: only one entry at the top can be matched on a graph with counts")
     top = resources[0]
     if top.type == SLOT:
         if len(top.with_) == 1 and top.with_[0].type == NODE:
             node = top.with_[0]
             if node.count != ONE:
-                raise InvalidJobspec("resources[0].with[0].count: a slot can hold one node, not several")
+                raise Uncountable("resources[0].with[0].count: a slot can hold one node, not several")
             if node.exclusive is False:
-                raise InvalidJobspec("node: 'exclusive: false' contradicts the slot above it")
+                raise Uncountable("node: 'exclusive: false' contradicts the slot above it")
             return Shape.WHOLE, top.count, ONE, node, top
         return Shape.SLOTS, top.count, ONE, None, top
     if top.type == NODE and len(top.with_) == 1 and top.with_[0].type == SLOT:
         return Shape.NODES, top.with_[0].count, top.count, top, top.with_[0]
-    raise InvalidJobspec(
+    raise Uncountable(
         "resources[0]: a graph with counts takes slots of leaves, nodes with slots of leaves, or slots of whole nodes"
     )
 

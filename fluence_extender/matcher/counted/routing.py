@@ -9,8 +9,8 @@ from typing import Any
 from fluence_extender.matcher.counted.compact import CompactGraph
 from fluence_extender.matcher.counted.document import NODE
 from fluence_extender.matcher.counted.request import constraint_of, types_in
+from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.embedded.jobspec import SLOT, Jobspec, Resource
-from fluence_extender.matcher.errors import InvalidJobspec
 
 
 class Half(Enum):
@@ -21,19 +21,19 @@ class Half(Enum):
 
 
 def half_of(jobspec: Jobspec, text: Mapping[str, Any], graph: CompactGraph) -> Half:
-    """Raises `InvalidJobspec` for a request that would need both."""
+    """Raises `Uncountable` for a request that would need both."""
     types = types_in(jobspec.resources)
     walked = types & graph.walked_types
     counted = types & graph.leaf_types
     if walked and counted:
-        raise InvalidJobspec(
+        raise Uncountable(
             f"resources: {min(counted)!r} is on physical nodes and {min(walked)!r} below virtual ones: "
             "one jobspec can't ask for both, match them one after the other"
         )
     nested = _nodes_in_nodes(jobspec.resources, exclusive=False, inside=False)
     if walked or nested:
         if counted:
-            raise InvalidJobspec(f"resources: {min(counted)!r} can't be asked for beside a node below a node")
+            raise Uncountable(f"resources: {min(counted)!r} can't be asked for beside a node below a node")
         return Half.WALKED
     if not counted and types == {NODE} and _names_virtual(jobspec, text, graph):
         return Half.WALKED
@@ -50,7 +50,7 @@ def _nodes_in_nodes(resources: Sequence[Resource], *, exclusive: bool, inside: b
             found |= inside
         below = _nodes_in_nodes(resource.with_, exclusive=here, inside=inside or resource.type == NODE)
         if below and resource.type == NODE and here:
-            raise InvalidJobspec(
+            raise Uncountable(
                 "resources: a node that holds nodes can't be taken exclusively on a graph with counts"
             )
         found |= below
@@ -58,7 +58,7 @@ def _nodes_in_nodes(resources: Sequence[Resource], *, exclusive: bool, inside: b
 
 
 def _names_virtual(jobspec: Jobspec, text: Mapping[str, Any], graph: CompactGraph) -> bool:
-    """Whether a request for bare nodes can only mean virtual ones. Raises `InvalidJobspec` if it may mean either."""
+    """Whether a request for bare nodes can only mean virtual ones. Raises `Uncountable` if it may mean either."""
     constraint = jobspec.constraint
     virtual = graph.count_walked(lambda vertex: constraint is None or constraint(vertex))
     if not virtual:
@@ -69,7 +69,7 @@ def _names_virtual(jobspec: Jobspec, text: Mapping[str, Any], graph: CompactGrap
     else:
         physical = len(state.index.rows_where(constraint_of(text), constraint, state.table))
     if physical:
-        raise InvalidJobspec(
+        raise Uncountable(
             "resources: the node asked for may be a physical or a virtual one; "
             "say which by a constraint on the property virtual=true or virtual=false"
         )

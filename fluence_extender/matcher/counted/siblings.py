@@ -96,6 +96,11 @@ class Siblings:
         if not few:
             self._sort()
 
+    def weight(self, reference: int) -> int | None:
+        """The weight of a child's edge, None for one that never changed."""
+        weight = int(self._weights[self._places[reference]])
+        return None if weight == self._heaviest else weight
+
     def batches(self) -> Iterator[Ints]:
         """References in visiting order, in batches that grow; don't change weights meanwhile."""
         live = len(self._places)

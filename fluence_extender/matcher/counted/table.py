@@ -36,6 +36,7 @@ class Pool:
     count: int
     score: int
     """What a unit adds to a slot's score under the ``variation`` policy (fluxion reference 4.5)."""
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,23 @@ class Node:
     pools: tuple[Pool, ...]
     score: int
     has_children: bool
+    turn: int
+    """Children of one vertex are in the order of their turns."""
 
     @property
     def node_score(self) -> int:
         """The factor that node-centric policies give each leaf of the node (fluxion reference 4.3)."""
         return (self.id + 2) * _NODE_FACTOR + abs(self.uniq_id % _NODE_FACTOR - 1)
+
+    def unit_named(self, name: str) -> tuple[str, int] | None:
+        """The type and the number of the leaf of that name, None where there is none."""
+        for pool in self.pools:
+            digits = name[len(pool.basename) :]
+            if name.startswith(pool.basename) and digits.isascii() and digits.isdigit():
+                unit = int(digits) - pool.id
+                if 0 <= unit < pool.count and str(int(digits)) == digits:
+                    return pool.type, unit
+        return None
 
 
 class Column:

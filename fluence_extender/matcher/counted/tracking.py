@@ -59,6 +59,11 @@ class Tracking:
         """Whether the type was ever named by the graph or its options."""
         return self._known.knows_type(name)
 
+    @property
+    def types(self) -> list[str]:
+        """All noted types, in the order of their noting."""
+        return self._known.types()
+
     def weighs(self, kind: str) -> str | None:
         """The type whose free count weighs the edge to a vertex of type ``kind``; None where edges never change."""
         own = sorted(self._anchors.get(kind, ()), key=self._known.type_order)

@@ -25,15 +25,17 @@ class Level:
         "parent",
         "sibling_ids",
         "siblings",
+        "turn",
         "up",
         "vertex",
     )
 
-    def __init__(self, number: int, parent: int, vertex: Vertex, up: bool) -> None:
+    def __init__(self, number: int, parent: int, vertex: Vertex, up: bool, turn: int) -> None:
         self.number = number
         self.parent = parent
         self.vertex = vertex
         self.up = up
+        self.turn = turn
         self.alive = True
         self.children: dict[int, None] = {}
         self.sibling_ids: set[int] = set()
@@ -52,7 +54,7 @@ class Level:
 
     def fork(self) -> Level:
         """An independent copy."""
-        copy = Level(self.number, self.parent, self.vertex, self.up)
+        copy = Level(self.number, self.parent, self.vertex, self.up, self.turn)
         copy.alive = self.alive
         copy.children = self.children.copy()
         copy.sibling_ids = self.sibling_ids.copy()
@@ -88,9 +90,9 @@ class Tree:
         """The root."""
         return self.levels[0]
 
-    def add(self, parent: int, vertex: Vertex, up: bool) -> Level:
+    def add(self, parent: int, vertex: Vertex, up: bool, turn: int) -> Level:
         """Add a level below ``parent`` (-1: as the root)."""
-        level = Level(len(self.levels), parent, vertex, up)
+        level = Level(len(self.levels), parent, vertex, up, turn)
         self.levels.append(level)
         self.by_path[vertex.path] = level.number
         if self._loaded:

@@ -5,20 +5,19 @@ It is a walker over the skeleton document. A fork shares the walker until one si
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fluence_extender.matcher.embedded.graph import UP, Vertex, subtree
-from fluence_extender.matcher.embedded.reapi import EmbeddedMatcher
+from fluence_extender.matcher.embedded import Walker
+from fluence_extender.matcher.embedded.graph import UP, Vertex
 from fluence_extender.matcher.errors import Busy, Unsatisfiable
-from fluence_extender.matcher.port import Jgf, Match, MatcherOptions, MatchOp
+from fluence_extender.matcher.port import Jgf, JobInfo, Match, MatcherOptions, MatchOp
 
 
 @dataclass(slots=True)
 class _Shared:
-    walker: EmbeddedMatcher
+    walker: Walker
     owners: int = 1
 
 
@@ -27,7 +26,7 @@ class Walked:
 
     def __init__(self, skeleton: Jgf, options: MatcherOptions) -> None:
         """Raises `InvalidGraph`, `InvalidOptions`."""
-        self._shared = _Shared(EmbeddedMatcher(skeleton, options))
+        self._shared = _Shared(Walker(skeleton, options))
 
     def fork(self) -> Walked:
         """A copy that is made when either changes."""
@@ -37,17 +36,21 @@ class Walked:
         return fork
 
     @property
-    def _own(self) -> EmbeddedMatcher:
+    def _own(self) -> Walker:
         """The walker, for a call that changes it."""
         if self._shared.owners > 1:
             self._shared.owners -= 1
-            self._shared = _Shared(copy.deepcopy(self._shared.walker))
+            self._shared = _Shared(self._shared.walker.fork())
+        return self._shared.walker
+
+    @property
+    def _read(self) -> Walker:
         return self._shared.walker
 
     def match(self, op: MatchOp, jobspec: Mapping[str, Any], jobid: int | None, nodes_up: int) -> Match:
         """Match on the skeleton, with ``nodes_up`` nodes up in the whole graph."""
         walker = self._own
-        walker._graph.nodes_up = nodes_up
+        walker.nodes_up = nodes_up
         return walker.match(op, jobspec, jobid)
 
     def satisfiable(self, jobspec: Mapping[str, Any], nodes_up: int) -> bool:
@@ -57,6 +60,12 @@ class Walked:
         except (Busy, Unsatisfiable):
             return False
         return True
+
+    def hold(
+        self, jobid: int, info: JobInfo, duration: int, paths: Iterable[str], *, allocated: bool
+    ) -> None:
+        """Book vertices as another part of the engine granted them. Raises `MatcherError`."""
+        self._own.hold(jobid, info, duration, paths, allocated=allocated)
 
     def cancel(self, jobid: int) -> None:
         """Free what the job holds here. Raises `UnknownJob`."""
@@ -78,21 +87,33 @@ class Walked:
         """Remove vertices. Raises `MatcherError`."""
         self._own.remove_subgraph(path)
 
+    def weigh(self, weights: Mapping[str, int | None]) -> None:
+        """Set the weights of edges to vertices at known paths."""
+        self._own.weigh(weights)
+
+    def weights(self, paths: Iterable[str]) -> dict[str, int | None]:
+        """The weights of edges to vertices at known paths."""
+        return self._read.weights(paths)
+
     def has(self, path: str) -> bool:
         """Whether a vertex is at ``path``."""
-        return path in self._shared.walker._graph.by_path
+        return self._read.has(path)
 
     def nodes(self) -> Iterator[Vertex]:
         """The vertices of type ``node``."""
-        return iter(self._shared.walker._graph.nodes)
+        return self._read.nodes()
 
     def vertex(self, path: str) -> Vertex:
         """The vertex at ``path``."""
-        return self._shared.walker._graph.by_path[path][0]
+        return self._read.vertex(path)
+
+    def downs(self, path: str) -> int:
+        """How many vertices from the root down to ``path`` are marked down."""
+        return self._read.downs(path)
 
     def below(self, path: str) -> list[str]:
         """The paths of all vertices below ``path``, parents first."""
-        return [vertex.path for vertex in subtree(self.vertex(path)) if vertex.path != path]
+        return self._read.paths_below(path)
 
     def entry(self, path: str, *, exclusive: bool) -> dict[str, Any]:
         """The vertex as an entry of an R whose ids are paths."""

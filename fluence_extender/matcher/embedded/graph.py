@@ -188,6 +188,10 @@ class Graph:
         """Note a resource type; types sort by when they were first noted."""
         self._type_ids.setdefault(name, len(self._type_ids))
 
+    def types(self) -> list[str]:
+        """All noted types, the first noted first."""
+        return list(self._type_ids)
+
     def knows_type(self, name: str) -> bool:
         """Whether the type was ever named by the graph or its options."""
         return name in self._type_ids

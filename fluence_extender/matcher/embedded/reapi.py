@@ -8,12 +8,12 @@ stands at 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from errno import EBUSY, EINVAL, ENODEV, ERANGE
 from typing import Any
 
 from fluence_extender.matcher.embedded.emit import jgf_of, placement_of
-from fluence_extender.matcher.embedded.grant import Booking, Grant, Span
+from fluence_extender.matcher.embedded.grant import Booking, Grant
 from fluence_extender.matcher.embedded.graph import DOWN, UP, Graph
 from fluence_extender.matcher.embedded.grow import grow
 from fluence_extender.matcher.embedded.jgf import read_document
@@ -26,6 +26,7 @@ from fluence_extender.matcher.embedded.replay import read_replay
 from fluence_extender.matcher.embedded.request import Level, Request, exclusive_types
 from fluence_extender.matcher.embedded.search import GRAPH_END, Search
 from fluence_extender.matcher.embedded.selection import Selection
+from fluence_extender.matcher.embedded.span import Span
 from fluence_extender.matcher.errors import (
     Busy,
     InvalidGraph,
@@ -51,14 +52,18 @@ _CANCELED_REMEMBERED = 100_000
 class EmbeddedMatcher:
     """A `Matcher` over a graph of its own. Not thread-safe; a refused call changes nothing."""
 
-    def __init__(self, graph: Jgf | str | bytes, options: MatcherOptions | None = None) -> None:
-        """Load a JGF document. Raises InvalidGraph, InvalidOptions."""
+    def __init__(
+        self, graph: Jgf | str | bytes, options: MatcherOptions | None = None, types: Iterable[str] = ()
+    ) -> None:
+        """Load a JGF document; ``types`` were noted before those it names. Raises InvalidGraph, InvalidOptions."""
         options = options or MatcherOptions()
         if options.match_format != "jgf":
             raise InvalidOptions(f"unknown match format {options.match_format!r}: this engine writes jgf")
         self._policy = create_policy(options.policy)
         self._filters = PruningFilters(options.prune_filters)
         self._graph = Graph()
+        for name in types:
+            self._graph.intern(name)
         grow(self._graph, read_document(graph))
         self._graph.count_nodes()
         self._filters.prime(self._graph)

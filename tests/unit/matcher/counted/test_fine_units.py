@@ -19,7 +19,7 @@ from fluence_extender.matcher import (
     Unsatisfiable,
     create_matcher,
 )
-from fluence_extender.matcher.counted import CountedMatcher
+from fluence_extender.matcher.engine import EmbeddedEngine
 from tests.unit.matcher.counted.compact_documents import (
     BYTES,
     CORES,
@@ -34,8 +34,8 @@ GIB = 2**30
 ALPHA, BETA, FEZ = "/cluster/alpha", "/cluster/beta", "/cluster/fez"
 
 
-def matcher(policy: str = "lonode", document: Document | None = None) -> CountedMatcher:
-    return CountedMatcher((document or two_nodes_and_a_device()).graph(), MatcherOptions(policy=policy))
+def matcher(policy: str = "lonode", document: Document | None = None) -> EmbeddedEngine:
+    return EmbeddedEngine((document or two_nodes_and_a_device()).graph(), MatcherOptions(policy=policy))
 
 
 def allocate(engine: Matcher, spec: object, jobid: int | None = None) -> Match:
@@ -44,7 +44,7 @@ def allocate(engine: Matcher, spec: object, jobid: int | None = None) -> Match:
 
 def test_a_document_with_counts_is_matched_by_counting() -> None:
     engine = create_matcher("embedded", json.dumps(two_nodes_and_a_device().graph()))
-    assert isinstance(engine, CountedMatcher)
+    assert isinstance(engine, EmbeddedEngine)
 
 
 @pytest.mark.parametrize(("policy", "first"), [("lonode", ALPHA), ("hinode", BETA), ("first", BETA)])

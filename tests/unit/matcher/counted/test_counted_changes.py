@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.matcher import Busy, InvalidGraph, Match, MatcherError, MatcherOptions, MatchOp
-from fluence_extender.matcher.counted import CountedMatcher
+from fluence_extender.matcher.engine import EmbeddedEngine
 from tests.unit.matcher.counted.compact_documents import (
     CORES,
     Document,
@@ -15,7 +15,7 @@ from tests.unit.matcher.counted.compact_documents import (
 POLICIES = pytest.mark.parametrize("policy", ["first", "lonode", "low", "hinodex"])
 
 
-def allocate(engine: CountedMatcher, spec: object) -> Match:
+def allocate(engine: EmbeddedEngine, spec: object) -> Match:
     return engine.match(MatchOp.ALLOCATE, spec)  # type: ignore[arg-type]
 
 
@@ -27,8 +27,8 @@ def whole_nodes(count: int) -> object:
 @POLICIES
 def test_a_fork_and_its_original_go_their_own_ways(policy: str) -> None:
     document = two_nodes_and_a_device()
-    original = CountedMatcher(document.graph(), MatcherOptions(policy=policy))
-    twin = CountedMatcher(document.graph(), MatcherOptions(policy=policy))
+    original = EmbeddedEngine(document.graph(), MatcherOptions(policy=policy))
+    twin = EmbeddedEngine(document.graph(), MatcherOptions(policy=policy))
     for engine in (original, twin):
         allocate(engine, jobspec(3, core=7))
     fork = original.fork()
@@ -51,7 +51,7 @@ def test_a_fork_and_its_original_go_their_own_ways(policy: str) -> None:
 @POLICIES
 def test_a_node_that_joins_is_used_and_counted(policy: str) -> None:
     document = two_nodes_and_a_device()
-    engine = CountedMatcher(document.graph(), MatcherOptions(policy=policy))
+    engine = EmbeddedEngine(document.graph(), MatcherOptions(policy=policy))
     with pytest.raises(Busy):
         allocate(engine, whole_nodes(3))
     engine.add_subgraph(document.graph(document.node("gamma", core=CORES)))
@@ -61,7 +61,7 @@ def test_a_node_that_joins_is_used_and_counted(policy: str) -> None:
 @POLICIES
 def test_a_node_that_leaves_takes_its_share_of_a_job_with_it(policy: str) -> None:
     document = two_nodes_and_a_device()
-    engine = CountedMatcher(document.graph(), MatcherOptions(policy=policy))
+    engine = EmbeddedEngine(document.graph(), MatcherOptions(policy=policy))
     held = allocate(engine, jobspec(2, core=CORES))
     engine.remove_subgraph("/cluster/alpha")
     again = Document()
@@ -76,7 +76,7 @@ def test_a_node_that_leaves_takes_its_share_of_a_job_with_it(policy: str) -> Non
 
 
 def test_a_node_that_is_down_takes_nothing_new() -> None:
-    engine = CountedMatcher(two_nodes_and_a_device().graph(), MatcherOptions(policy="lonode"))
+    engine = EmbeddedEngine(two_nodes_and_a_device().graph(), MatcherOptions(policy="lonode"))
     engine.set_status("/cluster/alpha", False)
     assert "/cluster/beta" in allocate(engine, jobspec(1, core=1)).placement
     engine.set_status("/cluster/alpha", True)
@@ -85,14 +85,14 @@ def test_a_node_that_is_down_takes_nothing_new() -> None:
 
 @pytest.mark.parametrize("path", ["/cluster/gone", "/cluster/alpha/core3", "/cluster", ""])
 def test_what_cannot_be_removed_is_refused(path: str) -> None:
-    engine = CountedMatcher(two_nodes_and_a_device().graph())
+    engine = EmbeddedEngine(two_nodes_and_a_device().graph())
     with pytest.raises(MatcherError):
         engine.remove_subgraph(path)
 
 
 def test_a_branch_that_clashes_is_refused_and_leaves_no_trace() -> None:
     document = two_nodes_and_a_device()
-    engine = CountedMatcher(document.graph(), MatcherOptions(policy="lonode"))
+    engine = EmbeddedEngine(document.graph(), MatcherOptions(policy="lonode"))
     new = document.node("gamma", core=CORES)
     clashing = document.graph(new)
     for damage in ({"rank": 0}, {"uniq_id": 1}, {"size": -1}, {"rank": "x"}):
@@ -111,7 +111,7 @@ def test_a_device_below_a_node_is_held_with_a_node_that_is_taken_whole() -> None
     document = Document()
     alpha = document.node("alpha", core=CORES)
     document.node("fez", virtual=True, above=alpha, qubit=5)
-    engine = CountedMatcher(document.graph(), MatcherOptions(policy="low"))
+    engine = EmbeddedEngine(document.graph(), MatcherOptions(policy="low"))
     held = allocate(engine, whole_nodes(1))
     with pytest.raises(Busy):
         allocate(engine, jobspec(1, qubit=1))
