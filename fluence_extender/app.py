@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Callable
 
 import structlog
@@ -27,10 +28,12 @@ from fluence_extender.gangs.actions import Tell
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.gangs.limits import Limits
+from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.graph.problem import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.books import Books
 from fluence_extender.live_resources import LiveResources
+from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.service import Service
 from fluence_extender.settings import Settings
@@ -117,7 +120,13 @@ async def _start(watcher: Watcher, controller: Controller, live: LiveResources) 
     if live.fault is not None:
         raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
     await _groups_listed(watcher)
-    controller.start()
+    try:
+        controller.start()
+    except (MatcherError, GraphTooLarge) as error:
+        raise StartRefused(controller.books.fault or str(error)) from error
+    # What was listed stays for as long as the process: the collector needn't walk it again and again.
+    gc.collect()
+    gc.freeze()
     log.info(
         "ready",
         version=__version__,

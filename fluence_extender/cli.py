@@ -199,10 +199,7 @@ def _tell(listeners: Listeners, engine: Engine) -> None:
     metavar="PATH",
     help="The scheduler's kubeconfig, as the scheduler will find it; default: in-cluster.",
 )
-@click.option(
-    "--leader-elect/--no-leader-elect", default=False, show_default=True, help="For more than one replica."
-)
-def scheduler_config_command(url: str, kubeconfig: str, leader_elect: bool) -> None:
+def scheduler_config_command(url: str, kubeconfig: str) -> None:
     """Print a ready KubeSchedulerConfiguration for the kube-scheduler beside the service.
 
     Example: fluence-extender scheduler-config --kubeconfig ~/.kube/config > fluence.yaml && kube-scheduler
@@ -212,7 +209,7 @@ def scheduler_config_command(url: str, kubeconfig: str, leader_elect: bool) -> N
 
     if not url.startswith(("http://", "https://")):
         raise click.BadParameter(f"{url!r} is not a URL: it must begin with http://", param_hint="--url")
-    click.echo(scheduler_config(url, kubeconfig, leader_elect), nl=False)
+    click.echo(scheduler_config(url, kubeconfig), nl=False)
 
 
 @main.command()

@@ -19,7 +19,7 @@ HEADER = """\
 """
 
 
-def scheduler_config(url: str, kubeconfig: str, leader_elect: bool = False) -> str:
+def scheduler_config(url: str, kubeconfig: str) -> str:
     """The configuration as YAML; ``url`` is where the verbs are served, an empty ``kubeconfig`` means in-cluster."""
     connection: dict[str, object] = {"qps": 1000, "burst": 2000}
     if kubeconfig:
@@ -28,7 +28,7 @@ def scheduler_config(url: str, kubeconfig: str, leader_elect: bool = False) -> s
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": connection,
-        "leaderElection": _leader_election(leader_elect),
+        "leaderElection": {"leaderElect": False},
         "percentageOfNodesToScore": 100,
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 5,
@@ -67,9 +67,3 @@ def scheduler_config(url: str, kubeconfig: str, leader_elect: bool = False) -> s
         ],
     }
     return HEADER + yaml.safe_dump(document, sort_keys=False)
-
-
-def _leader_election(enabled: bool) -> dict[str, object]:
-    if not enabled:
-        return {"leaderElect": False}
-    return {"leaderElect": True, "resourceName": "fluence-scheduler", "resourceNamespace": "kube-system"}

@@ -16,6 +16,7 @@ from fluence_extender.extender.documents import encoded, streamed
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.port import GangView, Placements
 from fluence_extender.extender.views import Allocation, Gang, Problem
+from fluence_extender.graph.jgf import GraphTooLarge
 
 _DESCRIPTION = "Gangs, what their pods hold, and the resource graph they are placed on. Read-only."
 _JSON = "application/json"
@@ -63,7 +64,12 @@ def _state(placements: Placements) -> APIRouter:
         """What each pod of ours holds, by namespace and pod; planned and committed shares included."""
         return Response(encoded(placements.allocations()), media_type=_JSON)
 
-    @router.get("/graph", response_model=dict[str, Any], summary="The resource graph")
+    @router.get(
+        "/graph",
+        response_model=dict[str, Any],
+        summary="The resource graph",
+        responses={400: {"model": Problem, "description": "Too large with a vertex for each unit."}},
+    )
     async def graph(
         expand: Annotated[
             bool,
@@ -71,7 +77,11 @@ def _state(placements: Placements) -> APIRouter:
         ] = False,
     ) -> Response:
         """The resource graph in JSON Graph Format, as the matcher sees the cluster now."""
-        return StreamingResponse(streamed(placements.graph(expand)), media_type=_JSON)
+        try:
+            document = placements.graph(expand)
+        except GraphTooLarge as error:
+            raise HTTPException(400, detail=f"{error}; ask without expand") from None
+        return StreamingResponse(streamed(document), media_type=_JSON)
 
     return router
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
+from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.graph.units import Units
 from fluence_extender.graph.virtual import ResourcesFile
 from fluence_extender.ledger.account import NodeAccount
@@ -61,6 +62,7 @@ class Books:
         self.resources = ResourcesFile("")
         self._devices = Devices(mirror)
         self.version = 0
+        self.fault = ""
 
     # Reading.
 
@@ -369,14 +371,22 @@ class Books:
                 self._holdings[uid] = replace(held, job=None)
 
     def _freshen(self) -> None:
-        """Load the graph anew if it is stale, and book everything on it, the strongest claims first."""
+        """Load the graph anew if it is stale, and book everything on it, the strongest claims first.
+
+        Raises what the load raises, each time until one succeeds; ``fault`` says it meanwhile.
+        """
         if not self._stale:
             return
+        try:
+            self._mirror.load(self._nodes.values(), self.resources)
+        except (MatcherError, GraphTooLarge) as error:
+            self.fault = f"the resource graph can't be loaded: {error}"
+            raise
+        self.fault = ""
         self._stale = False
         self._ordered = None
         self._unbooked.clear()
         self._short.clear()
-        self._mirror.load(self._nodes.values(), self.resources)
         for name in self._nodes:
             self._settle(name)
         for uid, held in sorted(self._holdings.items(), key=lambda item: -item[1].claim):
