@@ -79,6 +79,11 @@ class Containment:
             self.units -= vertex.size
             waiting.extend(self.children.pop(vertex.path, {}).values())
 
+    def joins(self, parent: str, child: str) -> bool:
+        """Whether an edge leads from the vertex at ``parent`` to the one at ``child``."""
+        vertex = self.vertices.get(child)
+        return vertex is not None and self.children.get(parent, {}).get(vertex.uniq_id) == child
+
     def check_ranks(self, ranks: set[int], place: str) -> None:
         """Raise `InvalidRequest` unless each rank has a vertex."""
         if not ranks:

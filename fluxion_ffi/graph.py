@@ -155,7 +155,7 @@ class ResourceGraph:
         self._library.require(Feature.UPDATE_ALLOCATE)
         self._check_jobid(jobid)
         self._check_free(jobid)
-        text = encode_replay(R, self._tree.check_ranks)
+        text = encode_replay(R, self._tree)
         at, overhead = ffi.new("int64_t *"), ffi.new("double *")
         with OutString("const char *[1]") as out:
             self._call("reapi_cli_update_allocate", jobid, text, at, overhead, out.pointer)

@@ -12,32 +12,38 @@ from collections.abc import Callable
 from typing import Any
 
 from fluxion_ffi import idset
+from fluxion_ffi.containment import Containment
 from fluxion_ffi.encoding import dump, parse
 from fluxion_ffi.errors import InvalidRequest
 from fluxion_ffi.values import Document
 from fluxion_ffi.vertices import Vertex, read_vertex
 
-_WRITERS = ("fluxion", "fluxion:", "fluxion:jgf", "fluxion:jgf_shorthand")
+_SHORTHAND = "fluxion:jgf_shorthand"
+_WRITERS = ("fluxion", "fluxion:", "fluxion:jgf", _SHORTHAND)
 
 RankCheck = Callable[[set[int], str], None]
 """Raises `InvalidRequest` for ranks that the graph doesn't have; given the place to name."""
 
 
-def encode_replay(R: Document, check_ranks: RankCheck) -> bytes:  # noqa: N803
-    """Check and write an R for update_allocate. Raises `InvalidRequest` with the place."""
+def encode_replay(R: Document, tree: Containment) -> bytes:  # noqa: N803
+    """Check and write an R for update_allocate on the graph of ``tree``. Raises `InvalidRequest` with the place.
+
+    Its edges are checked too: at a wrong one the library keeps what it took before (fluxion reference 5.3).
+    """
     document = parse(R, "R")
     if "execution" not in document:
-        _read_graph(document.get("graph"), "R.graph")
+        _check_edges(document.get("graph"), "R.graph", tree)
         return dump(document, "R")
     execution = _execution(document)
     for key in ("starttime", "expiration"):
         _check_time(execution.get(key, 0), f"R.execution.{key}")
     scheduling = document.get("scheduling")
     if scheduling is None:
-        _check_r_lite(execution, check_ranks)
+        _check_r_lite(execution, tree.check_ranks)
         _check_nodelist(execution)
     else:
-        _read_graph(_scheduling(scheduling).get("graph"), "R.scheduling.graph")
+        whole = _scheduling(scheduling).get("writer") != _SHORTHAND
+        _check_edges(scheduling.get("graph"), "R.scheduling.graph", tree, to_root=whole)
     return dump(document, "R")
 
 
@@ -91,6 +97,27 @@ def _read_graph(graph: Any, place: str) -> list[Vertex]:
         read_vertex(entry, f"{place}.nodes[{index}]", InvalidRequest)
         for index, entry in enumerate(graph["nodes"])
     ]
+
+
+def _check_edges(graph: Any, place: str, tree: Containment, *, to_root: bool = True) -> None:
+    """Check that each edge joins two listed vertices as the graph does, and that one begins at the root."""
+    by_key = {vertex.key: vertex.path for vertex in _read_graph(graph, place)}
+    parents: set[str] = set()
+    for index, edge in enumerate(graph["edges"]):
+        where = f"{place}.edges[{index}]"
+        if not isinstance(edge, dict):
+            raise InvalidRequest(f"{where}: must be an object")
+        ends: list[str] = []
+        for end in ("source", "target"):
+            key = edge.get(end)
+            if not isinstance(key, str) or key not in by_key:
+                raise InvalidRequest(f"{where}.{end}: {key!r} isn't the id of a vertex of R")
+            ends.append(by_key[key])
+        if not tree.joins(*ends):
+            raise InvalidRequest(f"{where}: {ends[1]} isn't a child of {ends[0]} in the graph")
+        parents.add(ends[0])
+    if to_root and tree.root not in parents:
+        raise InvalidRequest(f"{place}.edges: none begins at the root {tree.root}")
 
 
 def _check_time(value: Any, place: str) -> None:

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.engine import EmbeddedEngine
 from fluence_extender.matcher.fluxion import create_fluxion_matcher
 from tests.conformance.catalogue import CASES
 from tests.conformance.session import Case, differences
@@ -30,6 +31,11 @@ def test_every_case_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("shown", CASES, ids=lambda shown: shown.name)
 def test_embedded_engine(shown: Case) -> None:
+    assert differences(shown, EmbeddedEngine) == []
+
+
+@pytest.mark.parametrize("shown", CASES, ids=lambda shown: shown.name)
+def test_plain_walker(shown: Case) -> None:
     assert differences(shown, EmbeddedMatcher) == []
 
 

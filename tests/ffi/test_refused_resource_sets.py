@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -121,8 +122,35 @@ def test_every_form_that_frees_is_passed_on(stub: Stub, resources: ResourceGraph
     assert stub.last_call[0] == "partial_cancel 1"
 
 
-def test_an_edge_list_is_left_to_the_library(stub: Stub, resources: ResourceGraph) -> None:
+def _edges(*edges: Any) -> Json:
     document = graph()
-    document["graph"]["edges"].append(edge(0, 99))
-    resources.update_allocate(5, document)
+    document["graph"]["edges"] = list(edges)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (_edges(), "R.graph.edges: none begins at the root /cluster0"),
+        (_edges(edge(1, 2)), "R.graph.edges: none begins at the root"),
+        (_edges(edge(0, 1), edge(0, 99)), "R.graph.edges[1].target: '99' isn't the id of a vertex of R"),
+        (
+            _edges(edge(0, 2)),
+            "R.graph.edges[0]: /cluster0/node0/core0 isn't a child of /cluster0 in the graph",
+        ),
+        (_edges("0-1"), "R.graph.edges[0]: must be an object"),
+        (_edges({"target": "1"}), "R.graph.edges[0].source: None isn't"),
+    ],
+)
+def test_edges_that_would_stop_a_replay_half_way_are_refused(
+    resources: ResourceGraph, document: Json, said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(said)):
+        resources.update_allocate(5, document)
+
+
+def test_a_root_held_whole_has_no_edges_in_the_shorthand(stub: Stub, resources: ResourceGraph) -> None:
+    shorthand = scheduled(_edges())
+    shorthand["scheduling"]["writer"] = "fluxion:jgf_shorthand"
+    resources.update_allocate(5, shorthand)
     assert stub.last_call[0] == "update_allocate 1"

@@ -16,6 +16,7 @@ from fluence_extender.matcher.embedded.scalars import (
     integer_of,
     mapping_of,
     member,
+    members_of,
     number_of,
     sequence_of,
     text_of,
@@ -139,16 +140,13 @@ def _read_attributes(value: Any, jobspec: Jobspec) -> None:
     unknown = attributes.keys() - {"user", "system"}
     if unknown:
         raise InvalidJobspec(f"attributes: unknown key {min(unknown)!r}")
-    if attributes.get("system") is None:
-        return
-    system = mapping_of(attributes["system"], "attributes.system")
-    for key, item in system.items():
+    for key, item in members_of(attributes.get("system"), "attributes.system").items():
         where = f"attributes.system.{key}"
         if key == "duration":
             jobspec.duration = number_of(item, where)
         elif key in ("queue", "cwd"):
             text_or_null(item, where)
-        elif key == "environment" and item is not None:
-            _check_texts(mapping_of(item, where), where)
+        elif key == "environment":
+            _check_texts(members_of(item, where), where)
         elif key == "constraints":
             jobspec.constraint = read_constraint(item, where)

@@ -93,6 +93,13 @@ def mapping_of(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
+def members_of(value: Any, where: str) -> Mapping[str, Any]:
+    """The members of an object; a scalar or an empty array has none, as where the library only asks for each."""
+    if value is None or isinstance(value, (str, bool, int, float)) or value in ([], ()):
+        return {}
+    return mapping_of(value, where)
+
+
 def sequence_of(value: Any, where: str) -> list[Any]:
     """The value as an array."""
     if not isinstance(value, (list, tuple)):
