@@ -21,6 +21,9 @@ from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec, MatcherError
 from fluence_extender.matcher.port import Jgf, JobInfo, Match, MatcherOptions, MatchOp
 
+FEWEST_COUNTED = 3_000
+"""The vertices from which on a plain document is counted; below that a walk is cheap."""
+
 _MOST_MISSED = 1_000
 """Calls that a walker may miss before it is dropped."""
 _GRANTING = (
@@ -35,8 +38,17 @@ _T = TypeVar("_T")
 class EmbeddedEngine:
     """A `Matcher` over compact or plain documents. Not thread-safe; a refused call changes nothing."""
 
-    def __init__(self, graph: Jgf | str | bytes, options: MatcherOptions | None = None) -> None:
-        """Load a document. Raises `InvalidGraph`, `InvalidOptions`."""
+    def __init__(
+        self,
+        graph: Jgf | str | bytes,
+        options: MatcherOptions | None = None,
+        *,
+        fewest_counted: int = FEWEST_COUNTED,
+    ) -> None:
+        """Load a document; a plain one is counted if it has that many vertices.
+
+        Raises `InvalidGraph`, `InvalidOptions`.
+        """
         self._options = options or MatcherOptions()
         self._counted: CountedMatcher | None = None
         self._walker: Walker | None = None
@@ -45,6 +57,9 @@ class EmbeddedEngine:
         document = parse_json(graph)
         self._compact = is_compact(document)
         LAST_ERRNO.value = 0
+        if not self._compact and _vertices_in(document) < fewest_counted:
+            self._walker = Walker(graph, self._options)
+            return
         try:
             self._counted = CountedMatcher(document, self._options, plain=not self._compact)
         except Uncountable as reason:
@@ -253,7 +268,10 @@ class EmbeddedEngine:
 
     def _presented(self, match: Match) -> Match:
         """A match of the walker in the form in which the graph was given."""
-        if not self._compact or (listed := match.R) is None:
+        if not self._compact or self._options.match_format != "jgf":
+            return match
+        listed = match.R
+        if not isinstance(listed, dict):
             return match
         types = self._counted.leaf_types if self._counted is not None else self._leaf_types
         return Match(
@@ -263,6 +281,13 @@ class EmbeddedEngine:
             compact_placement(listed, types),
             lambda: compact_r(listed, types),
         )
+
+
+def _vertices_in(document: Any) -> int:
+    try:
+        return len(document["graph"]["nodes"])
+    except (KeyError, TypeError):
+        return 0
 
 
 def _parsed(jgf: Jgf | str | bytes) -> Any:

@@ -29,7 +29,7 @@ class CompactGraph:
     """Both halves of a graph."""
 
     __slots__ = (
-        "_recounts",
+        "_plain",
         "leaf_types",
         "nested",
         "nodes_up",
@@ -40,15 +40,17 @@ class CompactGraph:
         "walked_types",
     )
 
-    def __init__(self, document: Any, options: MatcherOptions, *, recounts: bool) -> None:
+    def __init__(self, document: Any, options: MatcherOptions, *, plain: bool) -> None:
         """Load parsed JSON. Raises `Uncountable`, `InvalidGraph`, `InvalidOptions`.
 
-        ``recounts``: the count of nodes that are up follows growth and shrinkage.
+        ``plain``: it came as a plain document, and is to answer like libreapi_cli, whose count of nodes that are up
+        doesn't follow growth and shrinkage; else it does.
         """
         policy = policy_named(options.policy)
         root, types = read_tree(document)
         tracking = Tracking(options.prune_filters, types)
-        self.state = State(policy, tracking)
+        self._plain = plain
+        self.state = State(policy, tracking, exact=plain)
         self.leaf_types: set[str] = set()
         self.walked_types: set[str] = set()
         self.nested: dict[str, int] = {}
@@ -61,7 +63,7 @@ class CompactGraph:
         self._check(halves, loading=True)
         self.walked = Walked(skeleton(halves.rest), options)
         self._attach(halves, halves.rest)
-        self._recounts = recounts
+
         table = self.state.table
         self.state.tree.loaded(lambda row: table.node(row).uniq_id)
 
@@ -76,7 +78,7 @@ class CompactGraph:
         copy.tops = self.tops.copy()
         copy.turns = self.turns
         copy.nodes_up = self.nodes_up
-        copy._recounts = self._recounts
+        copy._plain = self._plain
         return copy
 
     # --- growth --------------------------------------------------------------------------------------------------
@@ -87,6 +89,8 @@ class CompactGraph:
         if root.path != self.state.tree.root.vertex.path:
             raise InvalidGraph(f"{root.path} isn't the root {self.state.tree.root.vertex.path}")
         halves = split(root)
+        if self._plain:
+            self._check_joining(halves, types)
         self._check(halves, loading=False)
         joining = [vertex for vertex in halves.rest if not self.walked.has(vertex.path)]
         if joining:
@@ -94,7 +98,7 @@ class CompactGraph:
         self.state.tracking = self.state.tracking.noting(types)
         nodes_up = self.nodes_up
         self._attach(halves, joining)
-        if not self._recounts:
+        if self._plain:
             self.nodes_up = nodes_up
 
     def _is_new(self, vertex: Vertex) -> bool:
@@ -136,6 +140,17 @@ class CompactGraph:
             top.parent is not None and is_physical(top.parent) for top in halves.walked
         ):
             raise Uncountable("a *nodex policy can't take a node whole that has virtual vertices below it")
+
+    def _check_joining(self, halves: Halves, types: list[str]) -> None:
+        """Raises `Uncountable` for an addition to a plain graph that brings what wasn't there of its kind."""
+        if any(not self.state.tracking.knows_type(name) for name in types):
+            raise Uncountable("a type is new to the graph")
+        for vertex in halves.counted:
+            number = self.state.tree.by_path.get(vertex.path)
+            if number is not None:
+                known = self.state.tree.levels[number].vertex
+                if known.metadata.rank != vertex.metadata.rank:
+                    raise Uncountable(f"{vertex.path} has another rank")
 
     def _check_children(self, vertex: Vertex) -> None:
         """A parent's children differ in their uniq_id."""
@@ -227,7 +242,7 @@ class CompactGraph:
                 for reference in [reference for reference in level.children if reference >= 0]:
                     self._remove_row(reference)
                 state.tree.remove(level)
-        if not self._recounts:
+        if self._plain:
             self.nodes_up = nodes_up
 
     def _remove_row(self, row: int) -> None:

@@ -7,8 +7,8 @@ answers like the walker on the expanded document. Job ids count as the walker's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from errno import EINVAL
+from collections.abc import Iterable, Mapping
+from errno import EBUSY, EINVAL, ENOENT, ERANGE
 from typing import Any
 
 from fluence_extender.matcher.counted import request as requests
@@ -19,8 +19,16 @@ from fluence_extender.matcher.counted.export import plain_document
 from fluence_extender.matcher.counted.feasibility import enough_nodes
 from fluence_extender.matcher.counted.holding import Holding, held_paths
 from fluence_extender.matcher.counted.jobs import Job, Share
+from fluence_extender.matcher.counted.matching import Search
 from fluence_extender.matcher.counted.plain import counts_of
-from fluence_extender.matcher.counted.replay import physical_shares, read_replay, walked_r, with_all_below
+from fluence_extender.matcher.counted.refusals import refuses
+from fluence_extender.matcher.counted.replay import (
+    physical_shares,
+    plain_shares,
+    read_replay,
+    walked_r,
+    with_all_below,
+)
 from fluence_extender.matcher.counted.request import GRAPH_END, Request
 from fluence_extender.matcher.counted.result import (
     compact_placement,
@@ -32,6 +40,7 @@ from fluence_extender.matcher.counted.result import (
 from fluence_extender.matcher.counted.routing import Half, half_of
 from fluence_extender.matcher.counted.schedule import (
     Start,
+    best_case,
     end_of,
     satisfiable,
     start_later,
@@ -41,7 +50,8 @@ from fluence_extender.matcher.counted.schedule import (
 from fluence_extender.matcher.counted.transfer import adopt, weigh, weights_of
 from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.embedded import Walker
-from fluence_extender.matcher.embedded.jobspec import Jobspec
+from fluence_extender.matcher.embedded.jobspec import SLOT, Jobspec, Resource
+from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO, leaves_errno
 from fluence_extender.matcher.errors import (
     Busy,
     InvalidGraph,
@@ -79,7 +89,7 @@ class CountedMatcher:
             raise Uncountable(f"the match format {options.match_format!r} lists single vertices")
         document = parse_json(graph)
         self._plain = plain
-        self._graph = CompactGraph(counts_of(document) if plain else document, options, recounts=not plain)
+        self._graph = CompactGraph(counts_of(document) if plain else document, options, plain=plain)
         self._books = Books()
         self._next_jobid = 1
         self._closed = False
@@ -95,6 +105,7 @@ class CountedMatcher:
         copy._plain = self._plain
         return copy
 
+    @leaves_errno
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
         """Match a jobspec. Raises `Uncountable`, `Busy`, `Unsatisfiable`, `InvalidJobspec`, `JobExists`."""
         self._check_open()
@@ -109,58 +120,74 @@ class CountedMatcher:
         if half_of(parsed, jobspec, self._graph) is Half.WALKED:
             return self._match_walked(operation, parsed, jobspec, jobid, duration)
         request = requests.as_request(parsed, jobspec)
+        if self._plain and (request.impossible or labels_vertices(parsed.resources)):
+            raise Uncountable("the request is for the walker")
         if operation is MatchOp.SATISFIABILITY:
             if not satisfiable(self._graph.state, request):
                 raise Unsatisfiable("the graph can never meet the request")
+            self._note_refusals(best_case(self._graph.state, request))
             return Match(self._next_jobid if jobid is None else jobid, False, 0, {})
         if not enough_nodes(self._graph, self._books, parsed, jobspec, operation):
             raise self._refusal(
                 never=operation is MatchOp.ALLOCATE_WITH_SATISFIABILITY, allocating=allocating
             )
         start = self._start(operation, request)
+        self._leave_errno(start)
         if not allocating:
             self._graph.state.reweigh(start.shares)
             return self._answer(NO_JOB, False, start.at, start.shares)
         jobid = self._next_jobid if jobid is None else jobid
         job = self._job(jobid, start.at, end_of(start.at, request.duration), start.shares)
+        if any(share.entire and self._graph.state.is_shared(share) for share in start.shares):
+            LAST_ERRNO.value = EINVAL
         self._books.book(self._graph, job)
         self._graph.state.reweigh(start.shares)
         self._next_jobid += 1
         return self._answer(jobid, job.reserved, start.at, start.shares)
 
+    @leaves_errno
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds. Raises `UnknownJob`."""
         self._check_open()
         self._books.cancel(self._graph, jobid)
 
+    @leaves_errno
     def info(self, jobid: int) -> JobInfo:
         """Say what became of a job; the latest hundred thousand cancelled ones are remembered. Raises `UnknownJob`."""
         self._check_open()
         return self._books.info(jobid)
 
+    @leaves_errno
     def set_status(self, path: str, up: bool) -> None:
         """Mark a vertex up or down. Raises `MatcherError` (unknown path), `Uncountable`."""
         self._check_open()
         self._graph.set_status(path, up)
 
+    @leaves_errno
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
         """Add the vertices of a compact document that are new. Raises `Uncountable`, `InvalidGraph`."""
         self._check_open()
         try:
-            self._graph.add(parse_json(jgf))
+            document = parse_json(jgf)
+            self._graph.add(counts_of(document) if self._plain else document)
         except InvalidGraph as error:
             error.errno = EINVAL
             raise
+        LAST_ERRNO.value = 0
 
+    @leaves_errno
     def remove_subgraph(self, path: str) -> None:
         """Remove what is at ``path`` and all below it; jobs lose their share of it.
 
         Raises `MatcherError` (unknown path, root), `Uncountable`.
         """
         self._check_open()
+        if self._plain:
+            self._check_unused(path)
         self._graph.remove(path)
         self._books.forget_below(path)
 
+    @leaves_errno
     def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
         """Allocate exactly what R lists, compact or with one vertex a leaf.
 
@@ -170,7 +197,8 @@ class CountedMatcher:
         self._check_jobid(jobid, True)
         replay = read_replay(R)
         state = self._graph.state
-        shares = physical_shares(state, replay, view_of(state, self._books, replay.at, replay.duration))
+        view = view_of(state, self._books, replay.at, replay.duration)
+        shares = (plain_shares if self._plain else physical_shares)(state, replay, view)
         below = walked_r(self._graph, replay)
         if below is not None and shares:
             shares = with_all_below(shares, below)
@@ -183,7 +211,7 @@ class CountedMatcher:
             raise NothingToAllocate("R lists nothing that is exclusive", EINVAL)
         job = Job(jobid, replay.at, replay.at + replay.duration, False, shares, state.counting_levels(shares))
         self._books.book(self._graph, job)
-        state.reweigh(shares, replayed=True)
+        LAST_ERRNO.value = ERANGE if state.reweigh(shares, replayed=True) else 0
         return self._answer(jobid, False, replay.at, shares)
 
     # --- the walker's side ---------------------------------------------------------------------------------------
@@ -240,6 +268,19 @@ class CountedMatcher:
         self._books = Books()
         del self._graph
 
+    def _leave_errno(self, start: Start) -> None:
+        """Leave the errno that a walk with this outcome leaves."""
+        if start.at:
+            # It has failed before, and asked for one time more after it had succeeded (fluxion reference 4.2).
+            LAST_ERRNO.value = ENOENT if start.last else EBUSY
+        else:
+            self._note_refusals(start.search)
+
+    @staticmethod
+    def _note_refusals(search: Search) -> None:
+        if LAST_ERRNO.value != EBUSY and refuses(search):
+            LAST_ERRNO.value = EBUSY
+
     def _job(self, jobid: int, at: int, end: int, shares: tuple[Share, ...]) -> Job:
         return Job(jobid, at, end, at != 0, shares, self._graph.state.counting_levels(shares))
 
@@ -289,7 +330,7 @@ class CountedMatcher:
         levels = self._graph.state.tree.levels
         placement = placement_of(shares, levels)
         if not self._graph.nested:
-            return Match(jobid, reserved, at, placement, lambda: jgf_of(shares, levels))
+            return Match(jobid, reserved, at, placement, lambda: jgf_of(shares, levels, by_unit=self._plain))
         types = self._graph.walked_types
         below = self._graph.listed_below(shares)
         placement |= compact_placement(below, types)
@@ -300,13 +341,15 @@ class CountedMatcher:
     def _answer_walked(self, jobid: int, match: Match) -> Match:
         types = self._graph.walked_types
         listed = match.R
-        placement = {} if listed is None else compact_placement(listed, types)
+        if not isinstance(listed, dict):
+            return Match(jobid, match.reserved, match.at, {})
+        placement = compact_placement(listed, types)
         return Match(
             jobid,
             match.reserved,
             match.at,
             placement,
-            lambda: None if listed is None else compact_r(listed, types),
+            lambda: compact_r(listed, types),
         )
 
     def _refusal(self, *, never: bool, allocating: bool) -> MatcherError:
@@ -314,6 +357,14 @@ class CountedMatcher:
         if never:
             return Unsatisfiable("the graph can never meet the request")
         return Busy("no room for the request at this time")
+
+    def _check_unused(self, path: str) -> None:
+        """Raises `Uncountable` where a job is at or below ``path``: it keeps what is gone (fluxion reference 5.4)."""
+        below = path + "/"
+        for job in self._books.jobs():
+            for share in job.shares:
+                if share.node.path == path or share.node.path.startswith(below):
+                    raise Uncountable(f"job {job.id} is at {path}")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -324,6 +375,11 @@ class CountedMatcher:
             raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {jobid!r}")
         if allocating and jobid in self._books:
             raise JobExists(f"job {jobid} is there already")
+
+
+def labels_vertices(resources: Iterable[Resource]) -> bool:
+    """Whether a resource other than a slot has a label, which R then shows."""
+    return any((each.type != SLOT and each.label) or labels_vertices(each.with_) for each in resources)
 
 
 def _operation(op: MatchOp | str) -> MatchOp:

@@ -57,7 +57,7 @@ def listed_paths(match: Match) -> tuple[str, ...]:
 
 def _listed(match: Match) -> Iterator[Jgf]:
     listed = match.R
-    return (entry["metadata"] for entry in (listed["graph"]["nodes"] if listed else ()))
+    return (entry["metadata"] for entry in (listed["graph"]["nodes"] if isinstance(listed, dict) else ()))
 
 
 def _path(metadata: Jgf) -> str:

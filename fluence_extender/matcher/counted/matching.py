@@ -50,12 +50,44 @@ class Choice:
 class Search:
     """One request on one view of the state."""
 
-    def __init__(self, state: State, request: Request, view: View) -> None:
-        self._state = state
-        self._request = request
-        self._view = view
+    def __init__(self, state: State, request: Request, view: View, *, ever: bool = False) -> None:
+        """``ever``: asked what the graph could hold at best, whatever is down."""
+        self.state = self._state = state
+        self.request = self._request = request
+        self.view = self._view = view
+        self.ever = ever
         self._policy = state.policy
         self._early_stop = state.policy.order is Order.FIRST
+        self._visited: list[Ints] | None = None
+        self._refused_level = False
+
+    @property
+    def visits(self) -> bool:
+        """Whether a walk stops as soon as it has enough."""
+        return self._early_stop
+
+    def visited(self) -> tuple[list[Ints], bool]:
+        """The rows that a walk visits until it has enough, and whether it refuses a level on the way."""
+        self._visited = []
+        for _ in self._visit(self._state.tree.root, self._mask(slice(0, self._state.table.size))):
+            pass
+        return self._visited, self._refused_level
+
+    def open(self, rows: Ints) -> Bools:
+        """Which of ``rows`` a walk may enter, whatever is free there."""
+        constraint = self._request.constraint
+        entered: Bools = self._view.reachable[rows] & ~self._view.held[rows]
+        if constraint is not None:
+            entered &= self._state.index.mask(self._request.constraint_text, self._state.table)[rows]
+        return entered
+
+    def able(self, rows: Ints) -> Bools:
+        """Which of ``rows`` can serve the request."""
+        found = np.zeros(self._state.table.size, np.bool_)
+        masked = rows[self._mask(rows)]
+        if len(masked):
+            found[self._counts(masked)[0]] = True
+        return found[rows]
 
     def feasible(self) -> bool:
         """Whether the request fits at all, whatever the policy would choose."""
@@ -199,11 +231,11 @@ class Search:
             taken = np.zeros(len(rows), np.int64)
             taken[chosen] = 1
             return self._take(rows, units, taken)
-        if int(counts.sum()) > _MANY_SLOTS:
+        if int(counts.sum()) > _MANY_SLOTS and not self._state.exact:
             counts = np.minimum(counts, wanted)
             if len(rows) > wanted:
                 firsts = self._slot_scores(rows, np.ones(len(rows), np.int64), units)
-                keep = best(firsts, wanted, ascending=self._policy.ascending)
+                keep = best(firsts, wanted, ascending=self._policy.ascending, exact=False)
                 rows, counts = rows[keep], counts[keep]
                 units = [each if isinstance(each, int) else each[keep] for each in units]
         scores = self._slot_scores(rows, counts, units)
@@ -222,7 +254,7 @@ class Search:
     def _best(self, scores: Ints, wanted: int) -> Ints:
         if self._policy.by_interval:
             scores = interval_numbers(scores)
-        return best(scores, wanted, ascending=self._policy.ascending)
+        return best(scores, wanted, ascending=self._policy.ascending, exact=self._state.exact)
 
     def _best_nodes(self, rows: Ints, wanted: int) -> Ints:
         """Nodes by their own scores. Whole nodes are sorted twice: where the slot resolves, and all together."""
@@ -284,7 +316,8 @@ class Search:
 
     def _visit(self, level: Level, mask: Bools) -> Iterator[tuple[Ints, Ints, list[Ints | int], int]]:
         """Visit the children of ``level``, heaviest edge first, until it has enough of its own."""
-        if level.siblings is None or not level.up:
+        if level.siblings is None or not (level.up or self.ever):
+            self._refused_level = True
             return
         whole = self._request.shape is Shape.WHOLE
         enough = amounts.most(self._wanted)
@@ -294,6 +327,7 @@ class Search:
                 if references[0] >= 0:
                     parts = self._visit_rows(references, mask, enough - found)
                 elif whole and level.node_children:
+                    self._refused_level = True
                     continue
                 else:
                     parts = self._visit(self._state.tree.levels[-1 - int(references[0])], mask)
@@ -306,14 +340,19 @@ class Search:
     def _visit_rows(
         self, rows: Ints, mask: Bools, enough: int
     ) -> Iterator[tuple[Ints, Ints, list[Ints | int], int]]:
+        visited = rows
         rows = rows[mask[rows]]
+        if len(rows):
+            rows, counts, units = self._counts(rows)
         if not len(rows):
+            if self._visited is not None:
+                self._visited.append(visited)
             return
-        rows, counts, units = self._counts(rows)
         sums = np.cumsum(counts)
-        if not len(sums):
-            return
         stop = int(np.searchsorted(sums, enough)) + 1
+        if self._visited is not None:
+            last = np.flatnonzero(visited == rows[stop - 1])[0] + 1 if stop <= len(rows) else len(visited)
+            self._visited.append(visited[:last])
         units = [each if isinstance(each, int) else each[:stop] for each in units]
         yield rows[:stop], counts[:stop], units, int(sums[min(stop, len(sums)) - 1])
 

@@ -2,7 +2,7 @@
 
 Only what counts can hold without any doubt passes: a cluster of levels, of nodes below them, and of unit leaves below
 those, everything up. Anything else is `Uncountable`: sized pools, sockets, devices, leaves with names or properties of
-their own. So is a graph too small for counting to pay.
+their own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import msgspec
 from fluence_extender.matcher.counted.document import NODE, VIRTUAL
 from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.port import Jgf
-
-FEWEST_VERTICES = 3_000
-"""Below that a walk is cheap, and the vertices are worth no second form."""
 
 LEAVES = frozenset({"core", "memory", "gpu"})
 _LEVELS_NEVER = LEAVES | {NODE, "cluster", "slot", "xor_slot", "storage_node"}
@@ -64,11 +61,11 @@ class _Document(msgspec.Struct):
     graph: _Graph
 
 
-def counts_of(document: Any, fewest: int = FEWEST_VERTICES) -> Jgf:
+def counts_of(document: Any) -> Jgf:
     """The document with each run of equal leaves as one entry with a count. Raises `Uncountable`."""
     try:
-        if len(document["graph"]["nodes"]) < fewest or "free_ranks" in document:
-            raise Uncountable("the graph is small enough to be walked")
+        if "free_ranks" in document:
+            raise Uncountable("ranks are left out")
         graph = msgspec.convert(document, _Document).graph
     except (KeyError, TypeError, AttributeError, RecursionError, msgspec.ValidationError) as error:
         raise Uncountable(f"malformed graph: {error}") from None

@@ -86,6 +86,51 @@ def physical_shares(state: State, replay: Replay, view: View) -> tuple[Share, ..
     return tuple(shares)
 
 
+def plain_shares(state: State, replay: Replay, view: View) -> tuple[Share, ...]:
+    """What an R of single vertices holds, where nothing about it is out of the ordinary. Raises `Uncountable`."""
+    if replay.at:
+        raise Uncountable("R starts later")
+    for vertex in replay.root.walk():
+        number = state.tree.by_path.get(vertex.path)
+        if number is not None:
+            _check_level(vertex, state.tree.levels[number].vertex)
+        elif is_leaf(vertex) and not (vertex.metadata.exclusive and vertex.metadata.count == 1):
+            raise Uncountable(f"R: {vertex.path} isn't held")
+        elif vertex.metadata.size != 1 or len(vertex.metadata.paths) != 1:
+            raise Uncountable(f"R: {vertex.path} has a size or another path")
+    try:
+        shares = physical_shares(state, replay, view)
+    except InvalidJobspec as error:
+        raise Uncountable(str(error)) from None
+    listed = {share.node.path for share in shares}
+    for vertex in replay.root.walk():
+        if vertex.path in state.by_path and vertex.path not in listed:
+            raise Uncountable(f"R: nothing of {vertex.path} is held")
+    if state.policy.whole_nodes and any(
+        sum(size(units) for _, units in share.taken) < sum(pool.count for pool in share.node.pools)
+        for share in shares
+    ):
+        raise Uncountable("R: a node is held in part")
+    return shares
+
+
+def _check_level(vertex: Vertex, level: Vertex) -> None:
+    own, given = (
+        (
+            each.type,
+            each.basename,
+            each.name,
+            each.id,
+            each.metadata.rank,
+            each.metadata.size,
+            each.metadata.paths,
+        )
+        for each in (level, vertex)
+    )
+    if own != given or vertex.metadata.exclusive:
+        raise Uncountable(f"R: {vertex.path} is another vertex")
+
+
 def _taken(vertex: Vertex, node: Node) -> dict[str, Ranges]:
     pools = {pool.type: pool for pool in node.pools}
     taken: dict[str, Ranges] = {}

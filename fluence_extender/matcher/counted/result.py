@@ -11,7 +11,7 @@ from typing import Any
 
 from fluence_extender.matcher.counted.document import Vertex
 from fluence_extender.matcher.counted.jobs import Share
-from fluence_extender.matcher.counted.ranges import size
+from fluence_extender.matcher.counted.ranges import Ranges, size
 from fluence_extender.matcher.counted.table import Node, Pool
 from fluence_extender.matcher.counted.tree import Level
 from fluence_extender.matcher.port import Jgf
@@ -25,26 +25,56 @@ def placement_of(shares: Sequence[Share], levels: Sequence[Level]) -> dict[str, 
     return placement
 
 
-def jgf_of(shares: Sequence[Share], levels: Sequence[Level]) -> Jgf:
-    """The grant as a compact document."""
-    nodes: list[dict[str, Any]] = []
-    edges: list[dict[str, str]] = []
-    above = list(_levels_of(shares, levels))
-    for share in shares:
+def jgf_of(shares: Sequence[Share], levels: Sequence[Level], *, by_unit: bool = False) -> Jgf:
+    """The grant as a compact document, or with an entry for each unit."""
+    return _Listing(shares, levels, by_unit=by_unit).document()
+
+
+class _Listing:
+    """The walk that lists what is held, children before their parent, in the order of their edges."""
+
+    def __init__(self, shares: Sequence[Share], levels: Sequence[Level], *, by_unit: bool) -> None:
+        self._nodes: list[dict[str, Any]] = []
+        self._edges: list[dict[str, str]] = []
+        self._by_unit = by_unit
+        self._levels = levels
+        self._below: dict[int, list[tuple[int, Share | Level]]] = {}
+        for share in shares:
+            self._below.setdefault(share.node.level, []).append((share.node.turn, share))
+        for level in _levels_of(shares, levels):
+            if level.parent >= 0:
+                self._below.setdefault(level.parent, []).append((level.turn, level))
+
+    def document(self) -> Jgf:
+        if self._below:
+            self._list_level(self._levels[0])
+        return {"graph": {"nodes": self._nodes, "edges": self._edges}}
+
+    def _list_level(self, level: Level) -> None:
+        uniq_id = str(level.vertex.uniq_id)
+        for _, child in sorted(self._below[level.number], key=_turn):
+            if isinstance(child, Level):
+                self._list_level(child)
+                target = child.vertex.uniq_id
+            else:
+                self._list_share(child)
+                target = child.node.uniq_id
+            self._edges.append({"source": uniq_id, "target": str(target)})
+        self._nodes.append({"id": uniq_id, "metadata": _level(level.vertex)})
+
+    def _list_share(self, share: Share) -> None:
         node = share.node
-        pools = {pool.type: pool for pool in node.pools}
-        for name, units in share.taken:
-            for entry in _leaves(node, pools[name], units):
-                nodes.append(entry)
-                edges.append({"source": str(node.uniq_id), "target": entry["id"]})
-        nodes.append({"id": str(node.uniq_id), "metadata": _node(node, whole=share.whole)})
-        edges.append({"source": str(levels[node.level].vertex.uniq_id), "target": str(node.uniq_id)})
-    for level in above:
-        nodes.append({"id": str(level.vertex.uniq_id), "metadata": _level(level.vertex)})
-        if level.parent >= 0:
-            parent = levels[level.parent].vertex
-            edges.append({"source": str(parent.uniq_id), "target": str(level.vertex.uniq_id)})
-    return {"graph": {"nodes": nodes, "edges": edges}}
+        uniq_id = str(node.uniq_id)
+        taken = dict(share.taken)
+        for pool in node.pools:
+            for entry in _leaves(node, pool, taken.get(pool.type, ()), by_unit=self._by_unit):
+                self._nodes.append(entry)
+                self._edges.append({"source": uniq_id, "target": entry["id"]})
+        self._nodes.append({"id": uniq_id, "metadata": _node(node, whole=share.whole)})
+
+
+def _turn(child: tuple[int, object]) -> int:
+    return child[0]
 
 
 def _levels_of(shares: Sequence[Share], levels: Sequence[Level]) -> list[Level]:
@@ -57,17 +87,24 @@ def _levels_of(shares: Sequence[Share], levels: Sequence[Level]) -> list[Level]:
     return [levels[number] for number in sorted(numbers, reverse=True)]
 
 
-def _leaves(node: Node, pool: Pool, units: tuple[tuple[int, int], ...]) -> Iterator[dict[str, Any]]:
-    for low, high in units:
+def _leaves(node: Node, pool: Pool, units: Ranges, *, by_unit: bool) -> Iterator[dict[str, Any]]:
+    for low, high in units if not by_unit else _single(units):
         number = pool.id + low
         metadata: dict[str, Any] = {"type": pool.type}
         if pool.basename != pool.type:
             metadata["basename"] = pool.basename
-        metadata |= {"id": number, "rank": node.rank, "exclusive": True}
+        metadata |= {"id": number, "rank": node.rank}
+        if pool.properties:
+            metadata["properties"] = dict(sorted(pool.properties.items()))
+        metadata["exclusive"] = True
         if high - low > 1:
             metadata["count"] = high - low
         metadata["paths"] = {"containment": f"{node.path}/{pool.basename}{number}"}
         yield {"id": str(pool.uniq_id + low), "metadata": metadata}
+
+
+def _single(units: Ranges) -> Iterator[tuple[int, int]]:
+    return ((unit, unit + 1) for low, high in units for unit in range(low, high))
 
 
 def _node(node: Node, *, whole: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Free room changes only where a job starts or ends, so those times are the only c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fluence_extender.matcher.counted.booking import Books
 from fluence_extender.matcher.counted.compact import CompactGraph
@@ -23,6 +23,9 @@ class Start:
 
     at: int
     shares: tuple[Share, ...]
+    search: Search
+    last: bool = False
+    """Whether nothing ends or starts later than that."""
 
 
 def view_of(state: State, books: Books, at: int, duration: int) -> View:
@@ -48,13 +51,18 @@ def start_later(graph: CompactGraph, books: Books, request: Request) -> Start | 
     for at in sorted(times):
         start = _at(graph, books, request, at)
         if start is not None:
-            return start
+            return replace(start, last=at == max(times))
     return None
 
 
 def satisfiable(state: State, request: Request) -> bool:
     """Whether the request fits on the graph when no job is there and everything is up."""
-    return Search(state, request, empty(state.table)).feasible()
+    return best_case(state, request).feasible()
+
+
+def best_case(state: State, request: Request) -> Search:
+    """The search on the graph when no job is there and everything is up."""
+    return Search(state, request, empty(state.table), ever=True)
 
 
 def _at(graph: CompactGraph, books: Books, request: Request, at: int) -> Start | None:
@@ -64,8 +72,9 @@ def _at(graph: CompactGraph, books: Books, request: Request, at: int) -> Start |
         view.on_it = view.on_it.copy()
         for row in graph.nested.values():
             view.on_it[row] += graph.claimed(state.table.node(row), at, request.duration)
-    choice = Search(state, request, view).choose()
-    return None if choice is None else Start(at, grant(state, request, view, choice))
+    search = Search(state, request, view)
+    choice = search.choose()
+    return None if choice is None else Start(at, grant(state, request, view, choice), search)
 
 
 def end_of(at: int, duration: int) -> int:

@@ -17,8 +17,11 @@ MOST_SORTED = 200_000
 """Candidates up to which ties are broken as std::sort does; beyond, the first candidate goes first."""
 
 
-def best(scores: Ints, wanted: int, *, ascending: bool) -> Ints:
-    """Indices of the ``wanted`` best of ``scores``, ascending."""
+def best(scores: Ints, wanted: int, *, ascending: bool, exact: bool = False) -> Ints:
+    """Indices of the ``wanted`` best of ``scores``, ascending.
+
+    ``exact``: ties are broken as std::sort does among however many.
+    """
     if wanted >= len(scores):
         return np.arange(len(scores))
     keys = scores if ascending else -scores
@@ -27,7 +30,7 @@ def best(scores: Ints, wanted: int, *, ascending: bool) -> Ints:
     better = np.flatnonzero(keys < bound)
     room = wanted - len(better)
     if len(ties) > room:
-        if len(keys) <= MOST_SORTED:
+        if exact or len(keys) <= MOST_SORTED:
             order = std_sorted(keys.tolist(), list(range(len(keys))))
             return np.sort(np.array(order[:wanted], np.int64))
         ties = ties[:room]

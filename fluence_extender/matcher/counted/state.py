@@ -28,6 +28,7 @@ class State:
         "_highest_id",
         "_lowest_id",
         "by_path",
+        "exact",
         "index",
         "nodes_counted",
         "orders",
@@ -37,8 +38,10 @@ class State:
         "tree",
     )
 
-    def __init__(self, policy: Policy, tracking: Tracking) -> None:
+    def __init__(self, policy: Policy, tracking: Tracking, *, exact: bool = False) -> None:
+        """``exact``: every choice is libreapi_cli's, at whatever cost; else those among very many are its kind."""
         self.policy = policy
+        self.exact = exact
         self.tracking = tracking
         self.table = NodeTable()
         self.tree = Tree(weighed=policy.order is Order.FIRST)
@@ -59,6 +62,7 @@ class State:
         """An independent copy."""
         copy = State.__new__(State)
         copy.policy = self.policy
+        copy.exact = self.exact
         copy.tracking = self.tracking
         copy.table = self.table.fork()
         copy.tree = self.tree.fork()
@@ -188,13 +192,19 @@ class State:
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    def reweigh(self, shares: Sequence[Share], *, replayed: bool = False) -> None:
+    def is_shared(self, share: Share) -> bool:
+        """Whether jobs hold leaves of the node now, beside those of the share."""
+        return any(
+            int(self.table.columns[pool.type].free[share.row]) < pool.count for pool in share.node.pools
+        )
+
+    def reweigh(self, shares: Sequence[Share], *, replayed: bool = False) -> bool:
         """Set the weights of the edges down to ``shares`` to what is free there now (fluxion reference 4.7).
 
-        Under a replay, as in libreapi_cli, they are set to 0.
+        Under a replay, as in libreapi_cli, they are set to 0. Returns whether any could be set.
         """
         if self.policy.order is not Order.FIRST:
-            return
+            return False
         by_level: dict[int, list[Share]] = {}
         for share in shares:
             by_level.setdefault(share.node.level, []).append(share)
@@ -204,6 +214,9 @@ class State:
             above = {level.number for number in by_level for level in self.tree.above(number)}
             for number in sorted(above - {0}):
                 self._reweigh_level(self.tree.levels[number], replayed=replayed)
+            kinds = {self.tree.levels[number].vertex.type for number in above - {0}} | {NODE}
+            return any(self.tracking.weighs(kind) is not None for kind in kinds)
+        return bool(shares) and self.tracking.weighs(NODE) is not None
 
     def _reweigh_rows(self, level: Level, shares: list[Share], *, replayed: bool) -> None:
         table = self.table

@@ -66,7 +66,11 @@ class Tracking:
 
     def weighs(self, kind: str) -> str | None:
         """The type whose free count weighs the edge to a vertex of type ``kind``; None where edges never change."""
+        listed = self.counted_at(kind)
+        return listed[-1] if listed else None
+
+    def counted_at(self, kind: str) -> list[str]:
+        """The types that are counted below a vertex of type ``kind``, leaf types that no filter names left out."""
         own = sorted(self._anchors.get(kind, ()), key=self._known.type_order)
         everywhere = sorted(self._anchors.get(_ALL, ()), key=self._known.type_order)
-        listed = own + [name for name in everywhere if name != kind]
-        return listed[-1] if listed else None
+        return own + [name for name in everywhere if name != kind]
