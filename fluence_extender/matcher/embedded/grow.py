@@ -42,7 +42,7 @@ def grow(graph: Graph, document: Document) -> None:
 
 def _plan_vertex(graph: Graph, growth: _Growth, entry: VertexEntry) -> None:
     if entry.key in growth.by_key:
-        raise InvalidGraph(f"{entry.where}: the id appears twice")
+        raise InvalidGraph(f"{entry.where}.id appears twice: {entry.key[:80]!r}")
     vertex = _existing(graph, growth, entry)
     if vertex is None:
         vertex = Vertex(
@@ -61,7 +61,9 @@ def _plan_vertex(graph: Graph, growth: _Growth, entry: VertexEntry) -> None:
         for subsystem, path in entry.paths.items():
             if path.count("/") == 1:
                 if subsystem in graph.roots or subsystem in growth.roots:
-                    raise InvalidGraph(f"{entry.where}: {path!r} is a second root of {subsystem!r}")
+                    raise InvalidGraph(
+                        f"{entry.where}.metadata.paths.{subsystem}: {path[:80]!r} is a second root"
+                    )
                 growth.roots[subsystem] = vertex
             growth.by_path.setdefault(path, []).append(vertex)
     growth.by_key[entry.key] = vertex
@@ -85,8 +87,8 @@ def _plan_edges(growth: _Growth, document: Document) -> None:
         source = growth.by_key.get(entry.source)
         target = growth.by_key.get(entry.target)
         if source is None or target is None:
-            missing = entry.source if source is None else entry.target
-            raise InvalidGraph(f"{entry.where}: no vertex of the document has the id {missing!r}")
+            end, missing = ("source", entry.source) if source is None else ("target", entry.target)
+            raise InvalidGraph(f"{entry.where}.{end}: no vertex of the document has the id {missing[:80]!r}")
         if source not in new and target not in new:
             continue
         taken = children.get(source)

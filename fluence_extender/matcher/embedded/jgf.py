@@ -19,6 +19,8 @@ _INT32 = range(-(2**31), 2**31)
 _LEADING_INTEGER = re.compile(r"\s*([+-]?\d+)", re.ASCII)
 _TRAILING_DIGITS = re.compile(r"\d+\Z", re.ASCII)
 _LONGEST_INTEGER = 19
+_SHOWN = 80
+"""Characters of a key or text that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,7 @@ def _no_constant(name: str) -> NoReturn:
 def read_document(text: Mapping[str, Any] | str | bytes) -> Document:
     """Read a JGF document. Raises InvalidGraph."""
     top = parse_json(text)
-    graph = _object(top, "the document").get("graph")
-    if graph is None:
-        raise InvalidGraph("the document has no key 'graph'")
-    graph = _object(graph, "graph")
+    graph = _object(_object(top, "the document").get("graph"), "graph")
     nodes, edges = (_array(graph, key) for key in ("nodes", "edges"))
     return Document(
         vertices=[_read_vertex(item, f"graph.nodes[{index}]") for index, item in enumerate(nodes)],
@@ -99,7 +98,7 @@ def _free_ranks(top: Mapping[str, Any]) -> str | None:
 
 def _array(graph: Mapping[str, Any], key: str) -> list[Any]:
     if key not in graph:
-        raise InvalidGraph(f"graph has no key {key!r}")
+        raise InvalidGraph(f"graph.{key} is missing")
     value = graph[key]
     if not isinstance(value, (list, tuple)):
         raise InvalidGraph(f"graph.{key} must be an array, not {_kind(value)}")
@@ -118,26 +117,24 @@ def _read_edge(item: Any, where: str) -> EdgeEntry:
 def _read_vertex(item: Any, where: str) -> VertexEntry:
     fields = _object(item, where)
     key = _required_string(fields, "id", where)
-    where = f"{where} (id {key!r})"
-    if "metadata" not in fields:
-        raise InvalidGraph(f"{where} has no key 'metadata'")
-    meta = _object(fields["metadata"], f"{where}: metadata")
+    place = where
+    meta = _object(_member(fields, "metadata", where), f"{where}.metadata")
+    where = f"{where}.metadata"
     kind = _required_string(meta, "type", where)
-    if "paths" not in meta:
-        raise InvalidGraph(f"{where} has no key 'paths'")
+    paths = _strings(_member(meta, "paths", where), f"{where}.paths")
     basename = _string(meta, "basename", where)
     if basename is None:
         basename = kind
     name = _string(meta, "name", where)
-    uniq_id = _uniq_id(meta, key, where)
+    uniq_id = _uniq_id(meta, key, place)
     number = _vertex_id(meta, kind, name, uniq_id, where)
     _string(meta, "unit", where)
     exclusive = meta.get("exclusive", False)
     if not isinstance(exclusive, bool):
-        raise InvalidGraph(f"{where}: 'exclusive' must be true or false, not {_kind(exclusive)}")
+        raise InvalidGraph(f"{where}.exclusive must be true or false, not {_kind(exclusive)}")
     return VertexEntry(
         key=key,
-        where=where,
+        where=place,
         type=kind,
         basename=basename,
         name=f"{basename}{number}" if name is None else name,
@@ -147,18 +144,20 @@ def _read_vertex(item: Any, where: str) -> VertexEntry:
         status=_integer(meta, "status", where, 0, _INT32),
         exclusive=exclusive,
         size=_size(meta, where),
-        properties=_strings(meta.get("properties", {}), f"{where}: 'properties'"),
-        paths=_strings(meta["paths"], f"{where}: 'paths'"),
+        properties=_strings(meta.get("properties", {}), f"{where}.properties"),
+        paths=paths,
     )
 
 
 def _uniq_id(meta: Mapping[str, Any], key: str, where: str) -> int:
-    uniq_id = _integer(meta, "uniq_id", where, -1, _INT64)
+    uniq_id = _integer(meta, "uniq_id", f"{where}.metadata", -1, _INT64)
     if uniq_id != -1:
         return uniq_id
     match = _LEADING_INTEGER.match(key)
     if match is None or len(match[1]) > _LONGEST_INTEGER + 1 or int(match[1]) not in _INT64:
-        raise InvalidGraph(f"{where}: no 'uniq_id', and none can be inferred from the id")
+        raise InvalidGraph(
+            f"{where}.metadata.uniq_id is missing, and {_shown(key)}, the id, begins with no number that could be it"
+        )
     return int(match[1])
 
 
@@ -171,14 +170,14 @@ def _vertex_id(meta: Mapping[str, Any], kind: str, name: str | None, uniq_id: in
     if digits is None:
         return uniq_id
     if len(digits[0].lstrip("0")) > _LONGEST_INTEGER or int(digits[0]) not in _INT64:
-        raise InvalidGraph(f"{where}: the number in the name {name!r} is too large for an id")
+        raise InvalidGraph(f"{where}.name ends in a number too large for an id: {_shown(name)}")
     return int(digits[0])
 
 
 def _size(meta: Mapping[str, Any], where: str) -> int:
     size = _integer(meta, "size", where, -1, _INT64)
     if size < -1:
-        raise InvalidGraph(f"{where}: 'size' can't be negative, and is {size}")
+        raise InvalidGraph(f"{where}.size can't be negative, and is {size}")
     return 1 if size == -1 else size
 
 
@@ -188,11 +187,15 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
+def _member(fields: Mapping[str, Any], key: str, where: str) -> Any:
+    if key not in fields:
+        raise InvalidGraph(f"{where}.{key} is missing")
+    return fields[key]
+
+
 def _required_string(fields: Mapping[str, Any], key: str, where: str) -> str:
-    value = _string(fields, key, where)
-    if value is None:
-        raise InvalidGraph(f"{where} has no key {key!r}")
-    return value
+    _member(fields, key, where)
+    return _string(fields, key, where) or ""
 
 
 def _string(fields: Mapping[str, Any], key: str, where: str) -> str | None:
@@ -201,7 +204,7 @@ def _string(fields: Mapping[str, Any], key: str, where: str) -> str | None:
         return None
     value = fields[key]
     if not isinstance(value, str):
-        raise InvalidGraph(f"{where}: {key!r} must be a string, not {_kind(value)}")
+        raise InvalidGraph(f"{where}.{key} must be a string, not {_kind(value)}")
     return value
 
 
@@ -210,17 +213,19 @@ def _integer(fields: Mapping[str, Any], key: str, where: str, default: int, with
         return default
     value = fields[key]
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidGraph(f"{where}: {key!r} must be an integer, not {_kind(value)}")
+        raise InvalidGraph(f"{where}.{key} must be an integer, not {_kind(value)}")
     if value not in within:
-        raise InvalidGraph(f"{where}: {key!r} is out of range")
+        raise InvalidGraph(f"{where}.{key} is out of range")
     return value
 
 
 def _strings(value: Any, where: str) -> Mapping[str, str]:
     members = _object(value, where)
     for name, text in members.items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise InvalidGraph(f"{where} must hold strings only, not {_kind(name)}: {_kind(text)}")
+        if not isinstance(name, str):
+            raise InvalidGraph(f"{where} must have strings for keys, not {_kind(name)}")
+        if not isinstance(text, str):
+            raise InvalidGraph(f"{where}.{_cut(name)} must be a string, not {_kind(text)}")
     return dict(members)
 
 
@@ -229,3 +234,11 @@ def _kind(value: Any) -> str:
         return "null"
     names = {bool: "a boolean", str: "a string", int: "an integer", float: "a number", list: "an array"}
     return names.get(type(value), "an object" if isinstance(value, Mapping) else type(value).__name__)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _shown(text: str) -> str:
+    return repr(_cut(text))

@@ -77,7 +77,7 @@ def _edges(edges: Any) -> Any:
     ("document", "told"),
     [
         ("{", "isn't JSON"),
-        ({}, "no key 'graph'"),
+        ({}, "graph must be an object"),
         (_changed(rank=2), "no vertex of rank 2"),
         (_changed(size=2), "size is 1 in the graph, not 2"),
         (_changed(id=3, name="core0"), "id is 0 in the graph, not 3"),
