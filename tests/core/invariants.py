@@ -9,7 +9,8 @@ from collections import Counter
 
 from fluence_extender.gangs.assembly import foreign_gates
 from fluence_extender.gangs.attempts import needy, size_of
-from fluence_extender.graph.jobspecs import compute_jobspec
+from fluence_extender.graph.catalogue import Device
+from fluence_extender.graph.jobspecs import compute_jobspec, jobspecs_for
 from fluence_extender.graph.units import leaf_counts
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.matcher.errors import MatcherError
@@ -25,6 +26,7 @@ def check(world: World) -> None:
     accounts_equal_the_cluster(world)
     matcher_equals_the_accounts(world)
     no_device_is_held_twice(world)
+    assert not world.scheduler.overcommitted, world.scheduler.overcommitted
 
 
 def holdings_are_those_of_living_pods(world: World) -> None:
@@ -86,18 +88,34 @@ def _grants(world: World, node: str, counts: dict[str, int]) -> bool:
 
 
 def no_device_is_held_twice(world: World) -> None:
-    """No pool gives more than it has, no whole device is given twice, nor together with a part of it."""
-    devices = {device.path: device for device in world.books.mirror.catalogue.devices}
+    """No pool gives more than it has, no whole device is given twice, nor together with a part of it.
+
+    And the matcher has exactly the rest.
+    """
     taken: Counter[str] = Counter()
     for held in world.books.holdings.values():
         for share in held.assignment.devices:
-            if share.path in devices:
-                taken[share.path] += share.amount
-    for path, amount in taken.items():
-        assert amount <= devices[path].count, f"{amount} of {devices[path].count} held of {path}"
-        for other in taken:
-            inside = other.startswith(f"{path}/")
-            assert not inside, f"{path} is held whole and {other} inside it as well"
+            taken[share.path] += share.amount
+    for device in world.books.mirror.catalogue.devices:
+        above = sum(taken[path] for path in taken if device.path.startswith(f"{path}/"))
+        below = sum(taken[path] for path in taken if path.startswith(f"{device.path}/"))
+        here = taken[device.path]
+        assert here <= device.count, f"{here} of {device.count} held of {device.path}"
+        assert not (here and above), f"{device.path} is held and what it is a part of as well"
+        rest = 0 if above or (below and not device.leaf) else device.count - here
+        assert not rest or _gives(world, device, rest), f"{device.path} has less than {rest} free"
+        assert not _gives(world, device, rest + 1), f"{device.path} has more than {rest} free"
+
+
+def _gives(world: World, device: Device, amount: int) -> bool:
+    mirror = world.books.mirror
+    for jobspec in jobspecs_for((device,), amount):
+        try:
+            mirror.cancel((mirror.match(jobspec).jobid,))
+        except MatcherError:
+            continue
+        return True
+    return False
 
 
 def check_at_rest(world: World) -> None:

@@ -25,13 +25,18 @@ LONGEST_BACKOFF = 10.0
 
 
 class KubeScheduler:
-    """``service`` is the extender it calls; ``refusing`` says for how many attempts a node is refused yet."""
+    """``service`` is the extender it calls; ``refusing`` says for how many attempts a node is refused yet.
+
+    ``overcommitted`` lists the pods bound beyond their node's room, which their kubelet would refuse, unless
+    the node is in ``disturbed``: somebody else changed it while the pod was being bound.
+    """
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self.cluster = cluster
         self.service: Service | None = None
         self.refusing: dict[str, int] = {}
         self.overcommitted: list[str] = []
+        self.disturbed: set[str] = set()
         self._assumed: dict[str, str] = {}
         self._backoff: dict[str, tuple[float, float, str]] = {}
         self._binds: set[asyncio.Task[None]] = set()
@@ -53,6 +58,11 @@ class KubeScheduler:
                 await asyncio.sleep(0.02)
             except TimeoutError:
                 continue
+
+    @property
+    def binding(self) -> bool:
+        """Whether a bind call is under way."""
+        return bool(self._binds)
 
     def forget(self) -> None:
         """Cancel the bind calls under way, as when the extender's process ends."""
@@ -114,11 +124,19 @@ class KubeScheduler:
     async def _bind(self, service: Service, asked: AskedPod, pod: Pod, node: str) -> None:
         try:
             await service.bind(asked, node)
+            self._admit(pod, node)
         except (BindRefused, ClusterError, asyncio.CancelledError):
             # Refused, failed, or the connection is gone.
             self._failed(pod)
         finally:
             self._assumed.pop(pod.uid, None)
+
+    def _admit(self, pod: Pod, name: str) -> None:
+        there = next((node for node in self.cluster.nodes() if node.name == name), None)
+        bound = [one for one in self.cluster.pods() if one.node == name and not one.finished]
+        used = Resources.total(one.requests for one in bound)
+        if there is not None and name not in self.disturbed and not used.fits(there.allocatable):
+            self.overcommitted.append(f"{pod.key} on {name}")
 
     def _failed(self, pod: Pod) -> None:
         now = asyncio.get_running_loop().time()

@@ -144,11 +144,17 @@ class World:
 
     def foreign(self, node: str, name: str, **fields: Any) -> Pod:
         """Bind a pod of another scheduler."""
+        self.disturb(node)
         return self.pod(name, namespace="others", scheduler="default-scheduler", node=node, **fields)
+
+    def disturb(self, node: str) -> None:
+        """Say that the node changes otherwise than by our own doing."""
+        self.scheduler.disturbed.add(node)
 
     def change(self, thing: Pod | Node, **fields: Any) -> None:
         """Change fields of a pod (as it is now) or node."""
         if isinstance(thing, Node):
+            self.disturb(thing.name)
             now = next(one for one in self.cluster.nodes() if one.name == thing.name)
             self.cluster.put(replace(now, **fields))
         else:

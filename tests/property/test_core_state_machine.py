@@ -157,8 +157,13 @@ class Core(RuleBasedStateMachine):
         amount=st.integers(1, 3),
         vendor=st.sampled_from(["", "ibm", "aws"]),
         count=st.integers(1, 2),
+        gangs=st.integers(1, 2),
     )
-    def quantum_gang(self, kind: str, amount: int, vendor: str, count: int) -> None:
+    def quantum_gangs(self, kind: str, amount: int, vendor: str, count: int, gangs: int) -> None:
+        for _ in range(gangs):
+            self._quantum_gang(kind, amount, vendor, count)
+
+    def _quantum_gang(self, kind: str, amount: int, vendor: str, count: int) -> None:
         self.made += 1
         annotations = {GROUP_SIZE_ANNOTATION: str(count)}
         if vendor:
@@ -235,6 +240,14 @@ class Core(RuleBasedStateMachine):
             stamp = json.dumps({"devices": [{"path": path, "type": "simulator", "amount": 3}]})
             annotations = {**pod.annotations, "fluence.flux-framework.org/allocation": stamp}
             self.world.change(pod, annotations=annotations)
+
+    @rule(random=choice, name=names)
+    def member_is_bound_by_another_hand(self, random: Random, name: str) -> None:
+        """As by a process that has died since, or by an administrator."""
+        pod = self._one(random, ours=True, bound=False)
+        if pod is not None and self._node(name):
+            self.world.disturb(name)
+            self.world.change(pod, node=name, nominated="", gates=())
 
     # Others.
 
@@ -337,6 +350,7 @@ class Core(RuleBasedStateMachine):
 
     def quiet(self) -> None:
         """Troubles end, and all that was begun comes to its end."""
+        self.world.advance(4)
         self.world.scheduler.refusing.clear()
         self.world.cluster.delays.clear()
         self.world.cluster._failures.clear()
@@ -356,6 +370,8 @@ class Core(RuleBasedStateMachine):
             # What was seen must have been taken in: the driver decides a few milliseconds later.
             self.world.advance(0.011)
             check(self.world)
+            if not self.world.scheduler.binding:
+                self.world.scheduler.disturbed.clear()
 
 
 def _machine(engine: CoreEngine, policy: str) -> type[Core]:
