@@ -8,9 +8,9 @@ over to the walker for good. Invariant: whoever answers, the answer is the walke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from errno import EINVAL
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from fluence_extender.matcher.counted import CountedMatcher, Holding, Uncountable, held_paths, listed_paths
 from fluence_extender.matcher.counted.document import is_compact, parse_json
@@ -120,6 +120,31 @@ class EmbeddedEngine:
 
         self._change(count, lambda walker, _: walker.set_status(path, up), MatcherError)
 
+    def partial_cancel(self, jobid: int, R: Jgf | str | bytes) -> bool:  # noqa: N803
+        """Free a part of what the job has allocated. Raises `UnknownJob`, `InvalidJobspec`."""
+
+        def walk(walker: Walker, _: Exception | None) -> bool:
+            return walker.partial_cancel(jobid, expanded_r(R) if self._compact else R)
+
+        return self._change(_uncounted, walk, InvalidJobspec)
+
+    def get_status(self, path: str) -> bool:
+        """Whether the vertex at ``path`` is itself marked up. Raises `MatcherError`."""
+        return self._look(lambda walker: walker.get_status(path))
+
+    def set_rank_status(self, ranks: Iterable[int], up: bool) -> None:
+        """Mark the topmost vertex of each rank up or down. Raises `MatcherError`."""
+        chosen = set(ranks)
+        self._change(_uncounted, lambda walker, _: walker.set_rank_status(chosen, up), MatcherError)
+
+    def get_rank_status(self, rank: int) -> bool:
+        """Whether the node of ``rank`` is itself marked up. Raises `MatcherError`."""
+        return self._look(lambda walker: walker.get_rank_status(rank))
+
+    def find(self, criteria: str, format: str | None = None) -> Jgf | None:
+        """The vertices that meet the criteria, and all above them, one by one. Raises `InvalidJobspec`, `MatcherError`."""
+        return self._look(lambda walker: walker.find(criteria, format))
+
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
         """Add the vertices of a document that are new. Raises `InvalidGraph`.
 
@@ -129,7 +154,7 @@ class EmbeddedEngine:
 
         def count(counted: CountedMatcher) -> None:
             counted.add_subgraph(document)
-            self._walker = None
+            self._forget_walker()
 
         def walk(walker: Walker, reason: Exception | None) -> None:
             walker.add_subgraph(_expanded(document, reason, InvalidGraph) if self._compact else document)
@@ -144,7 +169,7 @@ class EmbeddedEngine:
 
         def count(counted: CountedMatcher) -> None:
             counted.remove_subgraph(path)
-            self._walker = None
+            self._forget_walker()
 
         def walk(walker: Walker, reason: Exception | None) -> None:
             walker.remove_subgraph(path)
@@ -169,8 +194,7 @@ class EmbeddedEngine:
         """Free the graph; every later call is refused."""
         (self._counted or self._alone).close()
         if self._counted is not None:
-            self._walker = None
-        self._missed.clear()
+            self._forget_walker()
 
     # --- one state -----------------------------------------------------------------------------------------------
 
@@ -179,6 +203,13 @@ class EmbeddedEngine:
         """The walker that has the graph for good."""
         assert self._walker is not None
         return self._walker
+
+    def _look(self, ask: Callable[[Walker], _T]) -> _T:
+        """Ask the walker something that changes nothing."""
+        if self._counted is None:
+            return ask(self._alone)
+        reason = Uncountable("this is looked up vertex by vertex")
+        return ask(self._in_step(self._counted, reason, MatcherError))
 
     def _change(
         self,
@@ -254,8 +285,11 @@ class EmbeddedEngine:
             return
         self._missed.append(call)
         if len(self._missed) > _MOST_MISSED:
-            self._walker = None
-            self._missed.clear()
+            self._forget_walker()
+
+    def _forget_walker(self) -> None:
+        self._walker = None
+        self._missed.clear()
 
     def _miss_grant(self, counted: CountedMatcher) -> None:
         if self._walker is not None:
@@ -281,6 +315,10 @@ class EmbeddedEngine:
             compact_placement(listed, types),
             lambda: compact_r(listed, types),
         )
+
+
+def _uncounted(_: CountedMatcher) -> NoReturn:
+    raise Uncountable("this is done vertex by vertex")
 
 
 def _vertices_in(document: Any) -> int:

@@ -47,6 +47,8 @@ class CompactGraph:
         doesn't follow growth and shrinkage; else it does.
         """
         policy = policy_named(options.policy)
+        if plain and policy.by_class:
+            raise Uncountable("units of one class tie, and how ties among them fall is the walker's to tell")
         root, types = read_tree(document)
         tracking = Tracking(options.prune_filters, types)
         self._plain = plain

@@ -1,0 +1,378 @@
+"""Random graphs, requests and changes of them, asked of several engines at once, which must answer alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from fluence_extender.graph.jgf import expand
+from fluence_extender.matcher import Jgf, Match, Matcher, MatcherError, MatcherOptions, MatchOp
+from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO
+
+POLICIES = (
+    "first",
+    "firstnodex",
+    "high",
+    "low",
+    "lonode",
+    "hinode",
+    "lonodex",
+    "hinodex",
+    "locality",
+    "variation",
+)
+FILTERS = (
+    "ALL:core,ALL:node",
+    "ALL:core",
+    "ALL:core,ALL:memory,ALL:gpu",
+    "node:core",
+    "rack:node,node:core",
+    "cluster:gpu,ALL:memory",
+    "ALL:gpu",
+)
+LEAVES = ("core", "memory", "gpu")
+
+
+class Graph:
+    """A document in the making, with counts; numbers of vertices never repeat."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.uniq = random.choice([0, 0, 9_980])
+        self.rank = 0
+        self.nodes: dict[str, Jgf] = {}
+        self.above: dict[str, str] = {}
+        self.leaves: dict[str, list[Jgf]] = {}
+        self.ids = random.choice(["unique", "unique", "repeated"])
+        self.shape = random.choice(["flat", "flat", "rack", "mixed"])
+        self.kinds = random.choice([LEAVES, LEAVES, ("core",), ("core", "memory")])
+        root = self.vertex("", "cluster", "cluster0", 0, -1)
+        self.root = root
+        self.holders = [root]
+        if self.shape != "flat":
+            racks = [self.vertex(root, "rack", f"rack{number}", number, -1) for number in range(2)]
+            self.holders = racks if self.shape == "rack" else [root, *racks]
+        self.most = random.choice([1, 3, 6])
+        self.alike = random.random() < 0.5
+        for holder in self.holders:
+            self.node(holder)
+        for _ in range(random.choice([0, 1, 3, 6, 20])):
+            self.node(random.choice(self.holders))
+
+    def vertex(self, above: str, kind: str, name: str, number: int, rank: int, **more: Any) -> str:
+        path = f"{above}/{name}"
+        metadata = {"type": kind, "basename": kind, "name": name, "id": number, "uniq_id": self.uniq}
+        entry = {"id": str(self.uniq), "metadata": {**metadata, "rank": rank, **more}}
+        entry["metadata"]["paths"] = {"containment": path}
+        self.uniq += more.get("count", 1)
+        if above:
+            self.above[path] = above
+        if "count" in more:
+            self.leaves[above].append(entry)
+        else:
+            self.nodes[path] = entry
+            self.leaves[path] = []
+        return path
+
+    def node(self, above: str) -> str:
+        random, rank = self.random, self.rank
+        self.rank += 1
+        number = rank if self.ids == "unique" else random.randrange(3)
+        properties = {key: "" for key in ("big", "zone=a") if random.random() < 0.4}
+        if random.random() < 0.3:
+            properties["perf_class"] = random.choice(["1", "2", "x"])
+        path = self.vertex(above, "node", f"host{rank}", number, rank, properties=properties)
+        first = random.choice([0, 0, 4])
+        for kind in self.kinds:
+            count = self.most if self.alike else random.randint(kind == "core", self.most)
+            if count:
+                self.vertex(path, kind, f"{kind}{first}", first, rank, count=count)
+        return path
+
+    def hosts(self) -> list[str]:
+        return [path for path, entry in self.nodes.items() if entry["metadata"]["type"] == "node"]
+
+    def drop(self, path: str) -> None:
+        for gone in [each for each in self.nodes if each == path or each.startswith(path + "/")]:
+            del self.nodes[gone], self.leaves[gone]
+            self.above.pop(gone, None)
+            if gone in self.holders:
+                self.holders.remove(gone)
+
+    def document(self) -> Jgf:
+        """The whole graph, with counts."""
+        return self._of(list(self.nodes))
+
+    def branch(self, path: str) -> Jgf:
+        """The path from the root to ``path``, and its leaves."""
+        paths = [path]
+        while paths[0] in self.above:
+            paths.insert(0, self.above[paths[0]])
+        return self._of(paths, leaves_of=path)
+
+    def _of(self, paths: list[str], leaves_of: str | None = None) -> Jgf:
+        entries: list[Jgf] = []
+        edges: list[Jgf] = []
+        for path in paths:
+            entry = self.nodes[path]
+            entries.append(entry)
+            if path in self.above:
+                edges.append({"source": self.nodes[self.above[path]]["id"], "target": entry["id"]})
+            for leaf in self.leaves[path] if leaves_of in (None, path) else ():
+                entries.append(leaf)
+                edges.append({"source": entry["id"], "target": leaf["id"]})
+        return json.loads(json.dumps({"graph": {"nodes": entries, "edges": edges}}))
+
+
+def random_count(random: Random, most: int) -> Any:
+    if random.random() < 0.8:
+        return random.randint(1, most)
+    low = random.randint(1, 3)
+    return random.choice(
+        [
+            {"min": low, "max": low + random.randint(0, 4), "operator": "+", "operand": random.randint(1, 2)},
+            {"min": low, "max": 12, "operator": "*", "operand": 2},
+            {"min": low},
+        ]
+    )
+
+
+def random_constraint(random: Random, graph: Graph, depth: int = 0) -> Jgf:
+    kind = random.choice(["ranks", "ranks", "properties", "hostlist", "and", "or", "not"])
+    if kind in ("and", "or", "not") and depth < 2:
+        return {kind: [random_constraint(random, graph, depth + 1) for _ in range(random.randint(1, 2))]}
+    if kind == "properties":
+        return {"properties": [random.choice(["big", "zone=a", "^big", "perf_class", "nowhere"])]}
+    if kind == "hostlist":
+        return {"hostlist": [random.choice([f"host{random.randrange(6)}", f"host[0-{random.randint(1, 4)}]"])]}
+    rank = random.randrange(max(graph.rank, 1))
+    return {"ranks": [random.choice([str(rank), f"{rank}-{rank + 2}", "0-99"])]}
+
+
+def random_resources(random: Random, graph: Graph) -> list[Jgf]:
+    kind = random.choice(["slots"] * 8 + ["nodes"] * 3 + ["whole"] * 3 + ["odd"] * 3)
+    leaves = [
+        {"type": name, "count": random_count(random, 3 if name != "gpu" else 1)}
+        for name in random.sample(LEAVES, random.choice([1, 1, 2, 3]))
+        if name in graph.kinds or random.random() < 0.1
+    ] or [{"type": "core", "count": 1}]
+    slot: Jgf = {"type": "slot", "label": "default", "count": random_count(random, 8), "with": leaves}
+    node: Jgf = {"type": "node", "count": random_count(random, 3)}
+    if random.random() < 0.2:
+        node["exclusive"] = True
+    if kind == "slots":
+        return [slot]
+    if kind == "nodes":
+        return [{**node, "with": [{**slot, "count": random_count(random, 3)}]}]
+    if kind == "whole":
+        node = {**node, "count": 1, **({"with": leaves} if random.random() < 0.8 else {})}
+        return [{**slot, "count": random_count(random, 3), "with": [node]}]
+    return random.choice(
+        [
+            [{**node, "with": leaves}],
+            [node],
+            [{**slot, "count": 1, "with": [{**node, "count": 2, "with": leaves}]}],
+            [{"type": "rack", "count": 1, "with": [{**node, "with": [slot]}]}],
+            [{"type": "rack", "count": 1, "exclusive": random.random() < 0.5, "with": [node]}],
+            [slot, {**node, "with": leaves}],
+            [{"type": "cluster", "count": 1, "with": [node]}],
+            [{**slot, "with": [{**leaf, "exclusive": True} for leaf in leaves]}],
+            leaves,
+            [{**node, "label": "here", "with": [slot]}],
+            [{**slot, "with": [*leaves, leaves[0]]}],
+        ]
+    )
+
+
+def random_jobspec(random: Random, graph: Graph) -> Jgf:
+    system: Jgf = {"duration": random.choice([0, 0, 10, 20, 50])}
+    if random.random() < 0.3:
+        system["constraints"] = random_constraint(random, graph)
+    return {
+        "version": 9999,
+        "resources": random_resources(random, graph),
+        "attributes": {"system": system},
+        "tasks": [{"command": ["app"], "slot": "default", "count": {"per_slot": 1}}],
+    }
+
+
+class Engines:
+    """Engines on one graph. ``create`` are those that load plain documents, ``counted`` the one that loads counts."""
+
+    def __init__(
+        self,
+        random: Random,
+        options: MatcherOptions,
+        create: list[Callable[[Jgf, MatcherOptions], Matcher]],
+        counted: Callable[[Jgf, MatcherOptions], Matcher] | None = None,
+    ) -> None:
+        self.random = random
+        self.options = options
+        self.graph = Graph(random)
+        self._create, self._counted = create, counted
+        self.live: dict[int, Match] = {}
+        self.engines: list[tuple[Matcher, bool]] = []
+        self.told: list[str] = []
+        self._load()
+
+    def _load(self) -> None:
+        self._errnos: dict[int, int] = {}
+        document = self.graph.document()
+        self.engines = [(create(expand(document), self.options), False) for create in self._create]
+        if self._counted is not None:
+            self.engines.append((self._counted(document, self.options), True))
+
+    def close(self) -> None:
+        for engine, _ in self.engines:
+            engine.close()
+
+    def ask(self, what: str, call: Callable[[Matcher, bool], Any]) -> Any:
+        """Ask all engines; the answer of the first, which all others must give too."""
+        self.told.append(what)
+        first: Any = None
+        for place, (engine, compact) in enumerate(self.engines):
+            # A thread has one errno, and each engine here is to find the one that it left itself.
+            LAST_ERRNO.value = self._errnos.get(place, 0)
+            answer = _answer(lambda e=engine, c=compact: call(e, c))
+            self._errnos[place] = LAST_ERRNO.value
+            if place == 0:
+                first = answer
+            else:
+                assert _seen(answer) == _seen(first), (_seen(answer), _seen(first), type(engine), compact, self.options, self.told)
+        return first
+
+    def step(self) -> None:
+        """One random call."""
+        chance = self.random.random()
+        if chance < 0.62:
+            self.match()
+        elif chance < 0.80:
+            self.cancel(self.random.choice([*self.live, 77]))
+        elif chance < 0.88:
+            self.set_status()
+        elif chance < 0.92:
+            self.grow()
+        elif chance < 0.96:
+            self.shrink()
+        else:
+            self.replay()
+
+    def match(self) -> None:
+        jobspec = random_jobspec(self.random, self.graph)
+        op = self.random.choice([MatchOp.ALLOCATE] * 5 + list(MatchOp))
+        jobid = self.random.choice([None, None, None, self.random.randrange(40)])
+        answer = self.ask(
+            f"match {op} {json.dumps(jobspec['resources'])} {jobspec['attributes']} {jobid}",
+            lambda engine, _: engine.match(op, jobspec, jobid),
+        )
+        if isinstance(answer, Match) and op.startswith("allocate"):
+            self.live[answer.jobid] = answer
+
+    def cancel(self, jobid: int) -> None:
+        self.ask(f"cancel {jobid}", lambda engine, _: engine.cancel(jobid))
+        self.ask(f"info {jobid}", lambda engine, _: engine.info(jobid))
+        self.live.pop(jobid, None)
+
+    def set_status(self) -> None:
+        paths = [*self.graph.hosts() * 3, *self.graph.nodes]
+        path = self.random.choice(paths)
+        if self.random.random() < 0.05 and self.graph.leaves[path]:
+            path = self.random.choice(self.graph.leaves[path])["metadata"]["paths"]["containment"]
+        up = self.random.random() < 0.6
+        self.ask(f"status {path} {up}", lambda engine, _: engine.set_status(path, up))
+
+    def grow(self) -> None:
+        if not self.graph.holders or self.counts_nodes:
+            return
+        branch = self.graph.branch(self.graph.node(self.random.choice(self.graph.holders)))
+        self.ask(
+            f"add {branch}",
+            lambda engine, compact: engine.add_subgraph(branch if compact else expand(branch)),
+        )
+
+    @property
+    def counts_nodes(self) -> bool:
+        """Whether one of the engines counts its nodes anew, which libreapi_cli doesn't."""
+        return self._counted is not None
+
+    def shrink(self) -> None:
+        """Remove a node that isn't its parent's last, after the jobs there, as libreapi_cli wants it."""
+        if self.counts_nodes:
+            return
+        hosts = self.graph.hosts()
+        above = [self.graph.above[path] for path in self.graph.nodes if path in self.graph.above]
+        victims = [path for path in hosts if above.count(self.graph.above[path]) > 1]
+        if not victims:
+            return
+        path = self.random.choice(victims)
+        for jobid in [jobid for jobid, match in self.live.items() if path in match.placement]:
+            self.cancel(jobid)
+        self.ask(f"remove {path}", lambda engine, _: engine.remove_subgraph(path))
+        self.graph.drop(path)
+
+    def replay(self) -> None:
+        """Fresh engines are told what is held."""
+        self.close()
+        self._load()
+        self.told.append("fresh")
+        held = {jobid: match for jobid, match in self.live.items() if match.at == 0}
+        self.live = {}
+        for jobid, match in held.items():
+            answer = self.ask(
+                f"replay {jobid} {match.R}",
+                lambda engine, _, j=jobid, r=match.R: engine.update_allocate(j, r),
+            )
+            if isinstance(answer, Match):
+                self.live[jobid] = answer
+
+
+def _answer(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except MatcherError as error:
+        return error
+
+
+def _seen(answer: Any) -> Any:
+    if isinstance(answer, MatcherError):
+        return "refused", answer.errno
+    if not isinstance(answer, Match):
+        return answer
+    placement = {path: dict(amounts) for path, amounts in answer.placement.items()}
+    return answer.jobid, answer.reserved, answer.at, placement, _units(answer.R)
+
+
+def _units(listed: Any) -> Any:
+    """What an R lists, counts written out: order, ids and all."""
+    if listed is None:
+        return None
+    document = expand_r(listed)
+    vertices = [
+        (entry["id"], tuple(sorted((key, str(value)) for key, value in entry["metadata"].items())))
+        for entry in document["graph"]["nodes"]
+    ]
+    edges = [(edge["source"], edge["target"]) for edge in document["graph"]["edges"]]
+    return vertices, edges
+
+
+def expand_r(listed: Jgf) -> Jgf:
+    """An R with counts written out, as libreapi_cli lists it."""
+    nodes: list[Jgf] = []
+    edges: list[Jgf] = []
+    counts: dict[str, int] = {}
+    for entry in listed["graph"]["nodes"]:
+        metadata = {key: value for key, value in entry["metadata"].items() if key != "count"}
+        counts[entry["id"]] = count = entry["metadata"].get("count", 1)
+        above = metadata["paths"]["containment"].rpartition("/")[0]
+        for index in range(count):
+            number = metadata["id"] + index
+            name = f"{metadata.get('basename', metadata['type'])}{number}"
+            paths = {"containment": f"{above}/{name}"} if count > 1 else metadata["paths"]
+            own = {**metadata, "id": number, "paths": paths}
+            nodes.append({"id": str(int(entry["id"]) + index), "metadata": own})
+    for edge in listed["graph"]["edges"]:
+        for index in range(counts[edge["target"]]):
+            edges.append({**edge, "target": str(int(edge["target"]) + index)})
+    return {"graph": {"nodes": nodes, "edges": edges}}
