@@ -170,7 +170,7 @@ def _vertex_id(meta: Mapping[str, Any], kind: str, name: str | None, uniq_id: in
     if digits is None:
         return uniq_id
     if len(digits[0].lstrip("0")) > _LONGEST_INTEGER or int(digits[0]) not in _INT64:
-        raise InvalidGraph(f"{where}.name ends in a number too large for an id: {_shown(name)}")
+        raise InvalidGraph(f"{where}.name ends in a number too large for an id: {_shown(name or '')}")
     return int(digits[0])
 
 
