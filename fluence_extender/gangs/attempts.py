@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+import structlog
+
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import foreign_gates, gang_size
 from fluence_extender.gangs.gang import Gang, Member
@@ -22,6 +24,9 @@ from fluence_extender.model.reason import Reason, Why, waiting
 from fluence_extender.placement.eligibility import signature
 
 Asked = frozenset[tuple[object, int]]
+
+
+log = structlog.get_logger(__name__)
 
 
 class Attempts:
@@ -47,7 +52,12 @@ class Attempts:
         for gang in hopeful:
             gang.tried = self._books.version
             gang.try_again_at = NEVER
-            self._try(gang, now)
+            try:
+                self._try(gang, now)
+            except Exception as error:
+                # One gang that can't be planned must not keep the others from being placed.
+                log.exception("a gang could not be planned", gang=str(gang.key))
+                gang.explain(_failed(self._books.fault or repr(error)), now)
         return {gang.key for gang in hopeful}
 
     def _try(self, gang: Gang, now: float) -> None:
@@ -99,6 +109,12 @@ class Attempts:
             if asked not in hopeless and self._places.plan(gang, [member], now) is not None:
                 hopeless.append(asked)
         return reason
+
+
+def _failed(why: str) -> Reason:
+    return Reason(
+        Why.FAILED, f"planning failed, which is the service's fault, not yours: {why} (see its log)"
+    )
 
 
 def size_of(gang: Gang, registry: Registry) -> int | Reason:

@@ -21,6 +21,7 @@ class Why(StrEnum):
     UNSATISFIABLE = "Unsatisfiable"
     NO_BACKEND = "NoBackend"
     REFUSED = "RefusedByFilters"
+    FAILED = "PlanningFailed"
 
 
 @dataclass(frozen=True, slots=True)

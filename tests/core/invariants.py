@@ -14,7 +14,7 @@ from fluence_extender.graph.jobspecs import compute_jobspec, jobspecs_for
 from fluence_extender.graph.units import leaf_counts
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.matcher.errors import MatcherError
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.placement.plan import Planner, Refused, Wish
 from tests.core.world import World
@@ -26,7 +26,14 @@ def check(world: World) -> None:
     accounts_equal_the_cluster(world)
     matcher_equals_the_accounts(world)
     no_device_is_held_twice(world)
+    no_gang_breaks_the_planning(world)
     assert not world.scheduler.overcommitted, world.scheduler.overcommitted
+
+
+def no_gang_breaks_the_planning(world: World) -> None:
+    """A gang that can't be planned because of a defect of ours says so; there must be none."""
+    reasons = [gang.reason for gang in world.controller.registry.gangs.values() if gang.reason is not None]
+    assert not [reason.text for reason in reasons if reason.why is Why.FAILED]
 
 
 def holdings_are_those_of_living_pods(world: World) -> None:

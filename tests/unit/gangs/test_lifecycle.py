@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort, Owner
 from fluence_extender.model.workload import Job, PodGroup
+from fluence_extender.placement.plan import Planner, Wish
 from tests.core.invariants import check_at_rest
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -388,3 +391,22 @@ def test_everything_comes_to_rest(world: MakeWorld) -> None:
         gang(w, f"g{number}", *[1000 + 500 * (number % 3)] * (1 + number % 4))
     w.advance(30)
     check_at_rest(w)
+
+
+def test_gang_whose_planning_breaks_does_not_keep_others_waiting(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Planner.plan
+
+    def breaking(self: Planner, wishes: Sequence[Wish], gang: object) -> tuple[Assignment, ...]:
+        if wishes[0].pod.name.startswith("bad"):
+            raise RuntimeError("a defect")
+        return plan(self, wishes, gang)
+
+    monkeypatch.setattr(Planner, "plan", breaking)
+    w = world(node("n0"))
+    bad, good = gang(w, "bad", 1000), gang(w, "good", 1000)
+    w.advance(3)
+    assert w.nodes_of(*bad, *good) == ["", "n0"]
+    assert "a defect" in reason(w, "bad")
+    w.cluster.remove(w.now(bad[0]))
