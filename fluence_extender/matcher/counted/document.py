@@ -131,7 +131,7 @@ def parse_json(value: Mapping[str, Any] | str | bytes) -> Any:
         return value
     try:
         return msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidGraph(f"the document isn't JSON: {error}") from None
 
 
@@ -147,7 +147,7 @@ def read_tree(document: Any) -> tuple[Vertex, list[str]]:
     """The root of the tree in ``document`` (parsed JSON), and the types in node order. Raises `Uncountable`."""
     try:
         graph = msgspec.convert(document, _Document).graph
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise Uncountable(f"malformed graph: {error}") from None
     vertices = [Vertex(node, place) for place, node in enumerate(graph.nodes)]
     by_key = {vertex.key: vertex for vertex in vertices}

@@ -7,8 +7,9 @@ answers like the walker on the expanded document. Job ids count as the walker's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from errno import EBUSY, EINVAL, ENOENT, ERANGE
+from types import MappingProxyType
 from typing import Any
 
 from fluence_extender.matcher.counted import request as requests
@@ -50,8 +51,9 @@ from fluence_extender.matcher.counted.schedule import (
 from fluence_extender.matcher.counted.transfer import adopt, weigh, weights_of
 from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.embedded import Walker
-from fluence_extender.matcher.embedded.jobspec import SLOT, Jobspec, Resource
+from fluence_extender.matcher.embedded.jobspec import Jobspec
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO, leaves_errno
+from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.errors import (
     Busy,
     InvalidGraph,
@@ -120,7 +122,8 @@ class CountedMatcher:
         if half_of(parsed, jobspec, self._graph) is Half.WALKED:
             return self._match_walked(operation, parsed, jobspec, jobid, duration)
         request = requests.as_request(parsed, jobspec)
-        if self._plain and (request.impossible or labels_vertices(parsed.resources)):
+        labels = requests.labels_in(parsed.resources)
+        if self._plain and (request.impossible or labels):
             raise Uncountable("the request is for the walker")
         if operation is MatchOp.SATISFIABILITY:
             if not satisfiable(self._graph.state, request):
@@ -135,7 +138,7 @@ class CountedMatcher:
         self._leave_errno(start)
         if not allocating:
             self._graph.state.reweigh(start.shares)
-            return self._answer(NO_JOB, False, start.at, start.shares)
+            return self._answer(NO_JOB, False, start.at, start.shares, labels)
         jobid = self._next_jobid if jobid is None else jobid
         job = self._job(jobid, start.at, end_of(start.at, request.duration), start.shares)
         if any(share.entire and self._graph.state.is_shared(share) for share in start.shares):
@@ -143,24 +146,26 @@ class CountedMatcher:
         self._books.book(self._graph, job)
         self._graph.state.reweigh(start.shares)
         self._next_jobid += 1
-        return self._answer(jobid, job.reserved, start.at, start.shares)
+        return self._answer(jobid, job.reserved, start.at, start.shares, labels)
 
     @leaves_errno
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds. Raises `UnknownJob`."""
         self._check_open()
+        self._check_jobid(jobid, False)
         self._books.cancel(self._graph, jobid)
 
     @leaves_errno
     def info(self, jobid: int) -> JobInfo:
         """Say what became of a job; the latest hundred thousand cancelled ones are remembered. Raises `UnknownJob`."""
         self._check_open()
+        self._check_jobid(jobid, False)
         return self._books.info(jobid)
 
     @leaves_errno
     def set_status(self, path: str, up: bool) -> None:
         """Mark a vertex up or down. Raises `MatcherError` (unknown path), `Uncountable`."""
-        self._check_open()
+        self._check_path(path)
         self._graph.set_status(path, up)
 
     @leaves_errno
@@ -181,7 +186,7 @@ class CountedMatcher:
 
         Raises `MatcherError` (unknown path, root), `Uncountable`.
         """
-        self._check_open()
+        self._check_path(path)
         if self._plain:
             self._check_unused(path)
         self._graph.remove(path)
@@ -326,16 +331,29 @@ class CountedMatcher:
         info = JobInfo(mode, match.reserved, match.at)
         self._books.book_walked(Holding(jobid, info, duration, held_paths(match), not match.reserved))
 
-    def _answer(self, jobid: int, reserved: bool, at: int, shares: tuple[Share, ...]) -> Match:
+    def _answer(
+        self,
+        jobid: int,
+        reserved: bool,
+        at: int,
+        shares: tuple[Share, ...],
+        labels: Mapping[str, str] = MappingProxyType({}),
+    ) -> Match:
         levels = self._graph.state.tree.levels
         placement = placement_of(shares, levels)
         if not self._graph.nested:
-            return Match(jobid, reserved, at, placement, lambda: jgf_of(shares, levels, by_unit=self._plain))
+            return Match(
+                jobid, reserved, at, placement, lambda: jgf_of(shares, levels, labels, by_unit=self._plain)
+            )
         types = self._graph.walked_types
         below = self._graph.listed_below(shares)
         placement |= compact_placement(below, types)
         return Match(
-            jobid, reserved, at, placement, lambda: joined_r(jgf_of(shares, levels), compact_r(below, types))
+            jobid,
+            reserved,
+            at,
+            placement,
+            lambda: joined_r(jgf_of(shares, levels, labels), compact_r(below, types)),
         )
 
     def _answer_walked(self, jobid: int, match: Match) -> Match:
@@ -370,20 +388,19 @@ class CountedMatcher:
         if self._closed:
             raise MatcherError("the matcher is closed", EINVAL)
 
+    def _check_path(self, path: str) -> None:
+        self._check_open()
+        if not isinstance(path, str):
+            raise MatcherError(f"no vertex is at {shown(path)}", EINVAL)
+
     def _check_jobid(self, jobid: int, allocating: bool) -> None:
         if isinstance(jobid, bool) or not isinstance(jobid, int) or not 0 <= jobid <= _LARGEST_JOBID:
-            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {jobid!r}")
+            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {shown(jobid)}")
         if allocating and jobid in self._books:
             raise JobExists(f"job {jobid} is there already")
 
 
-def labels_vertices(resources: Iterable[Resource]) -> bool:
-    """Whether a resource other than a slot has a label, which R then shows."""
-    return any((each.type != SLOT and each.label) or labels_vertices(each.with_) for each in resources)
-
-
 def _operation(op: MatchOp | str) -> MatchOp:
-    try:
-        return MatchOp(op)
-    except ValueError:
-        raise InvalidJobspec(f"unknown match operation {op!r}") from None
+    if not isinstance(op, str) or op not in MatchOp.__members__.values():
+        raise InvalidJobspec(f"unknown match operation {shown(op)}")
+    return MatchOp(op)

@@ -7,6 +7,8 @@ from typing import Any
 
 from fluence_extender.matcher.counted.document import NODE, parse_json
 from fluence_extender.matcher.counted.uncountable import Uncountable
+from fluence_extender.matcher.embedded.jgf import read_document
+from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec
 from fluence_extender.matcher.port import Jgf
 
@@ -39,6 +41,7 @@ def expanded(document: Any) -> Any:
         }
         if not counts:
             return document
+        read_document(document)  # Refuses with the places of this document, which differ in the expanded one.
         total = len(nodes) - len(counts) + sum(counts.values())
         if total > MOST_VERTICES:
             raise TooManyVertices(total)
@@ -57,7 +60,7 @@ def expanded(document: Any) -> Any:
 def _count(place: int, value: Any) -> int:
     if type(value) is not int or value < 1:
         raise InvalidGraph(
-            f"graph.nodes[{place}]: 'count' must be a whole number from 1 on, and is {value!r}"
+            f"graph.nodes[{place}].metadata.count must be a whole number from 1 on, and is {shown(value)}"
         )
     return value
 
@@ -97,7 +100,7 @@ def _whole(value: Any, where: str) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise InvalidGraph(f"{where} must be a whole number, and is {value!r}") from None
+        raise InvalidGraph(f"{where} must be a whole number, and is {shown(value)}") from None
 
 
 def _edges(edge: Mapping[str, Any], counts: Mapping[str, int]) -> Iterator[Mapping[str, Any]]:

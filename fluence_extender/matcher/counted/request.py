@@ -60,6 +60,16 @@ def types_in(resources: Collection[Resource]) -> set[str]:
     return found
 
 
+def labels_in(resources: Collection[Resource]) -> dict[str, str]:
+    """The labels of the resources by type, slots left out; R shows them on the vertices that were matched."""
+    found: dict[str, str] = {}
+    for resource in resources:
+        found |= labels_in(resource.with_)
+        if resource.type != SLOT and resource.label:
+            found[resource.type] = resource.label
+    return found
+
+
 def read(jobspec: Any, knows_type: Callable[[str], bool]) -> Jobspec:
     """Read a jobspec; plain counts may be larger here than libreapi_cli's 32 bits. Raises `InvalidJobspec`."""
     large: list[int] = []

@@ -6,7 +6,7 @@ of units, with its length as ``count``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fluence_extender.matcher.counted.document import Vertex
@@ -25,15 +25,25 @@ def placement_of(shares: Sequence[Share], levels: Sequence[Level]) -> dict[str, 
     return placement
 
 
-def jgf_of(shares: Sequence[Share], levels: Sequence[Level], *, by_unit: bool = False) -> Jgf:
-    """The grant as a compact document, or with an entry for each unit."""
-    return _Listing(shares, levels, by_unit=by_unit).document()
+def jgf_of(
+    shares: Sequence[Share], levels: Sequence[Level], labels: Mapping[str, str], *, by_unit: bool = False
+) -> Jgf:
+    """The grant as a compact document, or with an entry for each unit; ``labels`` are the jobspec's, by type."""
+    return _Listing(shares, levels, labels, by_unit=by_unit).document()
 
 
 class _Listing:
     """The walk that lists what is held, children before their parent, in the order of their edges."""
 
-    def __init__(self, shares: Sequence[Share], levels: Sequence[Level], *, by_unit: bool) -> None:
+    def __init__(
+        self,
+        shares: Sequence[Share],
+        levels: Sequence[Level],
+        labels: Mapping[str, str],
+        *,
+        by_unit: bool,
+    ) -> None:
+        self._labels = labels
         self._nodes: list[dict[str, Any]] = []
         self._edges: list[dict[str, str]] = []
         self._by_unit = by_unit
@@ -48,6 +58,10 @@ class _Listing:
     def document(self) -> Jgf:
         if self._below:
             self._list_level(self._levels[0])
+        for entry in self._nodes if self._labels else ():
+            label = self._labels.get(entry["metadata"]["type"])
+            if label is not None:
+                entry["metadata"]["ephemeral"] = {"label": label}
         return {"graph": {"nodes": self._nodes, "edges": self._edges}}
 
     def _list_level(self, level: Level) -> None:
@@ -142,7 +156,7 @@ def compact_placement(listed: Jgf, leaf_types: Collection[str]) -> dict[str, dic
     placement: dict[str, dict[str, int]] = {}
     for entry in listed["graph"]["nodes"]:
         metadata = entry["metadata"]
-        path = metadata["paths"]["containment"]
+        path = metadata["paths"].get("containment", "")
         if metadata["type"] not in leaf_types:
             placement.setdefault(path, {})
             continue
@@ -170,7 +184,7 @@ def _continues(before: Jgf, entry: Jgf) -> bool:
     """Whether a leaf is the one after those of the entry before it."""
     first, count = before["metadata"], before["metadata"].get("count", 1)
     metadata = entry["metadata"]
-    parent, _, name = metadata["paths"]["containment"].rpartition("/")
+    parent, _, name = metadata["paths"].get("containment", "").rpartition("/")
     same = all(
         first.get(key) == metadata.get(key) for key in ("type", "basename", "rank", "exclusive", "properties")
     )
@@ -179,7 +193,7 @@ def _continues(before: Jgf, entry: Jgf) -> bool:
         and "size" not in metadata
         and "name" not in metadata
         and "size" not in first
-        and parent == first["paths"]["containment"].rpartition("/")[0]
+        and parent == first["paths"].get("containment", "").rpartition("/")[0]
         and int(entry["id"]) == int(before["id"]) + count
         and metadata["id"] == first["id"] + count
         and name == f"{metadata.get('basename', metadata['type'])}{metadata['id']}"
