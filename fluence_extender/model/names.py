@@ -13,6 +13,15 @@ RESOURCE_PREFIX = f"{RESOURCE_DOMAIN}/"
 GROUP_LABEL = f"{DOMAIN}/group"
 GROUP_SIZE_ANNOTATION = f"{DOMAIN}/group-size"
 REQUIRE_PREFIX = f"{DOMAIN}/require-"
+REQUIRE_BACKEND_ANNOTATION = f"{REQUIRE_PREFIX}backend"
+
+# Selection, before an object is submitted: how to choose its backend (set by users), and what was chosen from.
+SELECT_PREFIX = f"{DOMAIN}/select-"
+SELECT_POLICY_ANNOTATION = f"{SELECT_PREFIX}policy"
+SELECT_CANDIDATES_ANNOTATION = f"{SELECT_PREFIX}candidates"
+SELECT_CONSTRAINTS_ANNOTATION = f"{SELECT_PREFIX}constraints"
+SELECT_SHOTS_ANNOTATION = f"{SELECT_PREFIX}shots"
+SELECT_RESULT_ANNOTATION = f"{SELECT_PREFIX}result"
 
 # Our own scheduling gate, added to each pod of ours at admission.
 GATE = f"{DOMAIN}/gang"

@@ -1,0 +1,102 @@
+"""Manifests as trees of nodes that know their place in the text, so that a change touches nothing else.
+
+Documents are told apart by a YAML parser. Nodes are only navigated, never built into values: aliases cost nothing, and
+what a document says in a dialect of YAML stays as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from fluence_extender.kubectl.errors import CommandError
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NULL = "tag:yaml.org,2002:null"
+_MERGE = "tag:yaml.org,2002:merge"
+Entry = tuple[ScalarNode, Node]
+
+
+def read_documents(text: str, name: str) -> list[Node]:
+    """The root nodes of all documents; their marks count characters in ``text``. Raises `CommandError`."""
+    # JSON may be indented with tabs, which YAML refuses; a space stands in the same place and means the same.
+    plain = text.replace("\t", " ") if text.lstrip().startswith("{") else text
+    try:
+        return [node for node in yaml.compose_all(plain, Loader=_Loader) if node is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        place = f"{name}:{mark.line + 1}" if mark is not None else name
+        said = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
+        raise CommandError(f"{place}: isn't valid YAML: {said}; correct the syntax there") from None
+    except RecursionError:
+        raise CommandError(f"{name}: is nested too deeply to be read") from None
+
+
+def objects(root: Node) -> Iterator[MappingNode]:
+    """The Kubernetes objects in a document: itself, or the items of a list, at any depth."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, MappingNode):
+            continue
+        items = child(node, "items")
+        if scalar(node, "kind").endswith("List") and isinstance(items, SequenceNode):
+            waiting += reversed(items.value)
+        else:
+            yield node
+
+
+def entry(node: Node | None, key: str) -> Entry | None:
+    """The entry that a mapping itself has under ``key``."""
+    if isinstance(node, MappingNode):
+        for name, value in node.value:
+            if isinstance(name, ScalarNode) and name.value == key:
+                return name, value
+    return None
+
+
+def entries(node: Node | None) -> Iterator[Entry]:
+    """All entries of a mapping, those of ``<<`` after its own; keys may repeat, and the first one counts."""
+    if not isinstance(node, MappingNode):
+        return
+    waiting, seen = [node], {id(node)}
+    while waiting:
+        merged: list[Node] = []
+        for name, value in waiting.pop(0).value:
+            if isinstance(name, ScalarNode) and name.tag == _MERGE:
+                merged += value.value if isinstance(value, SequenceNode) else [value]
+            elif isinstance(name, ScalarNode):
+                yield name, value
+        for one in merged:
+            if isinstance(one, MappingNode) and id(one) not in seen:
+                seen.add(id(one))
+                waiting.append(one)
+
+
+def child(node: Node | None, *path: str) -> Node | None:
+    """What is under a path of keys."""
+    for key in path:
+        node = next((value for name, value in entries(node) if name.value == key), None)
+    return node
+
+
+def scalar(node: Node | None, *path: str) -> str:
+    """The text under a path of keys, empty where there is none."""
+    found = child(node, *path)
+    return found.value if isinstance(found, ScalarNode) and not is_null(found) else ""
+
+
+def is_null(node: Node) -> bool:
+    """Whether a node says nothing, as in ``annotations:``."""
+    return isinstance(node, ScalarNode) and node.tag == _NULL
+
+
+def texts(node: Node | None) -> dict[str, str]:
+    """A mapping's scalar values by key."""
+    found: dict[str, str] = {}
+    for name, value in entries(node):
+        if isinstance(value, ScalarNode) and not is_null(value):
+            found.setdefault(name.value, value.value)
+    return found

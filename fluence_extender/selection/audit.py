@@ -1,0 +1,81 @@
+"""The record of a selection that stays on the object: annotation ``select-result``.
+
+It is a JSON object: ``chosen``, ``policy``, ``shots``, ``resolved_at`` (RFC 3339, UTC), ``candidates`` (those left at
+the end, with all their attributes), ``dropped`` (name -> reason), ``notes``. All annotations of an object have 256 KiB
+together (Kubernetes API), so it is bounded: what doesn't fit is left out from the end, and ``omitted`` says how much.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from fluence_extender.selection.backend import Backend
+from fluence_extender.selection.pipeline import Selection
+
+LARGEST = 16 * 1024
+"""Bytes."""
+
+_LONGEST_TEXT = 300
+
+
+def select_result(selection: Selection, now: datetime) -> str:
+    """The annotation's value, at most `LARGEST` bytes of ASCII."""
+    request = selection.request
+    record: dict[str, Any] = {
+        "chosen": selection.chosen,
+        "policy": _short(request.policy),
+        "shots": request.shots,
+        "resolved_at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "candidates": [_candidate(one) for one in selection.candidates],
+        "dropped": {name: _short(selection.dropped[name]) for name in sorted(selection.dropped)},
+        "notes": [_short(note) for note in selection.notes],
+    }
+    if request.constraints:
+        record["constraints"] = _short(request.constraints)
+    text = _json(record)
+    if len(text) > LARGEST:
+        text = _json(_bounded(record))
+    return text
+
+
+def _bounded(record: dict[str, Any]) -> dict[str, Any]:
+    """As much of a record as fits: the chosen one first, then reasons, then other candidates, then notes."""
+    candidates, dropped, notes = record["candidates"], record["dropped"], record["notes"]
+    kept = {**record, "candidates": [], "dropped": {}, "notes": [], "omitted": {}}
+    # Left free for `omitted` itself.
+    room = LARGEST - len(_json(kept)) - 80
+    for one in [*candidates[:1], *({name: why} for name, why in dropped.items()), *candidates[1:], *notes]:
+        room -= len(_json(one)) + 1
+        if room < 0:
+            break
+        if isinstance(one, str):
+            kept["notes"].append(one)
+        elif one in candidates:
+            kept["candidates"].append(one)
+        else:
+            kept["dropped"].update(one)
+    kept["omitted"] = {
+        key: len(record[key]) - len(kept[key])
+        for key in ("candidates", "dropped", "notes")
+        if len(record[key]) > len(kept[key])
+    }
+    return kept
+
+
+def _candidate(one: Backend) -> dict[str, Any]:
+    numbers = {key: int(value) if value.is_integer() else value for key, value in sorted(one.numbers.items())}
+    return {
+        "name": one.name,
+        "attributes": numbers,
+        "strings": {key: _short(value) for key, value in sorted(one.strings.items())},
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

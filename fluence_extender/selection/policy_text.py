@@ -1,0 +1,94 @@
+"""Reading policies: ``require:min_qubits=20,online-only,min-cost`` as steps.
+
+    min-ATTR, max-ATTR[:tol=N]      rank by any number
+    require:min_ATTR=N, max_ATTR=N  bounds
+    require:ATTR=VALUE              equality
+    online-only                     online, or nobody knows
+    prefer:NAME                     that one, if it is there
+
+An attribute may be named by its alias everywhere. The tolerance given for costs counts for rankings by cost alone;
+``:tol=N`` sets it for one ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from fluence_extender.selection.backend import COST, attribute_key, parse_number
+from fluence_extender.selection.errors import BadPolicy
+from fluence_extender.selection.policy import Bound, Equal, OnlineOnly, Policy, Prefer, Rank
+
+KNOWN = (
+    *("min-cost", "max-cost", "min-queue", "max-queue", "min-qubits", "max-qubits"),
+    *("online-only", "prefer:NAME", "require:min_ATTR=N", "require:max_ATTR=N", "require:ATTR=VALUE"),
+)
+_FORMS = "require:min_X=N, require:max_X=N or require:X=VALUE"
+
+
+def parse_policy(text: str, cost_tolerance: float = 0.0) -> tuple[Policy, ...]:
+    """The steps of a policy, left to right; ``cost_tolerance`` is in US dollars. Raises `BadPolicy`."""
+    steps = tuple(_step(token, cost_tolerance) for token in _tokens(text))
+    if not steps:
+        raise BadPolicy("empty selection policy: write e.g. min-cost")
+    return steps
+
+
+def parse_constraints(text: str) -> tuple[Policy, ...]:
+    """The steps of ``select-constraints``: each ``min_X=N``, ``max_X=N`` or ``X=VALUE`` is a require of its own.
+
+    Raises `BadPolicy`.
+    """
+    return tuple(_require(token, token) for token in _tokens(text))
+
+
+def _tokens(text: str) -> Iterator[str]:
+    return (token for part in text.split(",") if (token := part.strip()))
+
+
+def _step(token: str, cost_tolerance: float) -> Policy:
+    word, colon, rest = token.partition(":")
+    if word == "require" and colon:
+        return _require(token, rest.strip())
+    if word == "prefer" and rest.strip():
+        return Prefer(token, rest.strip())
+    if token == "online-only":
+        return OnlineOnly()
+    direction, dash, attribute = word.partition("-")
+    if direction in ("min", "max") and dash and attribute:
+        key = attribute_key(attribute)
+        tolerance = _tolerance(token, rest) if colon else cost_tolerance if key == COST else 0.0
+        return Rank(token, key, direction == "max", tolerance)
+    raise BadPolicy(f'unknown policy "{token}"; {_advice(token)}')
+
+
+def _advice(token: str) -> str:
+    word = token.partition(":")[0]
+    heads = {known.partition(":")[0]: known for known in reversed(KNOWN)}
+    close = get_close_matches(word.lower().replace("_", "-"), heads, n=1, cutoff=0.6)
+    if close:
+        return f'did you mean "{heads[close[0]]}"?'
+    return "known: min-ATTR, max-ATTR, " + ", ".join(KNOWN[6:])
+
+
+def _tolerance(token: str, text: str) -> float:
+    key, _, value = text.partition("=")
+    number = parse_number(value)
+    if key.strip() != "tol" or number is None or number < 0:
+        raise BadPolicy(
+            f'policy "{token}": {text!r} is no tolerance; write e.g. {token.partition(":")[0]}:tol=2'
+        )
+    return number
+
+
+def _require(token: str, rule: str) -> Policy:
+    key, equals, value = (part.strip() for part in rule.partition("="))
+    if not key or not equals or not value:
+        raise BadPolicy(f'malformed require "{token}" (want {_FORMS})')
+    for prefix, at_least in (("min", True), ("max", False)):
+        if key[:4] in (f"{prefix}_", f"{prefix}-"):
+            limit = parse_number(value)
+            if limit is None or not key[4:]:
+                raise BadPolicy(f'require "{token}": bad number "{value}" (want {_FORMS})')
+            return Bound(token, attribute_key(key[4:]), at_least, limit)
+    return Equal(token, attribute_key(key), value)
