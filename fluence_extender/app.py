@@ -91,7 +91,7 @@ async def _run(
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(watcher.run(), name="watch"),
-                tasks.create_task(_start(watcher, controller, live), name="start"),
+                tasks.create_task(_start(watcher, controller, driver, live), name="start"),
                 tasks.create_task(driver.run(), name="decide"),
             ]
             await serve(
@@ -114,7 +114,7 @@ def _first(group: BaseExceptionGroup) -> BaseException:
     return error
 
 
-async def _start(watcher: Watcher, controller: Controller, live: LiveResources) -> None:
+async def _start(watcher: Watcher, controller: Controller, driver: Driver, live: LiveResources) -> None:
     """Replay once everything has been listed."""
     await watcher.synced(*LISTED_FIRST)
     if live.fault is not None:
@@ -124,6 +124,7 @@ async def _start(watcher: Watcher, controller: Controller, live: LiveResources) 
         controller.start()
     except (MatcherError, GraphTooLarge) as error:
         raise StartRefused(controller.books.fault or str(error)) from error
+    driver.wake()
     # What was listed stays for as long as the process: the collector needn't walk it again and again.
     gc.collect()
     gc.freeze()

@@ -69,6 +69,10 @@ class Driver:
         self._controller.observe(seen)
         self._wake.set()
 
+    def wake(self) -> None:
+        """Have the next decision made at once rather than at the next tick."""
+        self._wake.set()
+
     async def run(self) -> None:
         """Decide and act until cancelled."""
         try:
