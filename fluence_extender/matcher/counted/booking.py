@@ -13,6 +13,7 @@ from dataclasses import replace
 from fluence_extender.matcher.counted.compact import CompactGraph
 from fluence_extender.matcher.counted.holding import Holding, holding_of
 from fluence_extender.matcher.counted.jobs import Job
+from fluence_extender.matcher.counted.overlay import Overlay
 from fluence_extender.matcher.counted.table import Ints
 from fluence_extender.matcher.errors import UnknownJob
 from fluence_extender.matcher.port import JobInfo
@@ -26,13 +27,13 @@ class Books:
     __slots__ = ("_canceled", "_granted", "_info", "_latest", "_walked", "counted", "later", "next_walked")
 
     def __init__(self) -> None:
-        self.counted: dict[int, tuple[Job, ...]] = {}
+        self.counted: Overlay[int, tuple[Job, ...]] = Overlay()
         self.later: tuple[Job, ...] = ()
         """The counted jobs that start after now."""
-        self._info: dict[int, JobInfo] = {}
-        self._canceled: dict[int, JobInfo] = {}
-        self._walked: dict[int, tuple[int, ...]] = {}
-        self._granted: dict[int, tuple[Holding, ...]] = {}
+        self._info: Overlay[int, JobInfo] = Overlay()
+        self._canceled: Overlay[int, JobInfo] = Overlay()
+        self._walked: Overlay[int, tuple[int, ...]] = Overlay()
+        self._granted: Overlay[int, tuple[Holding, ...]] = Overlay()
         """What the walker holds of its own, not for a physical node."""
         self._latest: Job | Holding
         self.next_walked = 1
@@ -41,12 +42,12 @@ class Books:
     def fork(self) -> Books:
         """An independent copy."""
         copy = Books()
-        copy.counted = self.counted.copy()
+        copy.counted = self.counted.fork()
         copy.later = self.later
-        copy._info = self._info.copy()
-        copy._canceled = self._canceled.copy()
-        copy._walked = self._walked.copy()
-        copy._granted = self._granted.copy()
+        copy._info = self._info.fork()
+        copy._canceled = self._canceled.fork()
+        copy._walked = self._walked.fork()
+        copy._granted = self._granted.fork()
         copy.next_walked = self.next_walked
         return copy
 
@@ -122,7 +123,7 @@ class Books:
     def forget_below(self, path: str) -> None:
         """Note that the walked vertices at and below ``path`` are gone."""
         below = path + "/"
-        for jobid, granted in self._granted.items():
+        for jobid, granted in list(self._granted.items()):
             if any(each == path or each.startswith(below) for one in granted for each in one.paths):
                 self._granted[jobid] = tuple(_without(one, path, below) for one in granted)
 

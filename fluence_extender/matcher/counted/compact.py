@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from errno import EINVAL
 from typing import Any
 
+from fluence_extender.matcher.counted.borrowing import Borrower
 from fluence_extender.matcher.counted.document import NODE, Vertex, read_tree
 from fluence_extender.matcher.counted.jobs import Share
 from fluence_extender.matcher.counted.loading import Halves, is_leaf, is_physical, node_of, skeleton, split
@@ -25,7 +26,7 @@ from fluence_extender.matcher.errors import InvalidGraph, MatcherError
 from fluence_extender.matcher.port import Jgf, MatcherOptions
 
 
-class CompactGraph:
+class CompactGraph(Borrower):
     """Both halves of a graph."""
 
     __slots__ = (
@@ -40,12 +41,16 @@ class CompactGraph:
         "walked_types",
     )
 
+    WRITTEN = ("leaf_types", "nested", "tops", "walked_types")
+    KEPT = ("_plain", "nodes_up", "turns")
+
     def __init__(self, document: Any, options: MatcherOptions, *, plain: bool) -> None:
         """Load parsed JSON. Raises `Uncountable`, `InvalidGraph`, `InvalidOptions`.
 
         ``plain``: it came as a plain document, and is to answer like libreapi_cli, whose count of nodes that are up
         doesn't follow growth and shrinkage; else it does.
         """
+        super().__init__()
         policy = policy_named(options.policy)
         if plain and policy.by_class:
             raise Uncountable("units of one class tie, and how ties among them fall is the walker's to tell")
@@ -71,16 +76,9 @@ class CompactGraph:
 
     def fork(self) -> CompactGraph:
         """An independent copy."""
-        copy = CompactGraph.__new__(CompactGraph)
+        copy = super().fork()
         copy.state = self.state.fork()
         copy.walked = self.walked.fork()
-        copy.leaf_types = self.leaf_types.copy()
-        copy.walked_types = self.walked_types.copy()
-        copy.nested = self.nested.copy()
-        copy.tops = self.tops.copy()
-        copy.turns = self.turns
-        copy.nodes_up = self.nodes_up
-        copy._plain = self._plain
         return copy
 
     # --- growth --------------------------------------------------------------------------------------------------
@@ -177,6 +175,7 @@ class CompactGraph:
             if is_physical(vertex):
                 node = node_of(vertex, parent, state.policy, self.turns)
                 state.add_node(node, up)
+                self.own("leaf_types")
                 self.leaf_types.update(pool.type for pool in node.pools)
                 self.state.nodes_counted |= not node.has_children
                 self.nodes_up += up - state.tree.downs(parent)
@@ -192,15 +191,19 @@ class CompactGraph:
                 self.nodes_up += 1 - self.walked.downs(vertex.path)
 
     def _attach_top(self, top: Vertex) -> None:
+        self.own("walked_types")
         self.walked_types.update({vertex.type for vertex in top.walk()} - {NODE})
         if top.path in self.tops or top.parent is None:
             return
+        self.own("tops")
         self.tops[top.path] = self.turns + top.turn
         row = self.state.by_path.get(top.parent.path)
         if row is not None:
+            self.own("nested")
             self.nested[top.parent.path] = row
             return
-        level = self.state.tree.levels[self.state.tree.by_path[top.parent.path]]
+        level = self.state.tree.write(self.state.tree.by_path[top.parent.path])
+        level.own_all()
         level.sibling_ids.add(top.uniq_id)
         level.node_children += top.type == NODE
 
@@ -251,6 +254,7 @@ class CompactGraph:
         state = self.state
         node = state.table.node(row)
         self.nodes_up -= int(state.table.up[row]) - state.tree.downs(node.level)
+        self.own("nested")
         self.nested.pop(node.path, None)
         state.remove_node(row)
 
@@ -263,10 +267,12 @@ class CompactGraph:
         number = self._level_of(path)
         self.state.count_walked_nodes(number, -len(gone))
         if path in self.tops and path.rpartition("/")[0] in self.state.tree.by_path:
-            level = self.state.tree.levels[number]
+            level = self.state.tree.write(number)
+            level.own_all()
             level.sibling_ids.discard(vertex.uniq_id)
             level.node_children -= vertex.type == NODE
         below = path + "/"
+        self.borrowed.discard("tops")
         self.tops = {
             top: turn for top, turn in self.tops.items() if top != path and not top.startswith(below)
         }

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fluence_extender.matcher.counted.borrowing import Borrower
+
 Ints = NDArray[np.int64]
 
 _BITS = 62
@@ -21,17 +23,21 @@ _NOBODY = -1
 _FEW = 16
 
 
-class Siblings:
+class Siblings(Borrower):
     """The children of one vertex, each known by a reference of the owner's choice (an int)."""
 
     __slots__ = ("_count", "_keys", "_places", "_references", "_shift", "_uniq", "_weights")
+    WRITTEN = ("_keys", "_places", "_references", "_uniq", "_weights")
+    KEPT = ("_count", "_shift")
 
     def __init__(self, children: Sequence[tuple[int, int]] = ()) -> None:
         """``children`` are (reference, uniq_id) pairs; all edges are new."""
+        super().__init__()
         self._number(sorted((uniq, reference, -1) for reference, uniq in children))
 
     def _number(self, ordered: list[tuple[int, int, int]]) -> None:
         """Number (uniq_id, reference, weight or -1) triples anew, with room to append."""
+        self.borrowed = set()
         room = max(16, 2 * len(ordered))
         self._shift = room.bit_length()
         self._references: Ints = np.full(room, _NOBODY, np.int64)
@@ -64,6 +70,7 @@ class Siblings:
         if self._count == len(self._references) or (self._count and uniq < int(self._uniq[self._count - 1])):
             self._number(sorted([*self._triples(), (uniq, reference, -1)]))
             return
+        self.own_all()
         place = self._count
         self._count += 1
         self._references[place] = reference
@@ -74,6 +81,7 @@ class Siblings:
 
     def remove(self, reference: int) -> None:
         """Forget a child."""
+        self.own_all()
         live = len(self._places)
         place = self._places.pop(reference)
         position = int(np.searchsorted(self._keys[:live], self._key(place)))
@@ -82,6 +90,7 @@ class Siblings:
 
     def reweigh(self, references: Sequence[int], weights: Sequence[int]) -> None:
         """Set the weights of children's edges."""
+        self.own("_weights", "_keys")
         live = len(self._places)
         few = len(references) <= _FEW
         for reference, weight in zip(references, weights, strict=True):
@@ -110,18 +119,6 @@ class Siblings:
             yield self._references[(-self._keys[start : min(start + length, live)]) & mask]
             start += length
             length *= 4
-
-    def fork(self) -> Siblings:
-        """An independent copy."""
-        copy = Siblings.__new__(Siblings)
-        copy._shift = self._shift
-        copy._count = self._count
-        copy._references = self._references.copy()
-        copy._uniq = self._uniq.copy()
-        copy._weights = self._weights.copy()
-        copy._places = self._places.copy()
-        copy._keys = self._keys.copy()
-        return copy
 
     def _key(self, place: int) -> int:
         return -((int(self._weights[place]) << self._shift) | place)

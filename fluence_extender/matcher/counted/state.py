@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fluence_extender.matcher.counted.borrowing import Borrower
 from fluence_extender.matcher.counted.constraints import NodeIndex
 from fluence_extender.matcher.counted.document import NODE
 from fluence_extender.matcher.counted.jobs import Job, Share
@@ -20,7 +21,7 @@ from fluence_extender.matcher.counted.tracking import Tracking
 from fluence_extender.matcher.counted.tree import Level, Tree
 
 
-class State:
+class State(Borrower):
     """Table, tree, index and orders under one policy."""
 
     __slots__ = (
@@ -38,8 +39,12 @@ class State:
         "tree",
     )
 
+    WRITTEN = ("by_path",)
+    KEPT = ("_highest_id", "_lowest_id", "exact", "index", "nodes_counted", "policy", "tracking")
+
     def __init__(self, policy: Policy, tracking: Tracking, *, exact: bool = False) -> None:
         """``exact``: every choice is libreapi_cli's, at whatever cost; else those among very many are its kind."""
+        super().__init__()
         self.policy = policy
         self.exact = exact
         self.tracking = tracking
@@ -60,29 +65,21 @@ class State:
 
     def fork(self) -> State:
         """An independent copy."""
-        copy = State.__new__(State)
-        copy.policy = self.policy
-        copy.exact = self.exact
-        copy.tracking = self.tracking
+        copy = super().fork()
         copy.table = self.table.fork()
         copy.tree = self.tree.fork()
-        copy.index = self.index
-        copy.index.owners.add(copy)
         copy.orders = self.orders.fork()
-        copy.by_path = self.by_path.copy()
-        copy.nodes_counted = self.nodes_counted
-        copy._lowest_id = self._lowest_id
-        copy._highest_id = self._highest_id
+        copy.index.owners.add(copy)
         return copy
 
     # --- the graph -----------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node, up: bool) -> int:
         """Attach a physical node, all of it free; returns its row."""
-        level = self.tree.levels[node.level]
         row = self.table.add(node, up, up and self.tree.reachable(node.level))
-        self.tree.attach(level, row, node.uniq_id)
-        level.node_children += 1
+        self.tree.attach(node.level, row, node.uniq_id)
+        self.tree.write(node.level).node_children += 1
+        self.own("by_path")
         self.by_path[node.path] = row
         self.index = self.index.owned_by(self)
         self.index.add(row, node)
@@ -97,25 +94,26 @@ class State:
         """Note that ``node`` vertices that aren't in the table joined or left below the level ``number``."""
         for level in self.tree.above(number):
             if self.tracking.weighs(level.vertex.type) == NODE:
-                level.free += change
+                self.tree.write(level.number).free += change
 
     def remove_node(self, row: int) -> None:
         """Detach a node; what jobs hold there is forgotten."""
         node = self.table.node(row)
-        level = self.tree.levels[node.level]
         free = {pool.type: -int(self.table.columns[pool.type].free[row]) for pool in node.pools}
         self._count_free(node, free, 0 if self.table.held[row] else -1)
-        self.tree.detach(level, row, node.uniq_id)
-        level.node_children -= 1
+        self.tree.detach(node.level, row, node.uniq_id)
+        self.tree.write(node.level).node_children -= 1
         self.table.remove(row)
         self.index = self.index.owned_by(self)
         self.index.remove(row, node)
         self.orders.removed(row)
+        self.own("by_path")
         del self.by_path[node.path]
 
     def set_node_status(self, row: int, up: bool) -> bool:
         """Mark a node up or down; returns whether that is new."""
         changed = bool(self.table.up[row]) is not up
+        self.table.own("up", "reachable")
         self.table.up[row] = up
         self.table.reachable[row] = up and self.tree.reachable(self.table.node(row).level)
         return changed
@@ -124,8 +122,9 @@ class State:
         """Mark a level up or down, and with it what can be reached below; returns whether that is new."""
         if level.up is up:
             return False
-        level.up = up
-        for below in self.tree.below(level):
+        self.tree.write(level.number).up = up
+        self.table.own("reachable")
+        for below in self.tree.below(self.tree.levels[level.number]):
             reachable = self.tree.reachable(below.number)
             for reference in below.children:
                 if reference >= 0:
@@ -137,6 +136,7 @@ class State:
     def commit(self, job: Job) -> None:
         """Book a job. One that starts later takes nothing of what is free now."""
         now = job.start == 0
+        self._own_books()
         for share in job.shares:
             self._book(share, now=now, forever=job.end >= GRAPH_END, sign=1)
         self._count_jobs(job.levels, 1)
@@ -144,6 +144,7 @@ class State:
     def release(self, job: Job) -> None:
         """Give a job's shares back, those of removed nodes excepted."""
         now = job.start == 0
+        self._own_books()
         for share in job.shares:
             if self.table.serial[share.row] == share.serial:
                 self._book(share, now=now, forever=job.end >= GRAPH_END, sign=-1)
@@ -154,6 +155,9 @@ class State:
         return frozenset(
             share.node.level for share in shares if share.taken or (share.whole and self.nodes_counted)
         )
+
+    def _own_books(self) -> None:
+        self.table.own("spans", "held_forever", "on_it", "held")
 
     def _book(self, share: Share, *, now: bool, forever: bool, sign: int) -> None:
         table, row = self.table, share.row
@@ -168,6 +172,8 @@ class State:
             table.held[row] = sign > 0
         for name, units in share.taken:
             column = table.columns[name]
+            if column.borrowed:
+                column.own("units", "free")
             free = column.free_units(row)
             column.units[row] = difference(free, units) if sign > 0 else union(free, units)
             column.free[row] -= sign * size(units)
@@ -179,7 +185,7 @@ class State:
         if len(self.tree.levels) == 1:
             return
         for touched in {level.number for number in levels for level in self.tree.above(number)}:
-            self.tree.levels[touched].jobs += change
+            self.tree.write(touched).jobs += change
 
     def _count_free(self, node: Node, counts: dict[str, int], nodes: int) -> None:
         """Change what levels above ``node`` have free of the type that weighs the edge to them."""
@@ -188,7 +194,7 @@ class State:
         for level in self.tree.above(node.level):
             name = self.tracking.weighs(level.vertex.type)
             if name is not None:
-                level.free += nodes if name == NODE else counts.get(name, 0)
+                self.tree.write(level.number).free += nodes if name == NODE else counts.get(name, 0)
 
     # --- weights -------------------------------------------------------------------------------------------------
 
@@ -209,7 +215,7 @@ class State:
         for share in shares:
             by_level.setdefault(share.node.level, []).append(share)
         for number, group in by_level.items():
-            self._reweigh_rows(self.tree.levels[number], group, replayed=replayed)
+            self._reweigh_rows(number, group, replayed=replayed)
         if len(self.tree.levels) > 1:
             above = {level.number for number in by_level for level in self.tree.above(number)}
             for number in sorted(above - {0}):
@@ -218,7 +224,7 @@ class State:
             return any(self.tracking.weighs(kind) is not None for kind in kinds)
         return bool(shares) and self.tracking.weighs(NODE) is not None
 
-    def _reweigh_rows(self, level: Level, shares: list[Share], *, replayed: bool) -> None:
+    def _reweigh_rows(self, number: int, shares: list[Share], *, replayed: bool) -> None:
         table = self.table
         rows: list[int] = []
         weights: list[int] = []
@@ -233,11 +239,12 @@ class State:
             ):
                 rows.append(share.row)
                 weights.append(weight)
-        if level.siblings is not None and rows:
-            level.siblings.reweigh(rows, weights)
+        siblings = self.tree.write(number).siblings
+        if siblings is not None and rows:
+            siblings.reweigh(rows, weights)
 
     def _reweigh_level(self, level: Level, *, replayed: bool) -> None:
         name = self.tracking.weighs(level.vertex.type)
-        siblings = self.tree.levels[level.parent].siblings
+        siblings = self.tree.write(level.parent).siblings
         if siblings is not None and name is not None and (level.free or level.jobs or replayed):
             siblings.reweigh([level.reference], [0 if replayed else level.free])

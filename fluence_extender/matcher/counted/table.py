@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fluence_extender.matcher.counted.borrowing import Borrower
 from fluence_extender.matcher.counted.ranges import Ranges, whole
 
 Ints = NDArray[np.int64]
@@ -74,12 +75,14 @@ class Node:
         return None
 
 
-class Column:
+class Column(Borrower):
     """One leaf type over all rows."""
 
     __slots__ = ("first_id", "free", "score", "total", "units")
+    WRITTEN = __slots__
 
     def __init__(self, room: int) -> None:
+        super().__init__()
         self.total: Ints = np.zeros(room, np.int64)
         self.free: Ints = np.zeros(room, np.int64)
         self.first_id: Ints = np.zeros(room, np.int64)
@@ -88,20 +91,12 @@ class Column:
         """The free units; None stands for all of them."""
 
     def grow(self, room: int) -> None:
+        self.own_all()
         self.total = _longer(self.total, room)
         self.free = _longer(self.free, room)
         self.first_id = _longer(self.first_id, room)
         self.score = _longer(self.score, room)
         self.units.extend([None] * (room - len(self.units)))
-
-    def fork(self) -> Column:
-        copy = Column.__new__(Column)
-        copy.total = self.total.copy()
-        copy.free = self.free.copy()
-        copy.first_id = self.first_id.copy()
-        copy.score = self.score.copy()
-        copy.units = self.units.copy()
-        return copy
 
     def free_units(self, row: int) -> Ranges:
         """Which units of the row's pool are free now."""
@@ -109,13 +104,16 @@ class Column:
         return whole(int(self.total[row])) if units is None else units
 
 
-class NodeTable:
+class NodeTable(Borrower):
     """All rows. ``size`` counts the rows ever used and not reused; arrays are longer (amortised growth)."""
 
     FLAGS = ("alive", "reachable", "up", "held", "held_forever")
     ARRAYS = (*FLAGS, "on_it", "spans", "score", "node_score", "level", "serial")
+    WRITTEN = (*ARRAYS, "nodes", "_spare")
+    KEPT = ("size",)
 
     def __init__(self) -> None:
+        super().__init__()
         self.size = 0
         self.columns: dict[str, Column] = {}
         self.nodes: list[Node | None] = []
@@ -156,6 +154,7 @@ class NodeTable:
 
     def add(self, node: Node, up: bool, reachable: bool) -> int:
         """Append a node, all of it free; returns its row."""
+        self.own_all()
         if self._spare:
             row = self._spare.pop()
             self.nodes[row] = node
@@ -173,6 +172,7 @@ class NodeTable:
         self.level[row] = node.level
         for pool in node.pools:
             column = self.column(pool.type)
+            column.own_all()
             column.total[row] = column.free[row] = pool.count
             column.first_id[row] = pool.id
             column.score[row] = pool.score
@@ -180,10 +180,12 @@ class NodeTable:
 
     def remove(self, row: int) -> None:
         """Forget a node and what jobs hold of it."""
+        self.own_all()
         for name in (*self.FLAGS, "on_it", "spans"):
             getattr(self, name)[row] = 0
         self.serial[row] += 1
         for column in self.columns.values():
+            column.own_all()
             column.total[row] = column.free[row] = 0
             column.units[row] = None
         self.nodes[row] = None
@@ -191,13 +193,8 @@ class NodeTable:
 
     def fork(self) -> NodeTable:
         """An independent copy."""
-        copy = NodeTable.__new__(NodeTable)
-        copy.size = self.size
+        copy = super().fork()
         copy.columns = {name: column.fork() for name, column in self.columns.items()}
-        copy.nodes = self.nodes.copy()
-        copy._spare = self._spare.copy()
-        for name in self.ARRAYS:
-            setattr(copy, name, getattr(self, name).copy())
         return copy
 
     def _grow(self, room: int) -> None:

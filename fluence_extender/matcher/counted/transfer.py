@@ -114,7 +114,7 @@ def weigh(graph: CompactGraph, weights: Mapping[str, int | None]) -> None:
         for number, reference in _references(graph, path):
             by_level.setdefault(number, []).append((reference, weight))
     for number, pairs in by_level.items():
-        siblings = state.tree.levels[number].siblings
+        siblings = state.tree.write(number).siblings
         if siblings is not None:
             siblings.reweigh([reference for reference, _ in pairs], [weight for _, weight in pairs])
     walked = {

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from fluence_extender.matcher.counted.borrowing import Borrower
 from fluence_extender.matcher.counted.document import Vertex
 from fluence_extender.matcher.counted.siblings import Siblings
 
 
-class Level:
+class Level(Borrower):
     """One vertex above the nodes. ``parent`` is -1 for the root."""
 
     __slots__ = (
@@ -22,6 +23,7 @@ class Level:
         "jobs",
         "node_children",
         "number",
+        "owner",
         "parent",
         "sibling_ids",
         "siblings",
@@ -29,8 +31,13 @@ class Level:
         "up",
         "vertex",
     )
+    WRITTEN = ("children", "sibling_ids")
+    KEPT = ("alive", "free", "jobs", "node_children", "number", "parent", "turn", "up", "vertex")
 
-    def __init__(self, number: int, parent: int, vertex: Vertex, up: bool, turn: int) -> None:
+    def __init__(self, number: int, parent: int, vertex: Vertex, up: bool, turn: int, owner: object) -> None:
+        super().__init__()
+        self.owner = owner
+        """Who may write to it."""
         self.number = number
         self.parent = parent
         self.vertex = vertex
@@ -52,23 +59,23 @@ class Level:
         """How its parent knows it."""
         return -1 - self.number
 
-    def fork(self) -> Level:
+    def fork_for(self, owner: object) -> Level:
         """An independent copy."""
-        copy = Level(self.number, self.parent, self.vertex, self.up, self.turn)
-        copy.alive = self.alive
-        copy.children = self.children.copy()
-        copy.sibling_ids = self.sibling_ids.copy()
+        copy = self.fork()
+        copy.owner = owner
         copy.siblings = None if self.siblings is None else self.siblings.fork()
-        copy.node_children = self.node_children
-        copy.free = self.free
-        copy.jobs = self.jobs
         return copy
 
 
-class Tree:
+class Tree(Borrower):
     """All levels; number 0 is the root."""
 
+    WRITTEN = ("levels", "by_path")
+    KEPT = ("_loaded", "_weighed")
+
     def __init__(self, *, weighed: bool) -> None:
+        super().__init__()
+        self._token = object()
         self.levels: list[Level] = []
         self.by_path: dict[str, int] = {}
         self._weighed = weighed
@@ -92,24 +99,37 @@ class Tree:
 
     def add(self, parent: int, vertex: Vertex, up: bool, turn: int) -> Level:
         """Add a level below ``parent`` (-1: as the root)."""
-        level = Level(len(self.levels), parent, vertex, up, turn)
+        self.own_all()
+        level = Level(len(self.levels), parent, vertex, up, turn, self._token)
         self.levels.append(level)
         self.by_path[vertex.path] = level.number
         if self._loaded:
             level.siblings = Siblings()
         if parent >= 0:
-            self.attach(self.levels[parent], level.reference, vertex.uniq_id)
+            self.attach(parent, level.reference, vertex.uniq_id)
         return level
 
-    def attach(self, level: Level, reference: int, uniq: int) -> None:
-        """Add a child's edge to ``level``."""
+    def write(self, number: int) -> Level:
+        """The level, to be written to."""
+        level = self.levels[number]
+        if level.owner is not self._token:
+            self.own("levels")
+            level = self.levels[number] = level.fork_for(self._token)
+        return level
+
+    def attach(self, number: int, reference: int, uniq: int) -> None:
+        """Add a child's edge to a level."""
+        level = self.write(number)
+        level.own_all()
         level.children[reference] = None
         level.sibling_ids.add(uniq)
         if level.siblings is not None:
             level.siblings.add(reference, uniq)
 
-    def detach(self, level: Level, reference: int, uniq: int) -> None:
+    def detach(self, number: int, reference: int, uniq: int) -> None:
         """Remove a child's edge."""
+        level = self.write(number)
+        level.own_all()
         del level.children[reference]
         level.sibling_ids.discard(uniq)
         if level.siblings is not None:
@@ -117,8 +137,9 @@ class Tree:
 
     def remove(self, level: Level) -> None:
         """Remove a level below which nothing is left."""
-        self.detach(self.levels[level.parent], level.reference, level.vertex.uniq_id)
-        level.alive = False
+        self.detach(level.parent, level.reference, level.vertex.uniq_id)
+        self.write(level.number).alive = False
+        self.own("by_path")
         del self.by_path[level.vertex.path]
 
     def downs(self, number: int) -> int:
@@ -178,8 +199,6 @@ class Tree:
 
     def fork(self) -> Tree:
         """An independent copy."""
-        copy = Tree(weighed=self._weighed)
-        copy._loaded = self._loaded
-        copy.levels = [level.fork() for level in self.levels]
-        copy.by_path = self.by_path.copy()
+        copy = super().fork()
+        self._token, copy._token = object(), object()
         return copy
