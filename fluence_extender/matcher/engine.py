@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from errno import EINVAL
 from typing import Any, NoReturn, TypeVar
 
+from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.matcher.counted import CountedMatcher, Holding, Uncountable, held_paths, listed_paths
 from fluence_extender.matcher.counted.document import is_compact, parse_json
 from fluence_extender.matcher.counted.expansion import TooManyVertices, expanded, expanded_r, leaf_types_of
@@ -49,6 +50,10 @@ class EmbeddedEngine:
 
         Raises `InvalidGraph`, `InvalidOptions`.
         """
+        with paused_collector():
+            self._load(graph, options, fewest_counted)
+
+    def _load(self, graph: Jgf | str | bytes, options: MatcherOptions | None, fewest_counted: int) -> None:
         self._options = options or MatcherOptions()
         self._counted: CountedMatcher | None = None
         self._walker: Walker | None = None
@@ -142,7 +147,7 @@ class EmbeddedEngine:
         return self._look(lambda walker: walker.get_rank_status(rank))
 
     def find(self, criteria: str, format: str | None = None) -> Jgf | None:
-        """The vertices that meet the criteria, and all above them, one by one. Raises `InvalidJobspec`, `MatcherError`."""
+        """The vertices that meet the criteria, and all above them. Raises `InvalidJobspec`, `MatcherError`."""
         return self._look(lambda walker: walker.find(criteria, format))
 
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
@@ -261,7 +266,8 @@ class EmbeddedEngine:
         errno = LAST_ERRNO.value
         try:
             if self._walker is None:
-                self._walker = counted.walker(self._options)
+                with paused_collector():
+                    self._walker = counted.walker(self._options)
             for call in self._missed:
                 call(self._walker)
             counted.tell(self._walker)
