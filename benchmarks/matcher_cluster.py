@@ -1,0 +1,64 @@
+"""The cluster that matchers are measured on, flat: nodes of 32 cores, 32 units of memory and 4 gpus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluence_extender.matcher import Jgf
+
+LEAVES = (("core", 32), ("memory", 32), ("gpu", 4))
+PRUNE = "ALL:core,ALL:memory,ALL:gpu"
+
+
+def cluster(numbers: range) -> Jgf:
+    """A compact document of the root and the nodes numbered."""
+    nodes = [_entry("cluster", 0, 0, -1, "/cluster")]
+    edges: list[Jgf] = []
+    for number in numbers:
+        more_nodes, more_edges = _node(number)
+        nodes += more_nodes
+        edges += more_edges
+    return {"graph": {"nodes": nodes, "edges": edges}}
+
+
+def _node(number: int) -> tuple[list[Jgf], list[Jgf]]:
+    uniq_id = 1 + number * (1 + sum(count for _, count in LEAVES))
+    path = f"/cluster/node{number}"
+    nodes = [_entry("node", number, uniq_id, number, path, properties={"virtual=false": ""})]
+    edges = [{"source": "0", "target": str(uniq_id)}]
+    leaf_id = uniq_id + 1
+    for kind, count in LEAVES:
+        nodes.append(_entry(kind, 0, leaf_id, number, f"{path}/{kind}0", count=count))
+        edges.append({"source": str(uniq_id), "target": str(leaf_id)})
+        leaf_id += count
+    return nodes, edges
+
+
+def _entry(kind: str, number: int, uniq_id: int, rank: int, path: str, **more: Any) -> Jgf:
+    name = path.rpartition("/")[2]
+    metadata = {"type": kind, "basename": kind, "name": name, "id": number, "uniq_id": uniq_id, "rank": rank}
+    return {"id": str(uniq_id), "metadata": {**metadata, "paths": {"containment": path}, **more}}
+
+
+def slots(count: int, **leaves: int) -> Jgf:
+    """A jobspec of slots anywhere."""
+    return _jobspec(_slot(count, leaves))
+
+
+def on_every_node(nodes: int, **leaves: int) -> Jgf:
+    """A jobspec of one slot on each of so many nodes."""
+    return _jobspec({"type": "node", "count": nodes, "with": [_slot(1, leaves)]})
+
+
+def _slot(count: int, leaves: dict[str, int]) -> Jgf:
+    shape = [{"type": kind, "count": units} for kind, units in leaves.items()]
+    return {"type": "slot", "count": count, "label": "default", "with": shape}
+
+
+def _jobspec(resource: Jgf) -> Jgf:
+    return {
+        "version": 9999,
+        "resources": [resource],
+        "attributes": {"system": {"duration": 0}},
+        "tasks": [{"command": ["app"], "slot": "default", "count": {"per_slot": 1}}],
+    }

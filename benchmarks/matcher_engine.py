@@ -1,0 +1,133 @@
+"""One engine on one cluster under one policy, in a process of its own: prints its figures as JSON, in seconds.
+
+    python -m benchmarks.matcher_engine ENGINE POLICY NODES FILE REPEAT
+
+``ENGINE`` is ``counts`` (the embedded engine on a document with counts), ``units`` (the same on one with a vertex a
+leaf), ``walker``, or ``libreapi_cli``. RSS, in MiB, is that of the process, and what loading the graph adds to it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.matcher_cluster import PRUNE, cluster, on_every_node, slots
+from fluence_extender.graph.jgf import expand
+from fluence_extender.matcher import Matcher, MatcherOptions, MatchOp, create_matcher
+from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.engine import EmbeddedEngine
+
+SLOTS = (1, 64, 512)
+SHAPES = {"(core, memory)": {"core": 1, "memory": 1}, "(8 core, gpu)": {"core": 8, "gpu": 1}}
+STATES = ("empty", "half-full", "fragmented")
+_FILLING = {"core": 3, "memory": 3}
+_FILLS = 10
+
+
+def create(engine: str, text: str, options: MatcherOptions) -> Matcher:
+    if engine == "walker":
+        return EmbeddedMatcher(text, options)
+    return create_matcher("fluxion" if engine == "libreapi_cli" else "embedded", text, options)
+
+
+def timed(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def rss() -> float:
+    """MiB of this process that are in memory."""
+    gc.collect()
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def read(matcher: Matcher, spec: dict[str, Any]) -> int:
+    """Allocate, read placement and R; returns the jobid."""
+    match = matcher.match(MatchOp.ALLOCATE, spec)
+    assert match.placement
+    assert match.R
+    return match.jobid
+
+
+def pairs(matcher: Matcher, spec: dict[str, Any], repeat: int) -> tuple[float, float]:
+    """Median seconds of a match and of its cancel."""
+    matches, cancels = [], []
+    for _ in range(repeat):
+        jobs: list[int] = []
+        matches.append(timed(lambda jobs=jobs: jobs.append(read(matcher, spec))))
+        cancels.append(timed(lambda jobs=jobs: matcher.cancel(jobs[0])))
+    return statistics.median(matches), statistics.median(cancels)
+
+
+def in_state(matcher: Matcher, state: str, nodes: int, repeat: int) -> Iterator[tuple[str, float]]:
+    for name, leaves in SHAPES.items():
+        for count in SLOTS:
+            most = nodes * (4 if "gpu" in leaves else 10)
+            if count <= most // 3:
+                match, cancel = pairs(matcher, slots(count, **leaves), repeat)
+                yield f"{state}: {count} x {name}", match
+                if state == "empty" and count == SLOTS[-1] and "memory" in leaves:
+                    yield "cancel of 512", cancel
+
+
+def changes(matcher: Matcher, compact: bool, nodes: int, repeat: int) -> Iterator[tuple[str, float]]:
+    adds, removes = [], []
+    for number in range(nodes, nodes + repeat):
+        branch = cluster(range(number, number + 1))
+        document = branch if compact else expand(branch)
+        adds.append(timed(lambda document=document: matcher.add_subgraph(document)))
+        removes.append(timed(lambda number=number: matcher.remove_subgraph(f"/cluster/node{number}")))
+    yield "add a node", statistics.median(adds)
+    yield "remove a node", statistics.median(removes)
+
+
+def forks(matcher: EmbeddedEngine, repeat: int) -> Iterator[tuple[str, float]]:
+    spec = slots(64, core=1, memory=1)
+    yield "fork", statistics.median(timed(matcher.fork) for _ in range(repeat))
+    yield (
+        "fork and match 64",
+        statistics.median(timed(lambda: read(matcher.fork(), spec)) for _ in range(repeat)),
+    )
+
+
+def figures(engine: str, policy: str, nodes: int, file: Path, repeat: int) -> Iterator[tuple[str, float]]:
+    options = MatcherOptions(policy=policy, prune_filters=PRUNE)
+    text = file.read_text()
+    before = rss()
+    start = time.perf_counter()
+    matcher = create(engine, text, options)
+    yield "load", time.perf_counter() - start
+    del text
+    after = rss()
+    yield "RSS of the graph, MiB", max(after - before + file.stat().st_size / 2**20, 0.1)
+    yield "RSS of the process, MiB", after
+    yield from in_state(matcher, "empty", nodes, repeat)
+    if isinstance(matcher, EmbeddedEngine) and engine != "walker":
+        yield from forks(matcher, repeat)
+    yield from changes(matcher, engine == "counts", nodes, min(repeat, 5))
+    jobs = [read(matcher, on_every_node(nodes, **_FILLING)) for _ in range(_FILLS // 2)]
+    yield from in_state(matcher, "half-full", nodes, repeat)
+    jobs += [read(matcher, on_every_node(nodes, **_FILLING)) for _ in range(_FILLS // 2)]
+    for jobid in jobs[::2]:
+        matcher.cancel(jobid)
+    yield from in_state(matcher, "fragmented", nodes, repeat)
+    matcher.close()
+
+
+def main() -> None:
+    engine, policy, nodes, file, repeat = sys.argv[1:]
+    print(json.dumps(dict(figures(engine, policy, int(nodes), Path(file), int(repeat)))))
+
+
+if __name__ == "__main__":
+    main()
