@@ -92,6 +92,10 @@ class Containment:
         if unknown:
             raise InvalidRequest(f"{place}: no vertex of rank {', '.join(map(str, unknown))}")
 
+    def topmost(self, rank: int) -> str:
+        """The shortest path of a vertex of ``rank``, a known one; of several the first that was loaded."""
+        return min((path for path, vertex in self.vertices.items() if vertex.rank == rank), key=len)
+
     def leaf_types(self) -> set[str]:
         """Types of the vertices that contain nothing, the root excepted."""
         return {

@@ -235,6 +235,27 @@ class ResourceGraph:
         self._call("reapi_cli_remove_subgraph", text)
         self._tree.commit_removal(path)
 
+    def topmost(self, rank: int) -> str:
+        """The path of the vertex that stands for ``rank``. Raises `InvalidRequest`: no vertex has that rank."""
+        self._tree.check_ranks({rank}, "rank")
+        return self._tree.topmost(rank)
+
+    def vertices_of_rank(self, rank: int) -> int:
+        """How many vertices have that rank."""
+        return self._tree.ranks[rank]
+
+    def totals(self, path: str) -> frozenset[str]:
+        """The types whose totals the vertex at ``path`` keeps of what is below it; none for one that contains nothing.
+
+        A vertex forgets a job of which none of these is left. Raises `InvalidRequest`: no such vertex.
+        """
+        if path not in self._tree.vertices:
+            raise InvalidRequest(f"totals: no vertex at {path}")
+        if not self._tree.children.get(path):
+            return frozenset()
+        filters = PruneFilters.parse(self._options.prune_filters)
+        return filters.kept_by(self._tree.vertices[path].type, self._tree.leaf_types())
+
     @_one_at_a_time
     def set_status(self, path: str, up: bool) -> None:
         """Mark the vertex at ``path`` up or down; nothing new lands below one that is down. Raises `InvalidRequest`."""
@@ -303,12 +324,10 @@ class ResourceGraph:
             raise InvalidGraph("graph.nodes: no vertex is the root (a containment path with one /)")
         if not tree.children.get(tree.root):
             raise InvalidGraph(f"graph.edges: the root {tree.root} contains nothing")
-        root = tree.vertices[tree.root].type
-        filters = PruneFilters.parse(self._options.prune_filters)
-        if not filters.kept_by_root(root, tree.leaf_types()):
+        if not self.totals(tree.root):
             raise InvalidOptions(
                 f"options.prune_filters: {self._options.prune_filters!r} keeps no total at the root, "
-                f"whose type is {root}; add ALL:core, say"
+                f"whose type is {tree.vertices[tree.root].type}; add ALL:core, say"
             )
         if self._options.match_format in RANKED_FORMATS:
             self._check_ranked(self._options.match_format, InvalidGraph)

@@ -38,14 +38,13 @@ class PruneFilters:
         """Every type that a filter names."""
         return self.of_any.union(*self.of_type.values())
 
-    def kept_by_root(self, root_type: str, leaf_types: Collection[str]) -> bool:
-        """Whether a root of ``root_type`` over leaves of ``leaf_types`` keeps at least one total.
+    def kept_by(self, kind: str, leaf_types: Collection[str]) -> frozenset[str]:
+        """The types whose totals a vertex of type ``kind`` keeps, in a graph with leaves of ``leaf_types``.
 
         A leaf type that no filter names is kept by vertices of type ``cluster`` (since flux-sched 0.46).
         """
-        if root_type == "cluster" and any(leaf not in self.named for leaf in leaf_types):
-            return True
-        return bool(self.of_any - {root_type}) or bool(self.of_type.get(root_type))
+        unnamed = frozenset(leaf_types) - self.named if kind == "cluster" else frozenset()
+        return unnamed | (self.of_any - {kind}) | self.of_type.get(kind, frozenset())
 
 
 def _pair(item: str, text: str) -> tuple[str, str]:

@@ -14,10 +14,12 @@ from fluence_extender.matcher.errors import (
     JobExists,
     MatcherError,
     NothingToAllocate,
+    OnlyRootFound,
     UnknownJob,
     Unsatisfiable,
 )
 from fluence_extender.matcher.factory import create_matcher
+from fluence_extender.matcher.formats import NotExpressible
 from fluence_extender.matcher.port import (
     NO_JOB,
     Jgf,
@@ -27,6 +29,7 @@ from fluence_extender.matcher.port import (
     MatcherOptions,
     MatchOp,
     Placement,
+    ResourceSet,
 )
 
 __all__ = [
@@ -44,8 +47,11 @@ __all__ = [
     "Matcher",
     "MatcherError",
     "MatcherOptions",
+    "NotExpressible",
     "NothingToAllocate",
+    "OnlyRootFound",
     "Placement",
+    "ResourceSet",
     "UnknownJob",
     "Unsatisfiable",
     "create_matcher",

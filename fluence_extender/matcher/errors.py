@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno as _errno
 
+_SHOWN = 2000
+"""Characters of a message that are kept: a document can hold texts of any length."""
+
 
 class MatcherError(Exception):
     """A matcher call that didn't succeed; the matcher's state is unchanged. ``errno`` is libreapi_cli's."""
@@ -11,7 +14,7 @@ class MatcherError(Exception):
     errno: int = 0
 
     def __init__(self, message: str, errno: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message if len(message) <= _SHOWN else f"{message[:_SHOWN]}…")
         if errno is not None:
             self.errno = errno
 
@@ -29,7 +32,7 @@ class Unsatisfiable(MatcherError):
 
 
 class InvalidJobspec(MatcherError):
-    """The jobspec, operation or duration isn't one that the matcher accepts (EINVAL)."""
+    """The jobspec, R, operation or duration isn't one that the matcher accepts (EINVAL)."""
 
     errno = _errno.EINVAL
 
@@ -50,6 +53,15 @@ class InvalidOptions(MatcherError):
     """The options name a policy, filter or format that doesn't exist (EPROTO)."""
 
     errno = _errno.EPROTO
+
+
+class OnlyRootFound(MatcherError):
+    """A search found the root and nothing else, which libreapi_cli can't tell without an edge (ENOENT)."""
+
+    errno = _errno.ENOENT
+
+    def __init__(self) -> None:
+        super().__init__("only the root is found, which can't be told without an edge")
 
 
 class UnknownJob(MatcherError):

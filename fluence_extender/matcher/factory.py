@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import structlog
 
 from fluence_extender.matcher.engine import EmbeddedEngine
 from fluence_extender.matcher.errors import EngineUnavailable
+from fluence_extender.matcher.formatted import FormattedMatcher, check_format
 from fluence_extender.matcher.port import Jgf, Matcher, MatcherOptions
 
 Engine = Literal["auto", "embedded", "fluxion"]
@@ -25,6 +27,12 @@ def create_matcher(
     `EngineUnavailable` (``fluxion`` only), `InvalidGraph`, `InvalidOptions`.
     """
     options = options or MatcherOptions()
+    check_format(options.match_format)
+    matcher = _create_engine(engine, graph, replace(options, match_format="jgf"))
+    return matcher if options.match_format == "jgf" else FormattedMatcher(matcher, options.match_format)
+
+
+def _create_engine(engine: Engine, graph: Jgf | str | bytes, options: MatcherOptions) -> Matcher:
     if engine == "embedded":
         return EmbeddedEngine(graph, options)
     if engine not in ("auto", "fluxion"):

@@ -38,4 +38,9 @@ def translated() -> Iterator[None]:
     try:
         yield
     except fluxion.FluxionError as error:
-        raise _MEANING.get(type(error), MatcherError)(str(error), error.errno) from error
+        raise translation(error) from error
+
+
+def translation(error: fluxion.FluxionError) -> MatcherError:
+    """The port's error for one of the library's."""
+    return _MEANING.get(type(error), MatcherError)(str(error), error.errno)

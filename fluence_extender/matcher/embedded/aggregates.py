@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from fluence_extender.matcher.embedded.planner import Planner
 
+Counted = dict[str, tuple[Planner, int]]
+"""What a job is counted with at a vertex: by type, the planner and the amount booked on it."""
+
 
 class Aggregates:
     """The planners of a vertex's subtree, one for each tracked type."""
@@ -36,19 +39,19 @@ class Aggregates:
         """Whether every tracked type has its count free for all of [at, at + duration)."""
         return all(planner.fits(at, duration, counts.get(name, 0)) for name, planner in self.planners.items())
 
-    def add(self, at: int, duration: int, counts: Mapping[str, int]) -> list[tuple[Planner, int]] | None:
-        """Count a job in; returns the spans to give back, or None where a type can't hold its count.
+    def add(self, at: int, duration: int, counts: Mapping[str, int]) -> Counted | None:
+        """Count a job in; returns what is to be given back, or None where a type can't hold its count.
 
         As in libreapi_cli, types before the one that fails keep their spans.
         """
-        spans: list[tuple[Planner, int]] = []
+        counted: Counted = {}
         for name, planner in self.planners.items():
             count = counts.get(name, 0)
             if not planner.add(at, duration, count):
                 return None
-            spans.append((planner, count))
+            counted[name] = (planner, count)
         self.live += 1
-        return spans
+        return counted
 
     def last(self) -> Planner:
         """The planner of the last tracked type, whose free count weighs the edge to this vertex."""

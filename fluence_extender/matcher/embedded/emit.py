@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluence_extender.matcher.embedded.grant import Granted
-from fluence_extender.matcher.embedded.graph import CONTAINMENT, Edge
+from fluence_extender.matcher.embedded.graph import CONTAINMENT, Edge, Vertex
 from fluence_extender.matcher.port import Jgf
 
 _LEAVES = ("core", "memory", "gpu")
@@ -37,6 +37,17 @@ def jgf_of(vertices: Sequence[Granted], edges: Sequence[Edge]) -> Jgf:
             ],
         }
     }
+
+
+def found_jgf(
+    vertices: Sequence[Granted], edges: Sequence[Edge], used: Mapping[Vertex, dict[str, str]]
+) -> Jgf:
+    """The answer to a search as a JGF document; ``used`` is what vertices tell as their agfilter."""
+    jgf = jgf_of(vertices, edges)
+    for granted, entry in zip(vertices, jgf["graph"]["nodes"], strict=True):
+        if granted.vertex in used:
+            entry["metadata"]["agfilter"] = used[granted.vertex]
+    return jgf
 
 
 def _metadata(granted: Granted) -> dict[str, Any]:

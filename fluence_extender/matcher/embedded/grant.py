@@ -8,14 +8,13 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from errno import EINVAL, ERANGE
 
-from fluence_extender.matcher.embedded.aggregates import Aggregates
-from fluence_extender.matcher.embedded.graph import SHARERS, Edge, Graph, Vertex
-from fluence_extender.matcher.embedded.planner import Planner
+from fluence_extender.matcher.embedded.graph import Edge, Graph, Vertex
 from fluence_extender.matcher.embedded.pruning import PruningFilters
+from fluence_extender.matcher.embedded.span import Span
 
 
 class Booking(Enum):
@@ -36,40 +35,6 @@ class Granted:
     units: int
     exclusive: bool
     label: str | None
-
-
-@dataclass(slots=True)
-class Span:
-    """The time a job has, and every place where it is booked for that time."""
-
-    at: int
-    duration: int
-    units: list[tuple[Planner, int]] = field(default_factory=list)
-    counters: list[Aggregates] = field(default_factory=list)
-    allocated: list[Vertex] = field(default_factory=list)
-
-    def release(self) -> bool:
-        """Give everything back; False where a planner now has more than its total."""
-        sound = True
-        for planner, amount in self.units:
-            sound &= planner.remove(self.at, self.duration, amount)
-        for aggregates in self.counters:
-            aggregates.live -= 1
-        for vertex in self.allocated:
-            vertex.allocations -= 1
-        return sound
-
-    def hold(self, vertex: Vertex, units: int, *, allocate: bool) -> bool:
-        """Book units of a vertex; False where they aren't free."""
-        if vertex.plans is None:
-            vertex.plans = Planner(vertex.size)
-        if not vertex.plans.add(self.at, self.duration, units):
-            return False
-        self.units.append((vertex.plans, units))
-        if allocate:
-            vertex.allocations += 1
-            self.allocated.append(vertex)
-        return True
 
 
 class Grant:
@@ -153,17 +118,10 @@ class Grant:
             if not span.hold(vertex, needs, allocate=allocate):
                 self.errno = EINVAL
                 return False
-        if vertex.claims is None:
-            vertex.claims = Planner(SHARERS)
-        vertex.claims.add(span.at, span.duration, 1)
-        span.units.append((vertex.claims, 1))
-        if vertex.aggregates is not None and below:
-            counted = vertex.aggregates.add(span.at, span.duration, below)
-            if counted is None:
-                self.errno = EINVAL
-                return False
-            span.units.extend(counted)
-            span.counters.append(vertex.aggregates)
+        span.claim(vertex)
+        if vertex.aggregates is not None and below and not span.count(vertex, vertex.aggregates, below):
+            self.errno = EINVAL
+            return False
         self._filters.accumulate(to_parent, vertex.type, vertex.size if exclusive else vertex.size - needs)
         for name, count in below.items():
             self._filters.accumulate(to_parent, name, count)

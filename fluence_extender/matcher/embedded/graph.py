@@ -1,13 +1,14 @@
 """The resource graph: vertices, the containment edges between them, and the indexes the walk needs.
 
 Invariant: below the root the containment edges close no cycle and are at most `MAX_DEPTH` deep; ``nodes`` holds
-the vertices of type ``node`` in load order; ``by_path`` lists every attached vertex under each of its paths.
+the vertices of type ``node`` in load order; ``by_path`` lists every attached vertex under each of its paths,
+``by_rank`` under its rank.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fluence_extender.matcher.embedded.aggregates import Aggregates
 from fluence_extender.matcher.embedded.planner import Planner
@@ -172,6 +173,7 @@ class Graph:
     def __init__(self) -> None:
         self.roots: dict[str, Vertex] = {}
         self.by_path: dict[str, list[Vertex]] = {}
+        self.by_rank: dict[int, dict[Vertex, None]] = {}
         self.nodes: dict[Vertex, None] = {}
         self.had_nodes = False
         self.nodes_up = 0
@@ -212,6 +214,7 @@ class Graph:
             if path.count("/") == 1:
                 self.roots[subsystem] = vertex
             self.by_path.setdefault(path, []).append(vertex)
+        self.by_rank.setdefault(vertex.rank, {})[vertex] = None
         if vertex.type == "node":
             self.nodes[vertex] = None
             self.had_nodes = True
@@ -242,6 +245,20 @@ class Graph:
         nodes = sum(vertex.size for vertex in changed if vertex.type == "node")
         self.nodes_up += nodes if status == UP else -nodes
 
+    def of_rank(self, rank: int) -> dict[Vertex, None]:
+        """The vertices of a rank, in load order."""
+        return self.by_rank.get(rank, {})
+
+    def set_rank_status(self, ranks: Iterable[int], status: int) -> None:
+        """Set the status of the vertex with the shortest path of each known rank; each counts as one node."""
+        changed = 0
+        for rank in ranks:
+            top = min(self.of_rank(rank), key=lambda vertex: len(vertex.path))
+            if top.status != status:
+                top.status = status
+                changed += 1
+        self.nodes_up += changed if status == UP else -changed
+
     def detach(self, path: str) -> None:
         """Remove the vertices at ``path``, a known one other than the root's, and all below them."""
         gone: dict[Vertex, None] = {}
@@ -255,6 +272,7 @@ class Graph:
 
     def _forget(self, vertex: Vertex) -> None:
         self.nodes.pop(vertex, None)
+        self.by_rank[vertex.rank].pop(vertex, None)
         for path in vertex.paths.values():
             at_path = self.by_path.get(path)
             if at_path and vertex in at_path:

@@ -62,6 +62,24 @@ class Hostlist:
             self._ranges.append(_range(prefix, suffix, text, token))
 
 
+def expand_hosts(texts: Iterable[str]) -> list[str]:
+    """All host names of the lists, in order. Raises ValueError where one isn't a hostlist, or they are too many."""
+    names: list[str] = []
+    for text in texts:
+        for token in _tokens(text):
+            if "[" not in token:
+                Hostlist([token])
+                names.append(token)
+                continue
+            for part in Hostlist([token])._ranges:
+                if len(names) + part.high - part.low >= _LONGEST_RANGE:
+                    raise ValueError("a hostlist of too many names")
+                names += [
+                    f"{part.prefix}{n:0{part.width}d}{part.suffix}" for n in range(part.low, part.high + 1)
+                ]
+    return names
+
+
 def _range(prefix: str, suffix: str, text: str, token: str) -> _Range:
     match = _RANGE.fullmatch(text)
     if match is None or not text.isascii():

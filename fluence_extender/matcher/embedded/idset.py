@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 _ELEMENT = re.compile(r"(0|[1-9]\d*)(?:-(0|[1-9]\d*))?", re.ASCII)
 _LARGEST = 2**32 - 2
+_MOST_LISTED = 2**20
 
 
 class Idset:
@@ -19,6 +20,12 @@ class Idset:
         self._ranges: list[tuple[int, int]] = []
         for text in texts:
             self._ranges.extend(_ranges(text))
+
+    def numbers(self) -> list[int]:
+        """All ids, ascending within each text. Raises ValueError where they are too many to be meant."""
+        if sum(high - low + 1 for low, high in self._ranges) > _MOST_LISTED:
+            raise ValueError(f"an idset of more than {_MOST_LISTED} ids")
+        return [number for low, high in self._ranges for number in range(low, high + 1)]
 
     def __contains__(self, number: int) -> bool:
         return any(low <= number <= high for low, high in self._ranges)

@@ -73,6 +73,13 @@ class Planner:
         self._drop_point(first)
         return sound
 
+    def give_back(self, at: int, duration: int, amount: int) -> None:
+        """Give back a part of what `add` took for this time; the rest stays taken."""
+        first = bisect_left(self._times, at)
+        last = bisect_left(self._times, at + duration, first)
+        for index in range(first, last):
+            self._free[index] += amount
+
     def resize(self, total: int) -> None:
         """Change the total. What remains free follows, but never below 0, as in libreapi_cli."""
         grown = total - self.total

@@ -8,22 +8,27 @@ stands at 0.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from errno import EBUSY, EINVAL, ENODEV, ERANGE
 from typing import Any
 
-from fluence_extender.matcher.embedded.emit import jgf_of, placement_of
+from fluence_extender.matcher.embedded.criteria import read_criteria
+from fluence_extender.matcher.embedded.emit import found_jgf, jgf_of, placement_of
+from fluence_extender.matcher.embedded.find import Found
 from fluence_extender.matcher.embedded.grant import Booking, Grant
-from fluence_extender.matcher.embedded.graph import DOWN, UP, Graph
+from fluence_extender.matcher.embedded.graph import DOWN, UP, Graph, Vertex
 from fluence_extender.matcher.embedded.grow import grow
 from fluence_extender.matcher.embedded.jgf import read_document
 from fluence_extender.matcher.embedded.jobspec import read_jobspec
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO, leaves_errno
+from fluence_extender.matcher.embedded.partial_cancel import free_part
 from fluence_extender.matcher.embedded.planner import whole_seconds
 from fluence_extender.matcher.embedded.policy import create_policy
 from fluence_extender.matcher.embedded.pruning import PruningFilters
 from fluence_extender.matcher.embedded.replay import read_replay
 from fluence_extender.matcher.embedded.request import Level, Request, exclusive_types
+from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.embedded.search import GRAPH_END, Search
 from fluence_extender.matcher.embedded.selection import Selection
 from fluence_extender.matcher.embedded.span import Span
@@ -35,9 +40,11 @@ from fluence_extender.matcher.errors import (
     JobExists,
     MatcherError,
     NothingToAllocate,
+    OnlyRootFound,
     UnknownJob,
     Unsatisfiable,
 )
+from fluence_extender.matcher.formats import write_found
 from fluence_extender.matcher.port import NO_JOB, Jgf, JobInfo, Match, MatcherOptions, MatchOp
 
 _ALLOCATING = (
@@ -58,7 +65,7 @@ class EmbeddedMatcher:
         """Load a JGF document; ``types`` were noted before those it names. Raises InvalidGraph, InvalidOptions."""
         options = options or MatcherOptions()
         if options.match_format != "jgf":
-            raise InvalidOptions(f"unknown match format {options.match_format!r}: this engine writes jgf")
+            raise InvalidOptions(f"match format {options.match_format!r}: this engine writes jgf")
         self._policy = create_policy(options.policy)
         self._filters = PruningFilters(options.prune_filters)
         self._graph = Graph()
@@ -109,20 +116,72 @@ class EmbeddedMatcher:
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds. Raises UnknownJob."""
         self._check_open()
+        self._check_jobid(jobid, False)
         spans = self._spans.pop(jobid, None)
         if spans is None:
             raise UnknownJob(f"no job {jobid} holds anything")
         for span in spans:
             self._leave(None if span.release() else ERANGE)
-        info = self._jobs.pop(jobid)
-        self._canceled[jobid] = JobInfo("CANCELED", False, info.at)
-        if len(self._canceled) > _CANCELED_REMEMBERED:
-            del self._canceled[next(iter(self._canceled))]
+        self._forget(jobid)
+
+    @leaves_errno
+    def partial_cancel(self, jobid: int, R: Jgf | str | bytes) -> bool:  # noqa: N803
+        """Free a part of what the job has allocated. Raises UnknownJob (reservations too), InvalidJobspec."""
+        self._check_open()
+        spans = self._spans.get(jobid)
+        if spans is None or self._jobs[jobid].reserved:
+            raise UnknownJob(f"no job {jobid} has anything allocated")
+        if len(spans) > 1:
+            raise InvalidJobspec(f"job {jobid} is two jobs of one id, which can only be cancelled")
+        gone = free_part(self._graph, jobid, spans[0], R)
+        LAST_ERRNO.value = 0
+        if not gone:
+            return False
+        del self._spans[jobid]
+        self._forget(jobid)
+        return True
+
+    @leaves_errno
+    def find(self, criteria: str, format: str | None = None) -> Jgf | None:
+        """The vertices that meet the criteria, and all above them. Raises InvalidJobspec, MatcherError."""
+        self._check_open()
+        found = Found(self._graph, self._spans, read_criteria(criteria), int(time.time()))
+        self._leave(found.errno)
+        if found.vertices and not found.edges:
+            raise OnlyRootFound
+        jgf = found_jgf(found.vertices, found.edges, found.used)
+        written = write_found(jgf, "jgf" if format is None else format)
+        return written if found.vertices else None
+
+    @leaves_errno
+    def get_status(self, path: str) -> bool:
+        """Whether the first vertex at ``path`` is itself marked up. Raises MatcherError."""
+        self._check_path(path)
+        return _is_up(self._graph.by_path[path][0])
+
+    @leaves_errno
+    def set_rank_status(self, ranks: Iterable[int], up: bool) -> None:
+        """Mark the topmost vertex of each rank up or down. Raises MatcherError."""
+        self._check_open()
+        chosen = set(ranks)
+        if not chosen or not all(rank >= 0 and self._graph.of_rank(rank) for rank in chosen):
+            raise InvalidJobspec("ranks: none is given, or one that no vertex has")
+        self._graph.set_rank_status(chosen, UP if up else DOWN)
+
+    @leaves_errno
+    def get_rank_status(self, rank: int) -> bool:
+        """Whether the node of ``rank`` is itself marked up. Raises MatcherError."""
+        self._check_open()
+        for vertex in self._graph.of_rank(rank) if rank >= 0 else ():
+            if vertex.type in ("node", "storage_node"):
+                return _is_up(vertex)
+        raise InvalidJobspec(f"no node has rank {rank}")
 
     @leaves_errno
     def info(self, jobid: int) -> JobInfo:
         """Say what became of a job; the latest hundred thousand cancelled ones are remembered. Raises UnknownJob."""
         self._check_open()
+        self._check_jobid(jobid, False)
         info = self._jobs.get(jobid) or self._canceled.get(jobid)
         if info is None:
             raise UnknownJob(f"there was no job {jobid}")
@@ -227,27 +286,32 @@ class EmbeddedMatcher:
         self._jobs[jobid] = info
         self._canceled.pop(jobid, None)
 
+    def _forget(self, jobid: int) -> None:
+        info = self._jobs.pop(jobid)
+        self._canceled[jobid] = JobInfo("CANCELED", False, info.at)
+        if len(self._canceled) > _CANCELED_REMEMBERED:
+            del self._canceled[next(iter(self._canceled))]
+
     def _check_open(self) -> None:
         if self._closed:
             raise MatcherError("the matcher is closed", EINVAL)
 
     def _check_jobid(self, jobid: int, allocating: bool) -> None:
         if isinstance(jobid, bool) or not isinstance(jobid, int) or not 0 <= jobid <= _LARGEST_JOBID:
-            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}")
+            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {shown(jobid)}")
         if allocating and jobid in self._spans:
             raise JobExists(f"job {jobid} is there already")
 
     def _check_path(self, path: str) -> None:
         self._check_open()
-        if path not in self._graph.by_path:
-            raise MatcherError(f"no vertex is at {path!r}", EINVAL)
+        if not isinstance(path, str) or path not in self._graph.by_path:
+            raise MatcherError(f"no vertex is at {shown(path)}", EINVAL)
 
 
 def _operation(op: MatchOp | str) -> MatchOp:
-    try:
-        return MatchOp(op)
-    except ValueError:
-        raise InvalidJobspec(f"unknown match operation {op!r}") from None
+    if not isinstance(op, str) or op not in MatchOp.__members__.values():
+        raise InvalidJobspec(f"unknown match operation {shown(op)}")
+    return MatchOp(op)
 
 
 def _booking(op: MatchOp, selection: Selection) -> Booking:
@@ -259,3 +323,9 @@ def _booking(op: MatchOp, selection: Selection) -> Booking:
 def _match(jobid: int, reserved: bool, span: Span, grant: Grant) -> Match:
     vertices, edges = grant.vertices, grant.edges
     return Match(jobid, reserved, span.at, placement_of(vertices), lambda: jgf_of(vertices, edges))
+
+
+def _is_up(vertex: Vertex) -> bool:
+    if vertex.status not in (UP, DOWN):
+        raise MatcherError(f"{vertex.path!r} is neither up nor down", EINVAL)
+    return vertex.status == UP

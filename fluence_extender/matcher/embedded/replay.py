@@ -1,7 +1,8 @@
 """Allocating exactly what an R lists, as after a restart.
 
-R is JGF, or RFC 20 with JGF under ``scheduling``, which also brings the times. Everything is checked before anything is
-booked; what doesn't fit is an `InvalidJobspec`, and the graph is as it was (fluxion reference 5.3).
+R is JGF, or RFC 20, which also brings the times, with JGF under ``scheduling`` or with ranks and ids alone. Everything
+is checked before anything is booked; what doesn't fit is an `InvalidJobspec`, and the graph is as it was (fluxion
+reference 5.3). Bare JGF with the mark of shorthand is read as such, where libreapi_cli would overlook the mark.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 from fluence_extender.matcher.embedded.graph import CONTAINMENT, Graph, Vertex
 from fluence_extender.matcher.embedded.idset import Idset
 from fluence_extender.matcher.embedded.jgf import Document, VertexEntry, parse_json, read_document
+from fluence_extender.matcher.embedded.r_lite import RLiteReplay
 from fluence_extender.matcher.embedded.search import GRAPH_END
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec
 
 _WRITERS = ("fluxion", "fluxion:", "fluxion:jgf")
+_SHORTHAND = "fluxion:jgf_shorthand"
 _LATEST = 2**62
 
 
@@ -35,34 +38,90 @@ class Replay:
 def read_replay(graph: Graph, text: Mapping[str, Any] | str | bytes) -> Replay:
     """Find R's vertices, check that they are free, and mark its edges. Raises InvalidJobspec."""
     try:
-        document, at, duration = _read(parse_json(text))
-        skipped = Idset([document.free_ranks]) if document.free_ranks is not None else None
+        top = parse_json(text)
+        at, duration = times_of(top)
+        if is_bare(top):
+            return _read_vertices(graph, top, at, duration)
+        scheduling = top.get("scheduling")
+        if scheduling is None:
+            return _read_ranks(graph, top["execution"], at, duration)
+        if not isinstance(scheduling, Mapping):
+            raise ValueError("'scheduling' must be an object")
+        return _read_vertices(graph, scheduling, at, duration)
     except (InvalidGraph, ValueError) as error:
         raise InvalidJobspec(f"R: {error}") from None
+
+
+def is_bare(top: Any) -> bool:
+    """Whether an R is JGF by itself, without the envelope of RFC 20."""
+    if not isinstance(top, Mapping) or not isinstance(top.get("execution"), Mapping):
+        return True
+    return bool(top.get("version") != 1)
+
+
+def times_of(top: Any) -> tuple[int, int]:
+    """The start and duration that an R names, in seconds. Raises ValueError for what aren't times."""
+    if is_bare(top):
+        return 0, GRAPH_END
+    start, end = (_time(top["execution"].get(key, 0.0), key) for key in ("starttime", "expiration"))
+    return int(start), (int(end - start) if end > start else 0) or GRAPH_END
+
+
+def is_shorthand(scheduling: Mapping[str, Any]) -> bool:
+    """Whether what is below an exclusive vertex goes without saying. Raises ValueError for an unknown writer."""
+    writer = scheduling.get("writer", "fluxion")
+    if writer != _SHORTHAND and writer not in _WRITERS:
+        raise ValueError(f"the scheduling writer {writer!r} isn't supported")
+    return bool(writer == _SHORTHAND)
+
+
+def all_below(vertex: Vertex) -> list[Vertex]:
+    """All vertices below, each before its own children."""
+    found: list[Vertex] = []
+    for edge in vertex.out:
+        found += [edge.target, *all_below(edge.target)]
+    return found
+
+
+def vertex_of(graph: Graph, entry: VertexEntry) -> Vertex:
+    """The vertex that an entry of an R describes. Raises InvalidJobspec."""
+    found = {_at_path(graph, path, entry) for path in entry.paths.values()}
+    if len(found) != 1:
+        raise InvalidJobspec(f"R: {entry.where}: its paths lead to {len(found)} vertices")
+    vertex = found.pop()
+    for name in ("type", "basename", "name", "id", "size", "rank", "paths"):
+        own, listed = getattr(vertex, name), getattr(entry, name)
+        if own != listed:
+            raise InvalidJobspec(f"R: {entry.where}: {name} is {own!r} in the graph, not {listed!r}")
+    return vertex
+
+
+def _at_path(graph: Graph, path: str, entry: VertexEntry) -> Vertex:
+    for vertex in graph.by_path.get(path, ()):
+        if vertex.rank == entry.rank:
+            return vertex
+    raise InvalidJobspec(f"R: {entry.where}: no vertex of rank {entry.rank} is at {path!r}")
+
+
+def _read_ranks(graph: Graph, execution: Mapping[str, Any], at: int, duration: int) -> Replay:
+    seq = graph.new_walk()
+    held = RLiteReplay(graph, execution, seq, at, duration).held
+    return Replay(seq, at, duration, graph.root.size, False, list(held))
+
+
+def _read_vertices(graph: Graph, jgf: Any, at: int, duration: int) -> Replay:
+    document = read_document(jgf)
+    shorthand = is_shorthand(jgf)
+    skipped = Idset([document.free_ranks]) if document.free_ranks is not None else None
     found = _Found(graph, at, duration)
     for entry in document.vertices:
         vertex = found.vertex_of(entry)
         if skipped is None or entry.rank not in skipped:
             found.admit(entry, vertex)
+            if shorthand and entry.exclusive:
+                found.admit_below(entry, vertex, skipped)
     root = found.mark_edges(document, lenient=skipped is not None)
     return Replay(found.seq, at, duration, root.size, found.exclusive[root], found.held)
-
-
-def _read(top: Any) -> tuple[Document, int, int]:
-    """The JGF part of R, the start and the duration."""
-    execution = top.get("execution") if isinstance(top, Mapping) else None
-    if not isinstance(execution, Mapping) or top.get("version") != 1:
-        return read_document(top), 0, GRAPH_END
-    start, end = (_time(execution.get(key, 0.0), key) for key in ("starttime", "expiration"))
-    at = int(start)
-    duration = int(end - start) if end > start else 0
-    scheduling = top.get("scheduling")
-    if not isinstance(scheduling, Mapping):
-        raise ValueError("there is no 'scheduling' in it that says which vertices are meant")
-    writer = scheduling.get("writer", "fluxion")
-    if writer not in _WRITERS:
-        raise ValueError(f"the scheduling writer {writer!r} isn't supported")
-    return read_document(scheduling), at, duration or GRAPH_END
 
 
 def _time(value: Any, key: str) -> float:
@@ -81,41 +140,43 @@ class _Found:
         self._graph = graph
         self._at = at
         self._duration = duration
+        self._root_left = False
         self._by_key: dict[str, Vertex] = {}
 
     def vertex_of(self, entry: VertexEntry) -> Vertex:
         """The vertex that the entry describes."""
         if entry.key in self._by_key:
             raise InvalidJobspec(f"R: {entry.where}: the id appears twice")
-        found = {self._at_path(path, entry) for path in entry.paths.values()}
-        if len(found) != 1:
-            raise InvalidJobspec(f"R: {entry.where}: its paths lead to {len(found)} vertices")
-        vertex = found.pop()
-        for name in ("type", "basename", "name", "id", "size", "rank", "paths"):
-            own, listed = getattr(vertex, name), getattr(entry, name)
-            if own != listed:
-                raise InvalidJobspec(f"R: {entry.where}: {name} is {own!r} in the graph, not {listed!r}")
-        return vertex
-
-    def _at_path(self, path: str, entry: VertexEntry) -> Vertex:
-        for vertex in self._graph.by_path.get(path, ()):
-            if vertex.rank == entry.rank:
-                return vertex
-        raise InvalidJobspec(f"R: {entry.where}: no vertex of rank {entry.rank} is at {path!r}")
+        return vertex_of(self._graph, entry)
 
     def admit(self, entry: VertexEntry, vertex: Vertex) -> None:
         """Take the vertex up, if all of it is free for the whole time."""
+        self._take_up(entry, vertex, entry.key, entry.exclusive)
+
+    def admit_below(self, entry: VertexEntry, vertex: Vertex, skipped: Idset | None) -> None:
+        """Take up all that is below an exclusive vertex, exclusively too."""
+        for below in all_below(vertex):
+            key = str(below.uniq_id)
+            if key in self._by_key:
+                raise InvalidJobspec(f"R: {entry.where}: {below.path!r} below it is listed, too")
+            if skipped is None or below.rank not in skipped:
+                self._take_up(entry, below, key, True)
+                for edge in below.parents:
+                    edge.mark(self.seq, below.size, True)
+                    self._root_left = self._root_left or edge.source is self._graph.root
+
+    def _take_up(self, entry: VertexEntry, vertex: Vertex, key: str, exclusive: bool) -> None:
         free = vertex.free_during(self._at, self._duration)
         if free < vertex.size or self.exclusive.get(vertex):
             raise InvalidJobspec(f"R: {entry.where}: {vertex.path!r} isn't free")
-        self._by_key[entry.key] = vertex
-        self.exclusive[vertex] = entry.exclusive
-        if entry.exclusive:
+        self._by_key[key] = vertex
+        self.exclusive[vertex] = exclusive
+        if exclusive:
             self.held.append(vertex)
 
     def mark_edges(self, document: Document, *, lenient: bool) -> Vertex:
         """Mark the document's edges; returns the root, which must be the source of one."""
-        root: Vertex | None = None
+        root = self._graph.root if self._root_left else None
         for entry in document.edges:
             source = self._by_key.get(entry.source)
             target = self._by_key.get(entry.target)

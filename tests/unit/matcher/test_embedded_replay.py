@@ -86,7 +86,7 @@ def _edges(edges: Any) -> Any:
         (_edges([]), "no edge from the root"),
         (_edges([{"source": "0", "target": "77"}]), "no vertex has the id"),
         (_edges([{"source": "0", "target": "2"}]), "isn't below"),
-        ({"version": 1, "execution": {}}, "no 'scheduling'"),
+        ({"version": 1, "execution": {}}, "R_lite must be a list"),
         (_timed(_granted().R, -1, 5), "execution.starttime must be a time"),
         (_timed(_granted().R, 0, True), "execution.expiration must be a time"),
         (_timed(_granted().R, 0, 5, writer="other"), "the scheduling writer 'other'"),
