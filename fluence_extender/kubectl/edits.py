@@ -107,18 +107,25 @@ def _insertion(text: str, node: Node, entries: Entries, beside: str) -> Edit:
     assert isinstance(node, MappingNode)
     if node.flow_style or not node.value:
         return _flow_insertion(text, node, entries)
-    first: Node = node.value[0][0]
-    column = first.start_mark.column
-    newline = "\r\n" if "\r\n" in text[: first.start_mark.index + 1] or "\r\n" in text else "\n"
+    start, column = _first(text, node)
+    newline = "\r\n" if "\r\n" in text else "\n"
     lines = _lines(entries, column)
     anchor = _anchor(node, beside)
     if anchor is None:
-        start = first.start_mark.index
         return Edit(start, start, newline.join(lines).lstrip() + newline + " " * column)
     end = text.find("\n", anchor.end_mark.index)
     if end < 0:
         return Edit(len(text), len(text), newline + newline.join(lines))
     return Edit(end + 1, end + 1, newline.join(lines) + newline)
+
+
+def _first(text: str, node: MappingNode) -> tuple[int, int]:
+    """Where the first entry of a block mapping begins: index and column."""
+    mark = node.value[0][0].start_mark
+    before = text[mark.index - mark.column : mark.index].rstrip()
+    # An entry may be written as "? KEY" and ": VALUE".
+    back = mark.column - len(before) + 1 if before.endswith("?") else 0
+    return mark.index - back, mark.column - back
 
 
 def _anchor(node: MappingNode, beside: str) -> Node | None:

@@ -40,8 +40,9 @@ def version(words: Sequence[str]) -> int:
 def show_help(words: Sequence[str]) -> int:
     """``kubectl fluence help [COMMAND]``."""
     name = next((word for word in words if not word.startswith("-")), None)
-    if name is None:
+    if name is None and not _asked_for_help("help", words):
         print(overview(), end="")
+    if name is None:
         return 0
     found = command(name)
     if found is None:

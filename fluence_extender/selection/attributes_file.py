@@ -80,7 +80,10 @@ def _backend(entry: Mapping[str, Any]) -> Backend:
 def _value(item: Item, texts: bool = False) -> Any:
     """An item as the plain value a schema is checked against; ``texts`` keeps what looks like a number."""
     if item.kind == "map":
-        return {key: _value(one, key in ("strings", "name", *_TEXTS)) for key, one in item.entries.items()}
+        return {
+            key: _value(one, texts or key in ("strings", "name", *_TEXTS))
+            for key, one in item.entries.items()
+        }
     if item.kind == "list":
         return [_value(one) for one in item.items]
     if item.kind == "null":

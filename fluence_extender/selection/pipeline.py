@@ -6,6 +6,7 @@ Backends come in the order of their names, so that ties go to the first name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from fluence_extender.selection.errors import NoCandidates
 from fluence_extender.selection.policy import Candidates, Policy
 from fluence_extender.selection.policy_text import parse_constraints, parse_policy
 from fluence_extender.selection.pricing import priced
-from fluence_extender.selection.providers import Description, Provider, Query
+from fluence_extender.selection.providers import Provider, Query
 from fluence_extender.selection.request import Request
 
 NOT_OFFERED = "not offered by the cluster scheduler"
@@ -103,11 +104,19 @@ def _ask(providers: Sequence[Provider], query: Query) -> tuple[list[Backend], li
             continue
         try:
             told = provider.describe(query)
+            described = [_finite(one) for one in told.backends]
         except Exception as error:  # a provider is somebody else's code, and fails softly
-            told = Description(notes=(f"failed: {error or type(error).__name__}",))
-        backends += told.backends
+            notes.append(f"provider {provider.name}: failed: {str(error) or type(error).__name__}")
+            continue
+        backends += described
         notes += [f"provider {provider.name}: {note}" for note in told.notes]
     return backends, notes
+
+
+def _finite(told: Backend) -> Backend:
+    """A description by somebody else's code: numbers that are none can't be ranked, nor written as JSON."""
+    numbers = {key: float(value) for key, value in told.numbers.items() if math.isfinite(value)}
+    return Backend(told.name, numbers, dict(told.strings))
 
 
 def _apply(step: Policy, left: Candidates, dropped: dict[str, str]) -> Candidates:

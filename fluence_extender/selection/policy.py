@@ -66,7 +66,8 @@ class Rank:
             elif abs(value - best) > self.tolerance + _rounding(best):
                 dropped[one.name] = f"{self.text}: {self.attribute} {shown(value)}, best is {shown(best)}"
             else:
-                kept.append((-value if self.highest else value, one))
+                kept.append((float(f"{-value if self.highest else value:.12g}"), one))
+        # To twelve digits, as above; equal ones stay in their order.
         kept.sort(key=lambda pair: pair[0])
         return Step(tuple(one for _, one in kept), dropped)
 

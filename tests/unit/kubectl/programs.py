@@ -1,0 +1,86 @@
+"""Programs of the tests' own in place of ``kubectl`` and ``aws``, and how a command of ours ended."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ATTRIBUTES = """
+backends:
+  - name: gpu-a100
+    attributes: {cost_usd: 3.20, memory_gb: 80}
+  - name: gpu-l4
+    attributes: {cost_usd: 0.80, memory_gb: 24}
+  - name: gpu-t4
+    attributes: {cost_usd: 0.35, memory_gb: 16}
+"""
+
+_PROGRAM = """#!{python} -SE
+import json, sys
+from pathlib import Path
+here = Path({folder!r})
+words = sys.argv[1:]
+reads = {reads}
+with open(here / "calls", "a") as calls:
+    calls.write(json.dumps(words) + chr(10))
+answers = json.loads((here / "answers").read_text())
+for said, answer in answers.items():
+    if said in " ".join(words):
+        print(answer.get("out", ""), end="")
+        print(answer.get("err", ""), end="", file=sys.stderr)
+        sys.exit(answer.get("code", 0))
+if reads and "-" in words:
+    (here / "manifest").write_bytes(sys.stdin.buffer.read())
+print("ran", *words[:1])
+"""
+
+
+class Program:
+    """A program on the PATH that remembers its calls and says what it was told to."""
+
+    def __init__(self, name: str, programs: Path, folder: Path) -> None:
+        self._folder = folder / name
+        self._folder.mkdir()
+        self._answers: dict[str, dict[str, Any]] = {}
+        self._save()
+        script = programs / name
+        script.write_text(
+            _PROGRAM.format(python=sys.executable, folder=str(self._folder), reads=name == "kubectl")
+        )
+        script.chmod(0o755)
+
+    def answers(self, to: str, out: str = "", err: str = "", code: int = 0) -> None:
+        """Say this when the words of a call contain ``to``."""
+        self._answers[to] = {"out": out, "err": err, "code": code}
+        self._save()
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """The words of each call so far."""
+        file = self._folder / "calls"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    @property
+    def manifest(self) -> bytes | None:
+        """What kubectl got on its standard input, None if nothing was submitted."""
+        file = self._folder / "manifest"
+        return file.read_bytes() if file.exists() else None
+
+    def _save(self) -> None:
+        (self._folder / "answers").write_text(json.dumps(self._answers))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Fluence = Callable[..., Ended]
