@@ -267,13 +267,15 @@ class Engines:
         if chance < 0.62:
             self.match()
         elif chance < 0.80:
-            self.cancel(self.random.choice([*self.live, 77]))
+            self.cancel_one()
         elif chance < 0.88:
             self.set_status()
         elif chance < 0.92:
             self.grow()
         elif chance < 0.96:
             self.shrink()
+        elif chance < 0.98:
+            self.what_if()
         else:
             self.replay()
 
@@ -331,6 +333,21 @@ class Engines:
             self.cancel(jobid)
         self.ask(f"remove {path}", lambda engine, _: engine.remove_subgraph(path))
         self.graph.drop(path)
+
+    def what_if(self) -> None:
+        """Forks are asked some things; those they come from must not notice."""
+        engines, live, errnos = self.engines, self.live, self._errnos
+        self.engines = [(engine.fork(), compact) for engine, compact in engines if hasattr(engine, "fork")]
+        self.live, self._errnos = dict(live), {}
+        self.told.append("fork")
+        for _ in range(self.random.randint(1, 4)):
+            self.random.choice([self.match, self.match, self.set_status, self.cancel_one])()
+        self.close()
+        self.engines, self.live, self._errnos = engines, live, errnos
+        self.told.append("back")
+
+    def cancel_one(self) -> None:
+        self.cancel(self.random.choice([*self.live, 77]))
 
     def replay(self) -> None:
         """Fresh engines are told what is held."""

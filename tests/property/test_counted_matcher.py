@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Match, MatcherError, MatcherOptions, UnknownJob
-from fluence_extender.matcher.engine import EmbeddedEngine
 from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.engine import EmbeddedEngine
 from tests.property.compact_scenarios import (
     random_cluster,
     random_jobspec,
