@@ -13,7 +13,7 @@ SCRIPTS := .ci/install .ci/run tests/kind/run.sh
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check test demo bench kind-test image
+.PHONY: help install check test nightly demo bench kind-test image
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-10s %s\n", name[1], $$NF}' Makefile
@@ -35,6 +35,9 @@ check: $(INSTALLED) ## Style, types, rooms, shell scripts, Dockerfile
 
 test: $(INSTALLED) ## All tests, the end-to-end ones on a control plane of their own
 	$(BIN)/python -m pytest $(ARGS)
+
+nightly: $(INSTALLED) ## The property tests at length: 100,000 scenarios of all engines, an hour or more
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property $(ARGS)
 
 demo: $(INSTALLED) ## A real control plane, the service and the examples, on this machine
 	$(BIN)/fluence-extender demo $(ARGS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.engine import EmbeddedEngine
 from tests.golden.replay import SESSIONS, differences, load
 
 
@@ -17,3 +19,9 @@ def test_sessions_are_there() -> None:
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name.removesuffix(".json.gz"))
 def test_embedded_engine_answers_as_recorded(path: Path) -> None:
     assert differences(load(path), EmbeddedMatcher) == []
+
+
+@pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name.removesuffix(".json.gz"))
+def test_counting_engine_answers_as_recorded(path: Path) -> None:
+    """Every graph whose leaves can be counted is, however small."""
+    assert differences(load(path), partial(EmbeddedEngine, fewest_counted=0)) == []
