@@ -32,7 +32,7 @@ def grow(graph: Graph, document: Document) -> None:
     _plan_edges(growth, document)
     root = graph.roots.get(CONTAINMENT) or growth.roots.get(CONTAINMENT)
     if root is None:
-        raise InvalidGraph("no vertex is a containment root: one whose path has a single '/'")
+        raise InvalidGraph("graph.nodes: no vertex is a containment root, one whose path has a single '/'")
     _check_shape(root, growth)
     for vertex in growth.vertices:
         graph.attach(vertex)
@@ -103,14 +103,14 @@ def _plan_edges(growth: _Growth, document: Document) -> None:
 
 
 def _check_shape(root: Vertex, growth: _Growth) -> None:
-    """Refuse a cycle below the root, and more than MAX_DEPTH levels."""
+    """Refuse a cycle, below the root or not, and more than MAX_DEPTH levels."""
     added: dict[Vertex, list[Vertex]] = {}
     for source, target, subsystem in growth.edges:
         if subsystem == CONTAINMENT:
             added.setdefault(source, []).append(target)
     heights: dict[Vertex, int] = {}
     open_vertices: set[Vertex] = set()
-    stack = [root]
+    stack = [*growth.vertices, root]
     while stack:
         vertex = stack[-1]
         children = [edge.target for edge in vertex.out] + added.get(vertex, [])
@@ -123,7 +123,9 @@ def _check_shape(root: Vertex, growth: _Growth) -> None:
         else:
             open_vertices.add(vertex)
             if not open_vertices.isdisjoint(children):
-                raise InvalidGraph(f"the containment edges close a cycle at {vertex.name!r}")
+                raise InvalidGraph(f"graph.edges: the containment edges close a cycle at {vertex.name!r}")
             stack.extend(child for child in children if child not in heights)
     if heights[root] > MAX_DEPTH:
-        raise InvalidGraph(f"the graph is {heights[root]} levels deep; at most {MAX_DEPTH} are walked")
+        raise InvalidGraph(
+            f"graph.edges: the graph is {heights[root]} levels deep; at most {MAX_DEPTH} are walked"
+        )

@@ -34,6 +34,8 @@ _SPECIAL = {
     ".NAN": "nan",
 }
 _LONGEST_INTEGER = 20
+_SHOWN = 80
+"""Characters of a value that a message repeats."""
 
 
 def text_of(value: Any, where: str) -> str:
@@ -112,6 +114,15 @@ def member(value: Mapping[str, Any], key: str, where: str) -> Any:
     if key not in value:
         raise InvalidJobspec(f"{where}: key {key!r} is missing")
     return value[key]
+
+
+def shown(value: Any) -> str:
+    """The value for a message: its beginning, or its kind where it can't be written."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return kind_of(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def kind_of(value: Any) -> str:

@@ -1,0 +1,87 @@
+"""The valid documents that are spoiled, and the calls that take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.graphs import cluster, of, subtree, without
+from tests.conformance.jobspecs import between, cores, slot, spec, want
+
+_NODE = {
+    "basename": "node",
+    "name": "node0",
+    "unit": "",
+    "status": 0,
+    "exclusive": False,
+    "size": 1,
+    "uniq_id": 1,
+    "properties": {"big": "", "zone=a": "1"},
+}
+WHOLE = cluster(of("node", 3, of("core", 2, size=1), of("memory", 2, size=4), single={0: _NODE}))
+GRAPH = without(WHOLE, "/cluster0/node2")
+ADDITION = subtree(WHOLE, "/cluster0/node2")
+
+_COUNTED: dict[str, Any] = {
+    "id": "100",
+    "metadata": {
+        "type": "core",
+        "id": 0,
+        "uniq_id": 100,
+        "rank": 0,
+        "count": 3,
+        "paths": {"containment": "/cluster0/node0/core0"},
+    },
+}
+COMPACT: dict[str, Any] = {
+    "graph": {
+        "nodes": [*cluster(of("node", 2))["graph"]["nodes"], _COUNTED],
+        "edges": [*cluster(of("node", 2))["graph"]["edges"], {"source": "1", "target": "100"}],
+    }
+}
+
+JOBSPECS = (
+    spec(slot(between(1, 2), cores(1), want("memory", 1)), duration=5, queue="a", environment={"A": "1"}),
+    spec(
+        want("node", 1, slot(1, want("core", "1", unit="x"), exclusive=True)),
+        duration=60.5,
+        constraints={
+            "and": [
+                {"ranks": ["0-1"]},
+                {"or": [{"hostlist": ["node[0-3]"]}, {"not": [{"properties": ["^big"]}]}]},
+            ]
+        },
+    ),
+    spec(want("core", between(1, 8, "*", 2), exclusive=True), duration=1),
+)
+
+_LISTED = ("0", "1", "2", "3")
+R: dict[str, Any] = {
+    "graph": {
+        "nodes": [
+            entry if entry["id"] in "01" else entry | {"metadata": entry["metadata"] | {"exclusive": True}}
+            for entry in GRAPH["graph"]["nodes"]
+            if entry["id"] in _LISTED
+        ],
+        "edges": [edge for edge in GRAPH["graph"]["edges"] if edge["target"] in _LISTED],
+    }
+}
+TIMED_R: dict[str, Any] = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0", "children": {"core": "0-1"}}],
+        "nodelist": ["node0"],
+        "properties": {"big": "0"},
+        "starttime": 0,
+        "expiration": 100,
+    },
+    "scheduling": R | {"writer": "fluxion:jgf"},
+}
+RANKED_R: dict[str, Any] = {key: TIMED_R[key] for key in ("version", "execution")}
+RELEASE: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "1", "children": {"core": "0"}}]}}
+
+OPTIONS: dict[str, Any] = {
+    "policy": "policy=low node_centric=true",
+    "prune_filters": "ALL:core,cluster:node",
+    "match_format": "rv1",
+}
+CRITERIA = "status=up and ( sched-now=free or property=big ) names=node[0-1] jobid-alloc=1"
