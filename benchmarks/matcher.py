@@ -27,7 +27,7 @@ from fluxion_ffi import LibraryUnavailable, open_library
 POLICIES = ("first", "lonode", "hinode")
 ENGINES = ("counts", "units", "walker", "libreapi_cli")
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "matcher.md"
-_MANY = 2_000
+_MANY = 1_000
 
 
 def engines(size: int, asked: argparse.Namespace) -> Iterator[str]:
@@ -54,7 +54,7 @@ def repeats(engine: str, size: int) -> int:
     """How often each call is made; the median counts."""
     if engine in ("counts", "units"):
         return 15
-    return 2 if size > _MANY else 5
+    return 2 if size >= _MANY else 5
 
 
 def measure(size: int, asked: argparse.Namespace, folder: Path) -> Measured:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Match, MatcherError, MatcherOptions, UnknownJob
-from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.embedded import Walker
 from fluence_extender.matcher.engine import EmbeddedEngine
 from tests.property.compact_scenarios import (
     random_cluster,
@@ -47,7 +47,7 @@ class Pair:
         self.ids = "unique" if many else random.choice(["unique", "repeated"])
         document = self.cluster.document()
         self.counted = EmbeddedEngine(document, self.options)
-        self.walker = EmbeddedMatcher(expand(document), self.options)
+        self.walker = Walker(expand(document), self.options)
         self.live: dict[int, tuple[Match, Match]] = {}
 
     def step(self) -> None:
@@ -115,7 +115,7 @@ class Pair:
 
     def follow_growth(self) -> None:
         """The walker's count of nodes that are up is libreapi_cli's, which doesn't follow growth; ours does."""
-        self.walker._graph.nodes_up = self.counted._counted._graph.nodes_up
+        self.walker.recount_nodes()
 
     def replay(self) -> None:
         """Fresh matchers that are told what is held answer alike too."""
@@ -128,7 +128,7 @@ class Pair:
         }
         fresh = {"graph": graph}
         self.counted = EmbeddedEngine(fresh, self.options)
-        self.walker = EmbeddedMatcher(expand(fresh), self.options)
+        self.walker = Walker(expand(fresh), self.options)
         for jobid, (ours, theirs) in self.live.items():
             if ours.at == 0:
                 _assert_same(
