@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fluxion_ffi.errors import FluxionError, InvalidGraph, InvalidRequest
+from fluxion_ffi.errors import FluxionError, InvalidGraph, InvalidRequest, shown
 from fluxion_ffi.vertices import Vertex, read_vertex
 
 
@@ -134,7 +134,7 @@ class _Reader:
     def _take_vertex(self, entry: Any, place: str) -> None:
         vertex = read_vertex(entry, place, self._refuse)
         if vertex.key in self._by_key:
-            raise self._refuse(f"{place}.id: {vertex.key!r} is there twice")
+            raise self._refuse(f"{place}.id: {shown(vertex.key)} is there twice")
         if vertex.path in self._by_path:
             raise self._refuse(f"{place}.metadata.paths.containment: {vertex.path} is there twice")
         known = self._graph.vertices.get(vertex.path)
@@ -161,7 +161,7 @@ class _Reader:
         for end in ("source", "target"):
             key = entry.get(end)
             if not isinstance(key, str) or key not in self._by_key:
-                raise self._refuse(f"{place}.{end}: {key!r} isn't the id of a vertex of this document")
+                raise self._refuse(f"{place}.{end}: {shown(key)} isn't the id of a vertex of this document")
             ends.append(self._by_key[key])
         parent, child = ends
         if child.path.rpartition("/")[0] != parent.path:

@@ -13,6 +13,19 @@ _SHOWN = 2000
 """Characters of the library's text kept in an error: a refused jobspec can leave one line for each vertex visited."""
 
 
+_REPEATED = 80
+"""Characters of a refused value that a message repeats."""
+
+
+def shown(value: object) -> str:
+    """The value for a message: its beginning, or its type where it can't be written."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _REPEATED else f"{text[:_REPEATED]}…"
+
+
 class FluxionError(Exception):
     """A call that didn't succeed. ``errno`` is what the library set; ``text`` is what it said, and may be empty."""
 

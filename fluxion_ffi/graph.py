@@ -27,6 +27,7 @@ from fluxion_ffi.errors import (
     JobExists,
     Refusal,
     Unsatisfiable,
+    shown,
 )
 from fluxion_ffi.features import Feature
 from fluxion_ffi.jobspec import encode_jobspec
@@ -205,7 +206,7 @@ class ResourceGraph:
         self._library.require(Feature.FIND)
         wanted = self._options.match_format if format is None else format
         if wanted not in _FOUND_FORMATS:
-            raise InvalidRequest(f"find: {wanted!r} isn't a format that the library can answer in")
+            raise InvalidRequest(f"find: {shown(wanted)} isn't a format that the library can answer in")
         if wanted in RANKED_FORMATS:
             self._check_ranked(wanted, InvalidRequest)
         with OutString() as found:
@@ -302,7 +303,7 @@ class ResourceGraph:
         try:
             op = MatchOp(op)
         except ValueError:
-            raise InvalidRequest(f"op: {op!r} isn't a match operation") from None
+            raise InvalidRequest(f"op: {shown(op)} isn't a match operation") from None
         if op > MatchOp.SATISFIABILITY:
             self._library.require(Feature.WITHOUT_ALLOCATING)
         return op
@@ -312,7 +313,7 @@ class ResourceGraph:
 
     def _check_jobid(self, jobid: int) -> None:
         if isinstance(jobid, bool) or not isinstance(jobid, int) or not 0 <= jobid <= LAST_JOB:
-            raise InvalidRequest(f"jobid: must be an integer from 0 to 2^63 - 1, not {jobid!r}")
+            raise InvalidRequest(f"jobid: must be an integer from 0 to 2^63 - 1, not {shown(jobid)}")
 
     def _check_free(self, jobid: int) -> None:
         if jobid in self._held:
@@ -326,7 +327,7 @@ class ResourceGraph:
             raise InvalidGraph(f"graph.edges: the root {tree.root} contains nothing")
         if not self.totals(tree.root):
             raise InvalidOptions(
-                f"options.prune_filters: {self._options.prune_filters!r} keeps no total at the root, "
+                f"options.prune_filters: {shown(self._options.prune_filters)} keeps no total at the root, "
                 f"whose type is {tree.vertices[tree.root].type}; add ALL:core, say"
             )
         if self._options.match_format in RANKED_FORMATS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from fluxion_ffi.errors import InvalidRequest
+from fluxion_ffi.errors import InvalidRequest, shown
 
 _RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", re.ASCII)
 _MOST = 2**20
@@ -15,7 +15,7 @@ _MOST = 2**20
 def decode(text: str, place: str) -> set[int]:
     """Read an idset, with or without brackets. Raises `InvalidRequest`, for an id listed twice too."""
     if not isinstance(text, str):
-        raise InvalidRequest(f"{place}: must be an idset in a string, not {text!r}")
+        raise InvalidRequest(f"{place}: must be an idset in a string, not {shown(text)}")
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     ids: set[int] = set()
     for item in inner.split(","):
@@ -23,7 +23,7 @@ def decode(text: str, place: str) -> set[int]:
         first = int(parts[1]) if parts else 0
         last = int(parts[2] or first) if parts else -1
         if last < first or last - first >= _MOST or len(ids) >= _MOST:
-            raise InvalidRequest(f"{place}: {text[:80]!r} isn't an idset such as 0-3,7")
+            raise InvalidRequest(f"{place}: {shown(text)} isn't an idset such as 0-3,7")
         ids_here = set(range(first, last + 1))
         if ids & ids_here:
             raise InvalidRequest(f"{place}: {min(ids & ids_here)} is listed twice")

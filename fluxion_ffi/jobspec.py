@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fluxion_ffi.encoding import check_depth, dump, parse
-from fluxion_ffi.errors import InvalidRequest
+from fluxion_ffi.errors import InvalidRequest, shown
 from fluxion_ffi.options import GraphOptions
 from fluxion_ffi.values import Document
 
@@ -49,7 +49,7 @@ def _check_duration(document: Mapping[str, Any]) -> None:
         seconds = math.nan
     if not 0 <= seconds <= LONGEST_DURATION:
         raise InvalidRequest(
-            f"attributes.system.duration: must be seconds from 0 to {LONGEST_DURATION}, not {given!r}"
+            f"attributes.system.duration: must be seconds from 0 to {LONGEST_DURATION}, not {shown(given)}"
         )
 
 
@@ -75,7 +75,7 @@ def _check_growth(count: Mapping[str, Any], place: str, available: int | None) -
     for key in ("min", "max", "operand"):
         value = count.get(key)
         if type(value) is not int or not 1 <= value < _WRAP:
-            raise InvalidRequest(f"{place}.{key}: must be an integer from 1 to 2^32 - 1, not {value!r}")
+            raise InvalidRequest(f"{place}.{key}: must be an integer from 1 to 2^32 - 1, not {shown(value)}")
     value, operand, power = count["min"], count["operand"], count["operator"] == "^"
     if operand < 2 or (power and value < 2):
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from fluxion_ffi.errors import InvalidOptions
+from fluxion_ffi.errors import InvalidOptions, shown
 from fluxion_ffi.pruning import PruneFilters
 
 POLICIES = frozenset(
@@ -67,7 +67,7 @@ class GraphOptions:
         reserve = self.reserve_vtx_vec
         if isinstance(reserve, bool) or not isinstance(reserve, int) or not 0 <= reserve < 2**31:
             raise InvalidOptions(
-                f"options.reserve_vtx_vec: must be an integer from 0 to 2^31 - 1, not {reserve!r}"
+                f"options.reserve_vtx_vec: must be an integer from 0 to 2^31 - 1, not {shown(reserve)}"
             )
 
     @property
@@ -98,12 +98,12 @@ class GraphOptions:
 
 def _one_of(name: str, value: str, known: frozenset[str]) -> None:
     if value not in known:
-        raise InvalidOptions(f"options.{name}: {value!r} isn't one of {', '.join(sorted(known))}")
+        raise InvalidOptions(f"options.{name}: {shown(value)} isn't one of {', '.join(sorted(known))}")
 
 
 def _check_custom_policy(policy: str) -> None:
     """Refuse any word that isn't ``key=value``: the library reads past the end of some and ignores the others."""
-    place = f"options.matcher_policy: {policy!r}"
+    place = f"options.matcher_policy: {shown(policy)}"
     seen: set[str] = set()
     for word in policy.split(" "):
         key, equals, value = word.partition("=")
@@ -111,7 +111,7 @@ def _check_custom_policy(policy: str) -> None:
         if not equals or value not in allowed or key in seen:
             raise InvalidOptions(
                 f"{place} is neither one of {', '.join(sorted(POLICIES))} nor made of policy=high|low and "
-                f"{', '.join(sorted(_SWITCHES))}=true|false (at {word!r})"
+                f"{', '.join(sorted(_SWITCHES))}=true|false (at {shown(word)})"
             )
         seen.add(key)
     if "policy" not in seen:

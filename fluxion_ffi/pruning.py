@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fluxion_ffi.errors import InvalidOptions
+from fluxion_ffi.errors import InvalidOptions, shown
 
 _ANY = "ALL"
 
@@ -50,5 +50,7 @@ class PruneFilters:
 def _pair(item: str, text: str) -> tuple[str, str]:
     higher, _, lower = ("".join(item.split())).partition(":")
     if not higher or not lower or ":" in lower or not text.isprintable():
-        raise InvalidOptions(f"options.prune_filters: {item!r} in {text!r} isn't of the form HIGHER:LOWER")
+        raise InvalidOptions(
+            f"options.prune_filters: {shown(item)} in {shown(text)} isn't of the form HIGHER:LOWER"
+        )
     return higher, lower

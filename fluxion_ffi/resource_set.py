@@ -14,7 +14,7 @@ from typing import Any
 from fluxion_ffi import idset
 from fluxion_ffi.containment import Containment
 from fluxion_ffi.encoding import dump, parse
-from fluxion_ffi.errors import InvalidRequest
+from fluxion_ffi.errors import InvalidRequest, shown
 from fluxion_ffi.values import Document
 from fluxion_ffi.vertices import Vertex, read_vertex
 
@@ -82,7 +82,7 @@ def _scheduling(scheduling: Any) -> dict[str, Any]:
         raise InvalidRequest("R.scheduling: must be an object")
     if scheduling.get("writer", "fluxion") not in _WRITERS:
         raise InvalidRequest(
-            f"R.scheduling.writer: {scheduling['writer']!r} isn't one of {', '.join(_WRITERS)}"
+            f"R.scheduling.writer: {shown(scheduling['writer'])} isn't one of {', '.join(_WRITERS)}"
         )
     return scheduling
 
@@ -111,7 +111,7 @@ def _check_edges(graph: Any, place: str, tree: Containment, *, to_root: bool = T
         for end in ("source", "target"):
             key = edge.get(end)
             if not isinstance(key, str) or key not in by_key:
-                raise InvalidRequest(f"{where}.{end}: {key!r} isn't the id of a vertex of R")
+                raise InvalidRequest(f"{where}.{end}: {shown(key)} isn't the id of a vertex of R")
             ends.append(by_key[key])
         if not tree.joins(*ends):
             raise InvalidRequest(f"{where}: {ends[1]} isn't a child of {ends[0]} in the graph")
@@ -127,7 +127,7 @@ def _check_time(value: Any, place: str) -> None:
         or not 0 <= value < 2**62
         or math.isnan(value)
     ):
-        raise InvalidRequest(f"{place}: must be a number of seconds, not {value!r}")
+        raise InvalidRequest(f"{place}: must be a number of seconds, not {shown(value)}")
 
 
 def _check_r_lite(execution: dict[str, Any], check_ranks: RankCheck) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from fluxion_ffi.errors import InvalidGraph, Refusal
+from fluxion_ffi.errors import InvalidGraph, Refusal, shown
 
 DEEPEST_PATH = 256
 """Levels of containment; the walks recurse on the C stack once a level."""
@@ -77,7 +77,9 @@ def _check_optional(metadata: dict[str, Any], where: str, refusal: Refusal) -> N
         if name in metadata:
             value = metadata[name]
             if type(value) is not int or not least <= value <= greatest:
-                raise refusal(f"{where}.{name}: must be an integer from {least} to {greatest}, not {value!r}")
+                raise refusal(
+                    f"{where}.{name}: must be an integer from {least} to {greatest}, not {shown(value)}"
+                )
     if "exclusive" in metadata and not isinstance(metadata["exclusive"], bool):
         raise refusal(f"{where}.exclusive: must be true or false")
     if "properties" in metadata:
@@ -86,7 +88,7 @@ def _check_optional(metadata: dict[str, Any], where: str, refusal: Refusal) -> N
             raise refusal(f"{where}.properties: must be an object")
         for name, value in properties.items():
             if not isinstance(value, str):
-                raise refusal(f"{where}.properties.{name}: must be a string, not {value!r}")
+                raise refusal(f"{where}.properties.{name}: must be a string, not {shown(value)}")
 
 
 def _containment(paths: Any, where: str, refusal: Refusal) -> str:
@@ -94,9 +96,9 @@ def _containment(paths: Any, where: str, refusal: Refusal) -> str:
         raise refusal(f"{where}.paths: must be an object with the one key containment")
     path = paths["containment"]
     if not isinstance(path, str):
-        raise refusal(f"{where}.paths.containment: must be a string, not {path!r}")
+        raise refusal(f"{where}.paths.containment: must be a string, not {shown(path)}")
     if not path.startswith("/") or "//" in path or path.endswith("/"):
-        raise refusal(f"{where}.paths.containment: {path!r} isn't of the form /root/…/name")
+        raise refusal(f"{where}.paths.containment: {shown(path)} isn't of the form /root/…/name")
     if path.count("/") > DEEPEST_PATH:
         raise refusal(f"{where}.paths.containment: deeper than {DEEPEST_PATH} levels")
     return path
@@ -108,9 +110,11 @@ def _uniq_id(key: str, metadata: dict[str, Any], place: str, refusal: Refusal) -
         return given
     number = _LEADING_INTEGER.match(key)
     if number is None:
-        raise refusal(f"{place}.id: {key!r} doesn't begin with a number, so metadata.uniq_id is required")
+        raise refusal(
+            f"{place}.id: {shown(key)} doesn't begin with a number, so metadata.uniq_id is required"
+        )
     if len(number[1]) > 20 or not -(2**63) <= int(number[1]) < 2**63:
-        raise refusal(f"{place}.id: {key!r} doesn't fit 64 bits, so metadata.uniq_id is required")
+        raise refusal(f"{place}.id: {shown(key)} doesn't fit 64 bits, so metadata.uniq_id is required")
     return int(number[1])
 
 

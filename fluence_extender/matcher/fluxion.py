@@ -16,6 +16,7 @@ import fluxion_ffi as fluxion
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher.embedded.criteria import read_criteria
 from fluence_extender.matcher.embedded.jgf import read_document
+from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.errors import (
     EngineUnavailable,
     InvalidGraph,
@@ -87,9 +88,10 @@ class FluxionMatcher:
 
     def partial_cancel(self, jobid: int, R: Jgf | str | bytes) -> bool:  # noqa: N803
         """Free a part of what the job has allocated; the library sees only what it can free soundly."""
-        if jobid not in self._granted:
-            raise UnknownJob(f"no job {jobid} has anything allocated")
         with translated():
+            self._graph.info(jobid)
+            if jobid not in self._granted:
+                raise UnknownJob(f"no job {jobid} has anything allocated")
             unclaimed = self._unclaimed.get(jobid, set())
             sound, above = sound_release(
                 R, self._held(jobid), jobid, self._graph.topmost, self._graph.totals, unclaimed
@@ -196,10 +198,9 @@ class FluxionMatcher:
 
 
 def _operation(op: MatchOp | str) -> fluxion.MatchOp:
-    try:
-        return fluxion.MatchOp[MatchOp(op).name]
-    except ValueError:
-        raise fluxion.InvalidRequest(f"op: {op!r} isn't a match operation") from None
+    if not isinstance(op, str) or op not in MatchOp.__members__.values():
+        raise fluxion.InvalidRequest(f"op: {shown(op)} isn't a match operation")
+    return fluxion.MatchOp[MatchOp(op).name]
 
 
 def _match(result: fluxion.MatchResult) -> Match:
@@ -220,11 +221,11 @@ def _unit_vertices(graph: Jgf | str | bytes) -> Jgf | str | bytes:
     try:
         document = graph if isinstance(graph, dict) else json.loads(graph)
         counted = any("count" in node["metadata"] for node in document["graph"]["nodes"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return graph
     if not counted:
         return document
     try:
         return expand(document)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidGraph(f"graph: a counted entry can't be expanded: {error}") from error
