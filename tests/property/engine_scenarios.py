@@ -181,6 +181,15 @@ def random_resources(random: Random, graph: Graph, *, labels: bool) -> list[Jgf]
             [{"type": "rack", "count": 1, "with": [{**node, "with": [slot]}]}],
             [{"type": "rack", "count": 1, "exclusive": random.random() < 0.5, "with": [node]}],
             [slot, {**node, "with": leaves}],
+            [{**slot, "count": 1, "with": [{"type": "rack", "count": 1, "with": [node]}]}],
+            [{**slot, "count": 1, "with": [{"type": "rack", "count": 1}]}],
+            [
+                {
+                    **slot,
+                    "count": 1,
+                    "with": [{"type": "core", "count": 1, "with": [{"type": "gpu", "count": 1}]}],
+                }
+            ],
             [{"type": "cluster", "count": 1, "with": [node]}],
             [{**slot, "with": [{**leaf, "exclusive": True} for leaf in leaves]}],
             leaves,

@@ -18,6 +18,7 @@ from fluence_extender.matcher.counted.document import NODE, Vertex
 from fluence_extender.matcher.counted.policy import Policy
 from fluence_extender.matcher.counted.table import Node, Pool
 from fluence_extender.matcher.counted.uncountable import Uncountable
+from fluence_extender.matcher.embedded.graph import DOWN, UP
 from fluence_extender.matcher.errors import InvalidGraph
 from fluence_extender.matcher.port import Jgf
 
@@ -51,6 +52,7 @@ def split(root: Vertex) -> Halves:
         vertex.turn = turn
         turn += 1
         if is_physical(vertex) and vertex is not root:
+            _check_single(vertex)
             halves.counted.append(vertex)
             inner = [child for child in vertex.children if not is_leaf(child)]
             if inner:
@@ -62,6 +64,7 @@ def split(root: Vertex) -> Halves:
                 halves.walked.append(child)
                 halves.rest.extend(child.walk())
         elif vertex is root or (vertex.children and vertex.type != NODE):
+            _check_single(vertex)
             halves.counted.append(vertex)
             halves.rest.append(vertex)
             stack.extend(reversed(vertex.children))
@@ -69,6 +72,12 @@ def split(root: Vertex) -> Halves:
             halves.walked.append(vertex)
             halves.rest.extend(vertex.walk())
     return halves
+
+
+def _check_single(vertex: Vertex) -> None:
+    metadata = vertex.metadata
+    if metadata.size != 1 or metadata.count != 1 or metadata.status not in (UP, DOWN):
+        raise Uncountable(f"{vertex.path}: what holds leaves must be one vertex of size 1, up or down")
 
 
 def is_physical(vertex: Vertex) -> bool:

@@ -23,6 +23,9 @@ class Half(Enum):
 def half_of(jobspec: Jobspec, text: Mapping[str, Any], graph: CompactGraph) -> Half:
     """Raises `Uncountable` for a request that would need both."""
     types = types_in(jobspec.resources)
+    named = types & graph.state.tree.types
+    if named:
+        raise Uncountable(f"resources: {min(named)!r} is a level of the graph")
     walked = types & graph.walked_types
     counted = types & graph.leaf_types
     if walked and counted:

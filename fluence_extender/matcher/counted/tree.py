@@ -71,11 +71,13 @@ class Tree(Borrower):
     """All levels; number 0 is the root."""
 
     WRITTEN = ("levels", "by_path")
-    KEPT = ("_loaded", "_weighed")
+    KEPT = ("_loaded", "_weighed", "types")
 
     def __init__(self, *, weighed: bool) -> None:
         super().__init__()
         self._token = object()
+        self.types: frozenset[str] = frozenset()
+        """The types of all levels that there ever were."""
         self.levels: list[Level] = []
         self.by_path: dict[str, int] = {}
         self._weighed = weighed
@@ -102,6 +104,7 @@ class Tree(Borrower):
         self.own_all()
         level = Level(len(self.levels), parent, vertex, up, turn, self._token)
         self.levels.append(level)
+        self.types |= {vertex.type}
         self.by_path[vertex.path] = level.number
         if self._loaded:
             level.siblings = Siblings()
