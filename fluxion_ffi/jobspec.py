@@ -8,6 +8,7 @@ it has made node types exclusive for every later job (fluxion reference 1.7, 4.2
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ LONGEST_DURATION = 3_153_600_000
 """Seconds: the end of the library's timeline (fluxion reference 1.8)."""
 
 _WRAP = 2**32
+_DECIMAL = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 
 _SLOTS = ("slot", "xor_slot")
 
@@ -74,12 +76,15 @@ def _check_growth(count: Mapping[str, Any], place: str, available: int | None) -
     """Follow a growing count as the library does, in 32 bits, and refuse it where it would wrap around."""
     for key in ("min", "max", "operand"):
         value = count.get(key)
+        if isinstance(value, str) and _DECIMAL.fullmatch(value):
+            value = int(value)
         if type(value) is not int or not 1 <= value < _WRAP:
             raise InvalidRequest(f"{place}.{key}: must be an integer from 1 to 2^32 - 1, not {shown(value)}")
-    value, operand, power = count["min"], count["operand"], count["operator"] == "^"
+    value, most, operand = (int(count[key]) for key in ("min", "max", "operand"))
+    power = count["operator"] == "^"
     if operand < 2 or (power and value < 2):
         return
-    limit = count["max"] if available is None else min(count["max"], available)
+    limit = most if available is None else min(most, available)
     while value <= limit:
         # 2^32 is passed at the 32nd power at the latest, so larger ones need not be worked out.
         value = value ** min(operand, 32) if power else value * operand

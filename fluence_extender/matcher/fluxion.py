@@ -148,7 +148,11 @@ class FluxionMatcher:
 
     def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
         """Allocate exactly what ``R`` lists."""
-        R = readable_replay(_unit_vertices(R), self._whole_graph)  # noqa: N806
+        try:
+            R = _unit_vertices(R)  # noqa: N806
+        except InvalidGraph as error:
+            raise InvalidJobspec(f"R: {error}") from None
+        R = readable_replay(R, self._whole_graph)  # noqa: N806
         try:
             result = self._graph.update_allocate(jobid, R)
         except (fluxion.JobExists, fluxion.FeatureMissing, fluxion.GraphClosed) as error:

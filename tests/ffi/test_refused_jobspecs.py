@@ -77,12 +77,21 @@ def test_elsewhere_a_count_is_bounded_by_what_is_there(stub: Stub, library: Libr
 
 
 @pytest.mark.parametrize("key", ["min", "max", "operand"])
-@pytest.mark.parametrize("value", ["4", 0, 2**32, 1.0, True, None])
+@pytest.mark.parametrize("value", ["four", "0x4", "04", 0, 2**32, 1.0, True, None])
 def test_a_growing_count_must_be_made_of_integers(
     stub: Stub, resources: ResourceGraph, key: str, value: Any
 ) -> None:
     count = {"min": 1, "max": 4, "operator": "*", "operand": 2} | {key: value}
     assert refused(stub, resources, jobspec(slot(count))).startswith(f"resources[0].count.{key}: ")
+
+
+def test_numbers_of_a_growing_count_may_be_strings(stub: Stub, resources: ResourceGraph) -> None:
+    resources.match(
+        MatchOp.ALLOCATE, jobspec(slot({"min": "1", "max": "4", "operator": "*", "operand": "2"}))
+    )
+    assert stub.last_call[0].startswith("match")
+    endless = {"min": "1", "max": str(2**31), "operator": "*", "operand": "2"}
+    assert "never finishes" in refused(stub, resources, jobspec(slot(endless)))
 
 
 @pytest.mark.parametrize(

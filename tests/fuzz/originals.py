@@ -54,27 +54,35 @@ JOBSPECS = (
     spec(want("core", between(1, 8, "*", 2), exclusive=True), duration=1),
 )
 
-_LISTED = ("0", "1", "2", "3")
-R: dict[str, Any] = {
-    "graph": {
-        "nodes": [
-            entry if entry["id"] in "01" else entry | {"metadata": entry["metadata"] | {"exclusive": True}}
-            for entry in GRAPH["graph"]["nodes"]
-            if entry["id"] in _LISTED
-        ],
-        "edges": [edge for edge in GRAPH["graph"]["edges"] if edge["target"] in _LISTED],
+
+def _listing(*exclusive: str) -> dict[str, Any]:
+    """An R of node 0 with these leaves of it."""
+    listed = ("0", "1", *exclusive)
+    return {
+        "graph": {
+            "nodes": [
+                entry
+                | {"metadata": entry["metadata"] | ({"exclusive": True} if entry["id"] in exclusive else {})}
+                for entry in GRAPH["graph"]["nodes"]
+                if entry["id"] in listed
+            ],
+            "edges": [edge for edge in GRAPH["graph"]["edges"] if edge["target"] in listed],
+        }
     }
-}
+
+
+R = _listing("4", "5")
+"""Memory, which no job of the busy matcher holds."""
 TIMED_R: dict[str, Any] = {
     "version": 1,
     "execution": {
-        "R_lite": [{"rank": "0", "children": {"core": "0-1"}}],
+        "R_lite": [{"rank": "0", "children": {"core": "1"}}],
         "nodelist": ["node0"],
         "properties": {"big": "0"},
         "starttime": 0,
-        "expiration": 100,
+        "expiration": 10,
     },
-    "scheduling": R | {"writer": "fluxion:jgf"},
+    "scheduling": _listing("3", "4") | {"writer": "fluxion:jgf"},
 }
 RANKED_R: dict[str, Any] = {key: TIMED_R[key] for key in ("version", "execution")}
 RELEASE: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "1", "children": {"core": "0"}}]}}

@@ -48,7 +48,7 @@ def read_replay(text: Jgf | str | bytes) -> Replay:
 
 def _unwrap(top: Any) -> tuple[int, int, Any]:
     execution = top.get("execution") if isinstance(top, Mapping) else None
-    if not isinstance(execution, Mapping) or top.get("version") != 1:
+    if not isinstance(execution, Mapping) or type(top.get("version")) is not int or top["version"] != 1:
         return 0, GRAPH_END, top
     start, end = (_time(execution.get(key, 0), key) for key in ("starttime", "expiration"))
     scheduling = top.get("scheduling")

@@ -56,7 +56,8 @@ def is_bare(top: Any) -> bool:
     """Whether an R is JGF by itself, without the envelope of RFC 20."""
     if not isinstance(top, Mapping) or not isinstance(top.get("execution"), Mapping):
         return True
-    return bool(top.get("version") != 1)
+    version = top.get("version")
+    return type(version) is not int or version != 1
 
 
 def times_of(top: Any) -> tuple[int, int]:
