@@ -1,20 +1,24 @@
 """Live queue length and status of Amazon Braket devices, through the user's own ``aws`` command line.
 
 It is asked only for devices whose ARN is known, and only when a policy looks at queue or status. Credentials stay with
-``aws``. What can't be found out is ``status: UNKNOWN`` with the reason in ``query_error``, never an end.
+``aws``. What can't be found out is ``status: UNKNOWN`` with the kind of error in ``query_error``, never an end.
+
+An error's text may name the user's account. It is told to the user and goes no further: descriptions, and so the
+record on the object, have its code only.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fluence_extender.kubectl.terminal import waiting
+from fluence_extender.kubectl.terminal import tell_note, waiting
 from fluence_extender.selection.backend import DEVICE_ARN, QUEUE, REGION, STATUS, Backend
 from fluence_extender.selection.providers import Description, Query
 
@@ -82,13 +86,21 @@ def _ask(aws: str, one: Backend) -> Backend:
             env={**os.environ, "AWS_PAGER": ""},
         )
         if ended.returncode:
-            lines = ended.stderr.decode(errors="replace").strip().splitlines()
-            return _unknown(one.name, lines[-1] if lines else f"aws ended with {ended.returncode}")
+            return _unknown(one.name, _error_code(one.name, ended.stderr.decode(errors="replace")))
         return read_device(one.name, json.loads(ended.stdout))
     except subprocess.TimeoutExpired:
         return _unknown(one.name, f"no answer within {_PATIENCE:.0f} s")
-    except (OSError, ValueError, AttributeError) as error:
-        return _unknown(one.name, f"aws gave no device: {error}")
+    except (OSError, ValueError, AttributeError):
+        return _unknown(one.name, "aws gave no device")
+
+
+def _error_code(name: str, told: str) -> str:
+    """``aws: CODE`` of an error that ``aws`` told, which is passed on to the user in full."""
+    lines = told.strip().splitlines()
+    if lines:
+        tell_note(f"{name}: {lines[-1]}")
+    code = re.search(r"\((\w+)\)", told)
+    return f"aws: {code.group(1)}" if code else "aws failed"
 
 
 def _unknown(name: str, why: str) -> Backend:

@@ -27,17 +27,17 @@ class Command:
 
 _SELECTION = """\
 Flags:
-  -f, --filename FILE   file, directory, URL, or - for standard input; may be given several times
-  -k, --kustomize DIR   what `kubectl kustomize DIR` makes
-  -R, --recursive       directories with what is below them
-      --attributes FILE what backends can do and cost (YAML or JSON); several files add up
-      --fluence-ns NS   namespace of the ConfigMap fluence-resources, which says what is offered (kube-system)
-      --cost-tol USD    costs this close to the best one count as equal (0)
-      --force-select    choose anew where a backend is named already
+  -f, --filename FILE    file, directory, URL, or - for standard input; may be given several times
+  -k, --kustomize DIR    what `kubectl kustomize DIR` makes
+  -R, --recursive        directories with what is below them
+      --attributes FILE  what backends can do and cost (YAML or JSON); several files add up
+      --fluence-ns NS    namespace of the ConfigMap fluence-resources, which says what is offered (kube-system)
+      --cost-tol USD     costs this close to the best one count as equal (0)
+      --force-select     choose anew where a backend is named already
 """
 _SUBMISSION = """\
-      --confirm         ask on the terminal before anything is applied
-      --dry-run[=MODE]  print the manifest, and let kubectl try it: client (the default), server, or none
+      --confirm          ask on the terminal before anything is applied
+      --dry-run[=MODE]   print the manifest, and let kubectl try it: client (the default), server, or none
 """
 
 

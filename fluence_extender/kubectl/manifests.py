@@ -6,6 +6,7 @@ what a document says in a dialect of YAML stays as it is written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import yaml
@@ -16,13 +17,13 @@ from fluence_extender.kubectl.errors import CommandError
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
+_HALF = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 Entry = tuple[ScalarNode, Node]
 
 
 def read_documents(text: str, name: str) -> list[Node]:
     """The root nodes of all documents; their marks count characters in ``text``. Raises `CommandError`."""
-    # JSON may be indented with tabs, which YAML refuses; a space stands in the same place and means the same.
-    plain = text.replace("\t", " ") if text.lstrip().startswith("{") else text
+    plain = _as_yaml(text) if text.lstrip().startswith("{") else text
     try:
         return [node for node in yaml.compose_all(plain, Loader=_Loader) if node is not None]
     except yaml.YAMLError as error:
@@ -32,6 +33,14 @@ def read_documents(text: str, name: str) -> list[Node]:
         raise CommandError(f"{place}: isn't valid YAML: {said}; correct the syntax there") from None
     except RecursionError:
         raise CommandError(f"{name}: is nested too deeply to be read") from None
+
+
+def _as_yaml(text: str) -> str:
+    """JSON in the form that YAML can read, each character in its place.
+
+    YAML refuses tabs between values, and halves of characters beyond 16 bits, which JSON writes as two escapes.
+    """
+    return _HALF.sub(r"\1\\ufffd", text.replace("\t", " "))
 
 
 def objects(root: Node) -> Iterator[MappingNode]:

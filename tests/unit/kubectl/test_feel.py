@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
+import threading
 from pathlib import Path
 
 import pytest
 
 from fluence_extender import __version__
 from fluence_extender.kubectl.commands import COMMANDS
+from fluence_extender.kubectl.terminal import waiting
 from tests.unit.kubectl.manifests import POD
 from tests.unit.kubectl.programs import Fluence
 
@@ -134,3 +137,46 @@ def test_colours_are_for_terminals_that_want_them(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert ("\033[" in fluence("aply").err) == coloured
+
+
+def completed(*words: str) -> tuple[list[str], str]:
+    """What the real kubectl offers for the last of these words, and its directive."""
+    path = os.pathsep.join([str(SCRIPT.parent), os.environ["PATH"]])
+    ended = subprocess.run(
+        ["kubectl", "__complete", "fluence", *words],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    *candidates, directive = ended.stdout.split("\n")[:-1]
+    return [line.partition("\t")[0] for line in candidates], directive
+
+
+def test_kubectl_completes_commands_flags_and_files() -> None:
+    assert completed("") == ([one.name for one in COMMANDS], ":4")
+    assert completed("help", "ve") == (["version"], ":4")
+    assert completed("apply", "--dry-run=") == (
+        ["--dry-run=client", "--dry-run=none", "--dry-run=server"],
+        ":4",
+    )
+    assert completed("select", "-f", "") == ([], ":0")
+    flags, _ = completed("apply", "--")
+    assert {"--filename", "--kustomize", "--attributes", "--confirm", "--dry-run", "--help"} <= set(flags)
+    assert "--confirm" not in completed("select", "--")[0]
+    assert completed("frobnicate", "") == ([], ":4")
+
+
+def test_long_wait_is_explained_on_a_terminal_only(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fluence_extender.kubectl.terminal._PATIENCE", 0.0)
+    said = threading.Event()
+    monkeypatch.setattr("fluence_extender.kubectl.terminal.tell", lambda *words: said.set())
+    with waiting("reading"):
+        assert not any(isinstance(one, threading.Timer) for one in threading.enumerate())
+    assert not said.is_set()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with waiting("reading"):
+        assert said.wait(10)

@@ -85,10 +85,16 @@ def test_query_that_fails_is_soft_and_told(select: Fluence, aws: Program) -> Non
     ended = select("min-queue")
     assert ended.code == 0
     assert notes_of(load(ended.out)[0])[REQUIRE] == "queue-box"
-    assert (
-        "dropped slow: min-queue: has no queue_size (An error occurred (ExpiredToken): the token" in ended.err
-    )
-    assert "dropped fast: min-queue: has no queue_size (aws gave no device" in ended.err
+    assert "dropped slow: min-queue: has no queue_size (aws: ExpiredToken)" in ended.err
+    assert "dropped fast: min-queue: has no queue_size (aws gave no device)" in ended.err
+
+
+def test_what_aws_says_is_told_to_the_user_and_goes_no_further(select: Fluence, aws: Program) -> None:
+    aws.answers("braket", err="An error occurred (AccessDenied): arn:aws:iam::123:user/me may not", code=254)
+    ended = select("min-queue")
+    assert "note: slow: An error occurred (AccessDenied): arn:aws:iam::123:user/me may not" in ended.err
+    assert "user/me" not in ended.out
+    assert "AccessDenied" in ended.out
 
 
 def test_missing_aws_is_soft_and_told(select: Fluence, programs: Path) -> None:

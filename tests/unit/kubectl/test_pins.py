@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fluence_extender.kubectl.errors import CommandError
 from fluence_extender.kubectl.resolve import Resolved, resolve
@@ -288,3 +290,61 @@ def test_sources_are_joined_without_touching_a_single_one() -> None:
     assert joined([b"\xef\xbb\xbfa: b", b"--- # x\nc: d\n", b'{"e": 1}']) == (
         b'---\na: b\n--- # x\nc: d\n---\n{"e": 1}'
     )
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS | st.just("a\n---\n b\n\n") | st.just("# no\n"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+NOTES = st.dictionaries(
+    TEXTS.filter(lambda key: PREFIX not in key), TEXTS | st.just("x\n---\ny\n"), max_size=3
+)
+
+
+class _NoAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    notes=NOTES,
+    others=st.dictionaries(TEXTS.filter(lambda key: key not in ("annotations", "name")), VALUES, max_size=3),
+    first=st.booleans(),
+    style=st.sampled_from(["block", "flow", "mixed", "literal", "json", "indented"]),
+    around=st.lists(VALUES.filter(bool), max_size=2),
+)
+def test_whatever_surrounds_it_only_the_pins_are_added(
+    notes: dict[str, str], others: dict[str, Any], first: bool, style: str, around: list[Any]
+) -> None:
+    written = {POLICY: "min-cost", **notes} if first else {**notes, POLICY: "min-cost"}
+    metadata = {"annotations": written, **others} if first else {**others, "annotations": written}
+    template = {"metadata": {**others, "annotations": notes} if notes else others, "spec": {}}
+    pod = {"kind": "Job", "metadata": metadata, "spec": {"schedulerName": "fluence", "template": template}}
+    if style == "json":
+        text = json.dumps(pod, indent=2, ensure_ascii=first)
+        around = []
+    else:
+        flow = {"flow": True, "mixed": None}.get(style, False)
+        options: dict[str, Any] = {"literal": {"default_style": "|"}, "indented": {"indent": 6}}.get(
+            style, {}
+        )
+        text = yaml.dump_all(
+            [pod, *around],
+            Dumper=_NoAliases,
+            default_flow_style=flow,
+            sort_keys=False,
+            allow_unicode=first,
+            width=40,
+            explicit_start=not first,
+            **options,
+        )
+    after = pinned(text)
+    for holder in (after[0], after[0]["spec"]["template"]):
+        assert holder["metadata"]["annotations"].pop(REQUIRE) == "fez"
+    assert after[0]["metadata"]["annotations"].pop(RESULT)
+    if not notes:
+        assert after[0]["spec"]["template"]["metadata"].pop("annotations") == {}
+    assert after == load(text)

@@ -1,0 +1,59 @@
+"""Completion in bash, zsh and fish, all of which kubectl does for its plugins.
+
+kubectl runs ``kubectl_complete-fluence`` with the words typed so far, the last one unfinished. The answer is one
+candidate a line, with a description after a tab, then a line with a directive of Cobra's (the library kubectl's command
+line is made with): 0 lets the shell add names of files, 4 doesn't.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+
+from fluence_extender.kubectl.commands import COMMANDS, command
+
+_FILES, _NO_FILES = 0, 4
+_DRY_RUNS = ("client", "none", "server")
+_FLAG = re.compile(r" +(?:-\w, )?(--[a-z-]+)\S*(?: [A-Z]+)?  +(\S.*)")
+_TAKES_FILE = ("-f", "--filename", "-k", "--kustomize", "--attributes")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of ``kubectl_complete-fluence``."""
+    candidates, directive = complete(list(sys.argv[1:] if argv is None else argv))
+    for candidate in candidates:
+        print(candidate)
+    print(f":{directive}")
+    return 0
+
+
+def complete(words: Sequence[str]) -> tuple[list[str], int]:
+    """Candidates for the last word, and the directive."""
+    typed = words[-1] if words else ""
+    before = words[:-1]
+    if not before or before == ["help"]:
+        return _beginning(typed, (f"{one.name}\t{one.summary}" for one in COMMANDS)), _NO_FILES
+    chosen = command(before[0])
+    if chosen is None:
+        return [], _NO_FILES
+    if before[-1] in _TAKES_FILE:
+        return [], _FILES
+    if typed.startswith("--dry-run="):
+        return _beginning(typed, (f"--dry-run={mode}" for mode in _DRY_RUNS)), _NO_FILES
+    if typed.startswith("-"):
+        return _beginning(typed, _flags(chosen.usage)), _FILES if "=" in typed else _NO_FILES
+    return [], _NO_FILES
+
+
+def _flags(usage: str) -> Iterable[str]:
+    """The long flags that a command's usage explains, and help."""
+    for line in usage.splitlines():
+        explained = _FLAG.fullmatch(line)
+        if explained is not None:
+            yield f"{explained.group(1)}\t{explained.group(2)}"
+    yield "--help\texplain the command"
+
+
+def _beginning(typed: str, candidates: Iterable[str]) -> list[str]:
+    return [one for one in candidates if one.startswith(typed)]
