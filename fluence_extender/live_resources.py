@@ -11,15 +11,19 @@ from collections.abc import Callable
 import structlog
 
 from fluence_extender.cluster import port
+from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.graph.problem import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.virtual import ResourcesFile
+from fluence_extender.matcher.errors import MatcherError
 
 log = structlog.get_logger(__name__)
 
 
 class LiveResources:
     """Follows the file: ``adopt`` is called with each good edit, ``reject`` with each bad one and its faults.
+
+    An edit that ``adopt`` refuses (`MatcherError`, `GraphTooLarge`) is a bad one too.
 
     ``fault`` is what is wrong with the file as it was first seen, None when nothing is.
     """
@@ -44,8 +48,14 @@ class LiveResources:
             if first:
                 self.fault = fault
             else:
-                log.error("resources.yaml is refused, the old resources stay", problems=str(fault))
-                self._reject(file, str(fault))
+                self._refuse(file, str(fault))
             return
         self.fault = None
-        self._adopt(parsed)
+        try:
+            self._adopt(parsed)
+        except (MatcherError, GraphTooLarge) as fault:
+            self._refuse(file, str(fault))
+
+    def _refuse(self, file: port.ResourcesFile, why: str) -> None:
+        log.error("resources.yaml is refused, the old resources stay", problems=why)
+        self._reject(file, why)

@@ -153,11 +153,15 @@ class Controller:
         self.lifecycle.replay()
 
     def replace_resources(self, resources: Resources) -> None:
-        """Take over virtual resources that have changed; what is held stays held."""
-        self.books.resources = resources
-        if self.started:
-            self.books.load(self.eligibility.nodes.values())
-            self.lifecycle.look_at_all()
+        """Take over virtual resources that have changed; what is held stays held.
+
+        Raises `MatcherError` and `GraphTooLarge` when the matcher can't take them; then the old ones stay in force.
+        """
+        if not self.started:
+            self.books.resources = resources
+            return
+        self.books.replace_resources(resources)
+        self.lifecycle.look_at_all()
 
     def step(self) -> list[Action]:
         """Decide what is to be done now."""

@@ -146,6 +146,14 @@ class Books:
         self._stale = True
         self.changed()
 
+    def replace_resources(self, resources: ResourcesFile) -> None:
+        """Take other virtual resources; holds stay.
+
+        Raises `MatcherError` and `GraphTooLarge` when the matcher can't take them; then everything is as before.
+        """
+        self._load(resources)
+        self.changed()
+
     def put_node(self, node: Node) -> None:
         """Take note of a node that joins or has changed."""
         old = self._nodes.get(node.name)
@@ -378,10 +386,14 @@ class Books:
         if not self._stale:
             return
         try:
-            self._mirror.load(self._nodes.values(), self.resources)
+            self._load(self.resources)
         except (MatcherError, GraphTooLarge) as error:
             self.fault = f"the resource graph can't be loaded: {error}"
             raise
+
+    def _load(self, resources: ResourcesFile) -> None:
+        self._mirror.load(self._nodes.values(), resources)
+        self.resources = resources
         self.fault = ""
         self._stale = False
         self._ordered = None

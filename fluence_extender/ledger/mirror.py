@@ -62,16 +62,20 @@ class Mirror:
     # The graph.
 
     def load(self, nodes: Iterable[Node], resources: ResourcesFile) -> None:
-        """Build the graph and a matcher on it, without any job."""
+        """Build the graph and a matcher on it, without any job.
+
+        Raises `MatcherError` and `GraphTooLarge` when no matcher can be made of it; then everything is as before.
+        """
         present = list(nodes)
         usable = self._fitting(resources, [node.name for node in present])
-        self.containment = build_containment(present, usable, units=self.units, levels=self._levels)
-        self.catalogue = device_catalogue(self.containment)
+        containment = build_containment(present, usable, units=self.units, levels=self._levels)
+        empty = not containment.nodes and not containment.devices
+        matcher = None if empty else self._make(to_jgf(containment))
+        self.close()
+        self._matcher = matcher
+        self.containment = containment
+        self.catalogue = device_catalogue(containment)
         self._resources = resources
-        if self._matcher is not None:
-            self._matcher.close()
-        empty = not self.containment.nodes and not self.containment.devices
-        self._matcher = None if empty else self._make(to_jgf(self.containment))
         self._foreign.clear()
         self._deficits.clear()
 

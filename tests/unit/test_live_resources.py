@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.graph.virtual import ResourcesFile as Resources
 from fluence_extender.live_resources import LiveResources
+from fluence_extender.matcher.errors import InvalidGraph
 
 GOOD = "resources: [{type: qpu, name: first}]"
 BETTER = "resources: [{type: qpu, name: second}]"
@@ -67,3 +68,18 @@ def test_a_fault_at_the_start_is_kept_until_a_good_edit() -> None:
     followed.see(GOOD)
     assert followed.live.fault is None
     assert followed.names() == [["first"]]
+
+
+def test_edit_that_no_matcher_can_take_is_rejected_and_the_next_is_adopted() -> None:
+    adopted: list[str] = []
+    rejected: list[str] = []
+
+    def adopt(resources: Resources) -> None:
+        if resources.resources[0].name == "first":
+            raise InvalidGraph("too large")
+        adopted.append(resources.resources[0].name)
+
+    live = LiveResources(adopt, lambda _, why: rejected.append(why))
+    for text in (GOOD, BETTER):
+        live.take(ResourcesFile("file", text))
+    assert (adopted, rejected) == (["second"], ["too large"])
