@@ -7,7 +7,6 @@ its id. A release is checked against what the job holds before the library sees 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from fluence_extender.matcher.embedded.jgf import VertexEntry, parse_json, read_
 from fluence_extender.matcher.embedded.replay import is_bare, is_shorthand
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec
 from fluence_extender.matcher.port import Jgf
-from fluence_extender.matcher.release import Tree, check_release, parts_of, read_ranks
+from fluence_extender.matcher.release import Tree, check_release, parts_of, read_ranks, truly_listed
 
 Held = dict[str, VertexEntry]
 """What a job has a tag on, by path."""
@@ -85,11 +84,10 @@ def truly_held(text: str, R: Any, vertices_of: Callable[[int], int]) -> str:  # 
     if is_bare(top) or top.get("scheduling") is not None:
         return text
     document = json.loads(text)
-    metadata = [entry["metadata"] for entry in document["graph"]["nodes"]]
-    listed = Counter(vertex["rank"] for vertex in metadata)
-    for vertex in metadata:
-        if vertex["type"] == "node" and listed[vertex["rank"]] < vertices_of(vertex["rank"]):
-            del vertex["exclusive"]
+    truly = truly_listed(document, vertices_of)
+    for entry in document["graph"]["nodes"]:
+        if entry["metadata"]["paths"]["containment"] not in truly:
+            del entry["metadata"]["exclusive"]
     return json.dumps(document)
 
 

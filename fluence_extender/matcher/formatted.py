@@ -113,10 +113,19 @@ def check_format(match_format: str) -> None:
         raise InvalidOptions(f"options.match_format: {match_format!r} isn't one of {', '.join(FORMATS)}")
 
 
+def ends_at(jobspec: Mapping[str, Any], at: int) -> int:
+    """When a matched jobspec that starts at ``at`` ends: with the graph at the latest."""
+    duration = whole_seconds(number_of(_system(jobspec).get("duration", 0), "duration"), GRAPH_END)
+    return min(at + (duration or GRAPH_END), GRAPH_END)
+
+
 def _times(jobspec: Mapping[str, Any], at: int) -> Times:
-    """When a matched jobspec's resources are held: it starts at ``at`` and ends with the graph at the latest."""
+    system = _system(jobspec)
+    queue = text_or_null(system["queue"], "queue") if "queue" in system else ""
+    return Times(at, ends_at(jobspec, at), queue)
+
+
+def _system(jobspec: Mapping[str, Any]) -> Mapping[str, Any]:
     attributes = jobspec["attributes"] or {}
     system: Mapping[str, Any] = attributes.get("system") or {}
-    duration = whole_seconds(number_of(system.get("duration", 0), "duration"), GRAPH_END) or GRAPH_END
-    queue = text_or_null(system["queue"], "queue") if "queue" in system else ""
-    return Times(at, min(at + duration, GRAPH_END), queue)
+    return system

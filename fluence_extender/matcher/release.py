@@ -7,6 +7,7 @@ topmost one. Where that isn't right it fails half-way, counts wrongly, or forget
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -106,6 +107,21 @@ def parts_of(top: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     if scheduling is not None and not isinstance(scheduling, Mapping):
         raise ValueError("'scheduling' must be an object")
     return execution, scheduling
+
+
+def truly_listed(granted: Mapping[str, Any], vertices_of: Callable[[int], int]) -> frozenset[str]:
+    """The paths of an answer to a replay of ranks and ids alone, less the nodes that weren't taken with the rest.
+
+    All nodes are called exclusive there, and only those are of which all that is on their rank was named.
+    ``vertices_of`` counts the vertices of a rank.
+    """
+    listed = Counter(entry["metadata"]["rank"] for entry in granted["graph"]["nodes"])
+    return frozenset(
+        entry["metadata"]["paths"]["containment"]
+        for entry in granted["graph"]["nodes"]
+        if entry["metadata"]["type"] != "node"
+        or listed[entry["metadata"]["rank"]] >= vertices_of(entry["metadata"]["rank"])
+    )
 
 
 def _staying(tree: Tree[V], vertex: V, gone: Collection[V]) -> list[V]:

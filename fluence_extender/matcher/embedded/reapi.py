@@ -128,6 +128,7 @@ class EmbeddedMatcher:
     def partial_cancel(self, jobid: int, R: Jgf | str | bytes) -> bool:  # noqa: N803
         """Free a part of what the job has allocated. Raises UnknownJob (reservations too), InvalidJobspec."""
         self._check_open()
+        self._check_jobid(jobid, False)
         spans = self._spans.get(jobid)
         if spans is None or self._jobs[jobid].reserved:
             raise UnknownJob(f"no job {jobid} has anything allocated")
@@ -164,7 +165,9 @@ class EmbeddedMatcher:
         """Mark the topmost vertex of each rank up or down. Raises MatcherError."""
         self._check_open()
         chosen = set(ranks)
-        if not chosen or not all(rank >= 0 and self._graph.of_rank(rank) for rank in chosen):
+        if not chosen or not all(
+            isinstance(rank, int) and rank >= 0 and self._graph.of_rank(rank) for rank in chosen
+        ):
             raise InvalidJobspec("ranks: none is given, or one that no vertex has")
         self._graph.set_rank_status(chosen, UP if up else DOWN)
 
