@@ -135,20 +135,31 @@ class EmbeddedEngine:
 
     def get_status(self, path: str) -> bool:
         """Whether the vertex at ``path`` is itself marked up. Raises `MatcherError`."""
-        return self._look(lambda walker: walker.get_status(path))
+        return self._look(lambda counted: counted.get_status(path), lambda walker: walker.get_status(path))
 
     def set_rank_status(self, ranks: Iterable[int], up: bool) -> None:
         """Mark the topmost vertex of each rank up or down. Raises `MatcherError`."""
         chosen = set(ranks)
-        self._change(_uncounted, lambda walker, _: walker.set_rank_status(chosen, up), MatcherError)
+
+        def count(counted: CountedMatcher) -> None:
+            if not chosen:
+                raise Uncountable("no rank is given")
+            for path in counted.nodes_of_ranks(chosen):
+                counted.set_status(path, up)
+            self._miss(lambda walker: walker.set_rank_status(chosen, up))
+
+        self._change(count, lambda walker, _: walker.set_rank_status(chosen, up), MatcherError)
 
     def get_rank_status(self, rank: int) -> bool:
         """Whether the node of ``rank`` is itself marked up. Raises `MatcherError`."""
-        return self._look(lambda walker: walker.get_rank_status(rank))
+        return self._look(
+            lambda counted: counted.get_status(*counted.nodes_of_ranks([rank])),
+            lambda walker: walker.get_rank_status(rank),
+        )
 
     def find(self, criteria: str, format: str | None = None) -> Jgf | None:
         """The vertices that meet the criteria, and all above them. Raises `InvalidJobspec`, `MatcherError`."""
-        return self._look(lambda walker: walker.find(criteria, format))
+        return self._look(_uncounted, lambda walker: walker.find(criteria, format))
 
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
         """Add the vertices of a document that are new. Raises `InvalidGraph`.
@@ -209,12 +220,16 @@ class EmbeddedEngine:
         assert self._walker is not None
         return self._walker
 
-    def _look(self, ask: Callable[[Walker], _T]) -> _T:
-        """Ask the walker something that changes nothing."""
+    def _look(self, count: Callable[[CountedMatcher], _T], walk: Callable[[Walker], _T]) -> _T:
+        """Ask the counts, or else the walker, something that changes nothing."""
         if self._counted is None:
-            return ask(self._alone)
-        reason = Uncountable("this is looked up vertex by vertex")
-        return ask(self._in_step(self._counted, reason, MatcherError))
+            return walk(self._alone)
+        before = LAST_ERRNO.value
+        try:
+            return count(self._counted)
+        except Uncountable as reason:
+            LAST_ERRNO.value = before
+            return walk(self._in_step(self._counted, reason, MatcherError))
 
     def _change(
         self,

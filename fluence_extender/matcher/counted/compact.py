@@ -278,6 +278,28 @@ class CompactGraph(Borrower):
         }
         self.walked.remove_subgraph(path)
 
+    def is_up(self, path: str) -> bool:
+        """Whether the vertex at ``path`` is itself marked up. Raises `MatcherError`, `Uncountable` for a counted leaf."""
+        row, number = self.state.by_path.get(path), self.state.tree.by_path.get(path)
+        if row is not None:
+            return bool(self.state.table.up[row])
+        if number is not None:
+            return self.state.tree.levels[number].up
+        if self.walked.has(path):
+            return is_up(self.walked.vertex(path))
+        raise self._unknown(path)
+
+    def node_of_rank(self, rank: int) -> str:
+        """The path of the node of a rank. Raises `Uncountable` unless that alone, but for its leaves, has the rank."""
+        row = self.state.index.by_rank.get(rank)
+        levels = self.state.tree.levels
+        if row is None or any(level.alive and level.vertex.metadata.rank == rank for level in levels):
+            raise Uncountable(f"rank {rank} isn't that of one physical node")
+        path = self.state.table.node(row).path
+        if path in self.nested:
+            raise Uncountable(f"{path} has other nodes below it")
+        return path
+
     # --- questions -----------------------------------------------------------------------------------------------
 
     def count_walked(self, serves: Callable[[walked_graph.Vertex], bool]) -> int:

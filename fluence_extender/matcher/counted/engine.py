@@ -7,7 +7,7 @@ answers like the walker on the expanded document. Job ids count as the walker's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from errno import EBUSY, EINVAL, ENOENT, ERANGE
 from types import MappingProxyType
 from typing import Any
@@ -167,6 +167,17 @@ class CountedMatcher:
         """Mark a vertex up or down. Raises `MatcherError` (unknown path), `Uncountable`."""
         self._check_path(path)
         self._graph.set_status(path, up)
+
+    @leaves_errno
+    def get_status(self, path: str) -> bool:
+        """Whether the vertex at ``path`` is itself marked up. Raises `MatcherError` (unknown path), `Uncountable`."""
+        self._check_open()
+        return self._graph.is_up(path)
+
+    def nodes_of_ranks(self, ranks: Iterable[int]) -> list[str]:
+        """The paths of the nodes of the ranks. Raises `Uncountable` for a rank that isn't one physical node's."""
+        self._check_open()
+        return [self._graph.node_of_rank(rank) for rank in ranks]
 
     @leaves_errno
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:

@@ -252,3 +252,18 @@ def test_r_of_a_plain_graph_lists_single_vertices_and_replays(policy: str) -> No
     assert fresh.update_allocate(held.jobid, held.R).placement == held.placement
     with pytest.raises(Busy):
         fresh.match("allocate", jobspec(slot(7, CORE)))
+
+
+def test_the_status_of_vertices_and_ranks_is_told_alike() -> None:
+    both = Both(racks().graph())
+    both.ask(lambda matcher: matcher.set_rank_status([1, 4], False))
+    for path in ("/cluster/rack0/node1", "/cluster/rack0", "/cluster/rack0/node1/core0", "/cluster/none"):
+        both.ask(lambda matcher, p=path: matcher.get_status(p))
+    for rank in (0, 1, 9, -1):
+        both.ask(lambda matcher, r=rank: matcher.get_rank_status(r))
+    both.match(slot(16, CORE))
+    both.match(slot(5, some("node", 1)))
+    both.ask(lambda matcher: matcher.set_rank_status([], True))
+    both.ask(lambda matcher: matcher.set_rank_status([9], True))
+    both.ask(lambda matcher: matcher.set_rank_status([1], True))
+    both.match(slot(1, CORE))
