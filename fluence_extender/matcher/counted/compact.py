@@ -279,7 +279,7 @@ class CompactGraph(Borrower):
         self.walked.remove_subgraph(path)
 
     def is_up(self, path: str) -> bool:
-        """Whether the vertex at ``path`` is itself marked up. Raises `MatcherError`, `Uncountable` for a counted leaf."""
+        """Whether the vertex at ``path`` is itself marked up. Raises `MatcherError`; `Uncountable`: a counted leaf."""
         row, number = self.state.by_path.get(path), self.state.tree.by_path.get(path)
         if row is not None:
             return bool(self.state.table.up[row])
