@@ -1,7 +1,8 @@
 """Manifests as trees of nodes that know their place in the text, so that a change touches nothing else.
 
-Documents are told apart by a YAML parser. Nodes are only navigated, never built into values: aliases cost nothing, and
-what a document says in a dialect of YAML stays as it is written.
+Documents are told apart as a YAML parser does it, so that those that ask for nothing needn't be parsed. Nodes are only
+navigated, never built into values: aliases cost nothing, and what a document says in a dialect of YAML stays as it is
+written.
 """
 
 from __future__ import annotations
@@ -17,18 +18,37 @@ from fluence_extender.kubectl.errors import CommandError
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
+_MARK = re.compile(r"^---(?=\s|\Z)|^\.\.\.(?=\s|\Z).*\n?", re.MULTILINE)
 _HALF = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 Entry = tuple[ScalarNode, Node]
 
 
-def read_documents(text: str, name: str) -> list[Node]:
-    """The root nodes of all documents; their marks count characters in ``text``. Raises `CommandError`."""
-    plain = _as_yaml(text) if text.lstrip().startswith("{") else text
+def split_documents(text: str) -> Iterator[str]:
+    """A stream cut before each ``---`` and after each ``...`` that marks a document; the parts make up the whole.
+
+    These marks count at the beginning of a line only, and inside a document nothing may look like them there, whatever
+    kind of scalar it is in (YAML 1.2.2, section 9.1.2): indented ones are content.
+    """
+    start = 0
+    for mark in _MARK.finditer(text):
+        end = mark.start() if mark.group().startswith("-") else mark.end()
+        if end > start:
+            yield text[start:end]
+            start = end
+    yield text[start:]
+
+
+def read_documents(text: str, name: str, line: int = 1) -> list[Node]:
+    """The root nodes of all documents; their marks count characters in ``text``, which begins on ``line``.
+
+    Raises `CommandError`.
+    """
+    plain = _as_yaml(text) if text.removeprefix("---").lstrip().startswith("{") else text
     try:
         return [node for node in yaml.compose_all(plain, Loader=_Loader) if node is not None]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        place = f"{name}:{mark.line + 1}" if mark is not None else name
+        place = f"{name}:{line + mark.line}" if mark is not None else name
         said = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
         raise CommandError(f"{place}: isn't valid YAML: {said}; correct the syntax there") from None
     except RecursionError:

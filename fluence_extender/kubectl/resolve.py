@@ -14,7 +14,7 @@ from yaml.nodes import MappingNode
 
 from fluence_extender.kubectl.edits import Edit, annotate, edited
 from fluence_extender.kubectl.errors import CommandError
-from fluence_extender.kubectl.manifests import child, objects, read_documents
+from fluence_extender.kubectl.manifests import child, objects, read_documents, split_documents
 from fluence_extender.kubectl.sources import Source
 from fluence_extender.kubectl.workloads import Workload, annotations_of, workload
 from fluence_extender.model.names import (
@@ -46,7 +46,7 @@ class Resolved:
 
 @dataclass(slots=True)
 class _Pass:
-    """What comes together in one pass over a manifest."""
+    """What comes together in one pass over one document."""
 
     text: str
     choose: Choose
@@ -81,15 +81,26 @@ def resolve(source: Source, choose: Choose, force: bool, now: datetime) -> Resol
     except UnicodeDecodeError as error:
         raise CommandError(f"{source.name}: isn't UTF-8 text ({error.reason}); save it as UTF-8") from None
     mark = "\ufeff" if text.startswith("\ufeff") else ""
-    text = text.removeprefix(mark)
-    going = _Pass(text, choose, force, now)
-    for root in read_documents(text, source.name):
+    done = [mark]
+    selections: list[tuple[str, Selection]] = []
+    notes: list[str] = []
+    line = 1
+    for document in split_documents(text.removeprefix(mark)):
+        going = _Pass(document, choose, force, now)
+        done.append(_resolve_document(going, source.name, line) if _TRIGGER in document else document)
+        selections += going.selections
+        notes += going.notes
+        line += document.count("\n")
+    return Resolved("".join(done).encode(), tuple(selections), tuple(notes))
+
+
+def _resolve_document(going: _Pass, name: str, line: int) -> str:
+    for root in read_documents(going.text, name, line):
         for node in objects(root):
             _resolve_object(going, workload(node))
-    if going.edits:
-        text = edited(text, going.edits)
-        _check(text, source.name, going)
-    return Resolved((mark + text).encode(), tuple(going.selections), tuple(going.notes))
+    text = edited(going.text, going.edits)
+    _check(text, name, going)
+    return text
 
 
 def _resolve_object(going: _Pass, found: Workload) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluence_extender.kubectl.errors import CommandError
+from fluence_extender.kubectl.manifests import read_documents, split_documents
 from fluence_extender.kubectl.resolve import Resolved, resolve
 from fluence_extender.kubectl.sources import Source, joined
 from fluence_extender.selection.backend import Backend
@@ -283,6 +284,38 @@ def test_json_stays_json_and_in_shape() -> None:
     shown = resolved(text).content.decode()
     assert json.loads(shown)["metadata"]["annotations"][REQUIRE] == "fez"
     assert set(text.splitlines()) <= set(shown.splitlines())
+
+
+def test_documents_are_told_apart_as_a_yaml_parser_does_it() -> None:
+    text = (
+        "%YAML 1.1\n--- # one\na: |\n  ---\n  x\n---x: 1\n--- |\n text\n ---\n...\n# between\nb: c\n"
+        "---\n---\td\n...x: 1\n---"
+    )
+    parts = list(split_documents(text))
+    assert "".join(parts) == text
+    assert parts == [
+        "%YAML 1.1\n",
+        "--- # one\na: |\n  ---\n  x\n---x: 1\n",
+        "--- |\n text\n ---\n...\n",
+        "# between\nb: c\n",
+        "---\n",
+        "---\td\n...x: 1\n",
+        "---",
+    ]
+    for part in parts[1:4]:
+        assert len(read_documents(part, "m")) == 1
+    assert len(read_documents("".join(parts[:3]), "m")) == 2
+
+
+def test_only_documents_that_ask_are_parsed_and_lines_are_counted_from_the_top() -> None:
+    pod = f"kind: Pod\nmetadata: {{annotations: {{{POLICY}: min-cost}}}}\nspec: {{schedulerName: fluence}}\n"
+    strange = "a: [\n--- # x\r\n"
+    made = resolved(strange + pod + "...\n--- !odd &a\n\tb")
+    assert made.content.startswith(strange.encode())
+    assert made.content.endswith(b"...\n--- !odd &a\n\tb")
+    assert len(made.selections) == 1
+    with pytest.raises(CommandError, match=r"^m.yaml:8: isn't valid YAML"):
+        resolved(f"a: [\n---\n{pod}---\nx: {POLICY}\n  y: z\n")
 
 
 def test_sources_are_joined_without_touching_a_single_one() -> None:
