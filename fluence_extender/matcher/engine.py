@@ -18,7 +18,10 @@ from fluence_extender.matcher.counted.document import is_compact, parse_json
 from fluence_extender.matcher.counted.expansion import TooManyVertices, expanded, expanded_r, leaf_types_of
 from fluence_extender.matcher.counted.result import compact_placement, compact_r
 from fluence_extender.matcher.embedded import Walker
+from fluence_extender.matcher.embedded.jgf import parse_json as parse_any_json
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO
+from fluence_extender.matcher.embedded.replay import lists_vertices
+from fluence_extender.matcher.embedded.scalars import ranks_of
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec, MatcherError
 from fluence_extender.matcher.port import Jgf, JobInfo, Match, MatcherOptions, MatchOp
 
@@ -59,7 +62,11 @@ class EmbeddedEngine:
         self._walker: Walker | None = None
         self._missed: list[Callable[[Walker], object]] = []
         self._leaf_types: frozenset[str] = frozenset()
-        document = parse_json(graph)
+        try:
+            document = parse_json(graph)
+        except InvalidGraph:
+            # The walker's reader knows more encodings, and says what is wrong as it does of any document.
+            document = parse_any_json(graph)
         self._compact = is_compact(document)
         LAST_ERRNO.value = 0
         if not self._compact and _vertices_in(document) < fewest_counted:
@@ -139,7 +146,7 @@ class EmbeddedEngine:
 
     def set_rank_status(self, ranks: Iterable[int], up: bool) -> None:
         """Mark the topmost vertex of each rank up or down. Raises `MatcherError`."""
-        chosen = set(ranks)
+        chosen = ranks_of(ranks)
 
         def count(counted: CountedMatcher) -> None:
             if not chosen:
@@ -197,6 +204,8 @@ class EmbeddedEngine:
         """Allocate exactly what R lists. Raises `JobExists`, `InvalidJobspec`."""
 
         def count(counted: CountedMatcher) -> Match:
+            if not lists_vertices(R):
+                raise Uncountable("R doesn't list all its vertices")
             match = counted.update_allocate(jobid, R)
             self._miss_grant(counted)
             return match
