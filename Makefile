@@ -42,8 +42,9 @@ nightly: $(INSTALLED) ## The property tests at length: 100,000 scenarios of all 
 demo: $(INSTALLED) ## A real control plane, the service and the examples, on this machine
 	$(BIN)/fluence-extender demo $(ARGS)
 
-bench: $(INSTALLED) ## What a filter call costs, beside a bare echo of the same body
-	$(BIN)/python benchmarks/filter.py $(ARGS)
+bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and the other engines
+	$(BIN)/python -m benchmarks.filter $(ARGS)
+	$(BIN)/python -m benchmarks.matcher $(ARGS)
 
 kind-test: $(INSTALLED) ## The end-to-end tests on a kind cluster, with the real image (needs docker and kind)
 	tests/kind/run.sh $(ARGS)
