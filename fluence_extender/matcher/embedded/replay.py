@@ -15,6 +15,7 @@ from fluence_extender.matcher.embedded.graph import CONTAINMENT, Graph, Vertex
 from fluence_extender.matcher.embedded.idset import Idset
 from fluence_extender.matcher.embedded.jgf import Document, VertexEntry, parse_json, read_document
 from fluence_extender.matcher.embedded.r_lite import RLiteReplay
+from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.embedded.search import GRAPH_END
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec
 
@@ -60,6 +61,16 @@ def is_bare(top: Any) -> bool:
     return type(version) is not int or version != 1
 
 
+def lists_vertices(text: Mapping[str, Any] | str | bytes) -> bool:
+    """Whether an R lists what it means vertex by vertex, neither by ranks and ids alone nor in shorthand."""
+    try:
+        top = parse_json(text)
+        scheduling = top if is_bare(top) else top.get("scheduling")
+        return scheduling is not None and not (isinstance(scheduling, Mapping) and is_shorthand(scheduling))
+    except (InvalidGraph, ValueError):
+        return True
+
+
 def times_of(top: Any) -> tuple[int, int]:
     """The start and duration that an R names, in seconds. Raises ValueError for what aren't times."""
     if is_bare(top):
@@ -72,7 +83,7 @@ def is_shorthand(scheduling: Mapping[str, Any]) -> bool:
     """Whether what is below an exclusive vertex goes without saying. Raises ValueError for an unknown writer."""
     writer = scheduling.get("writer", "fluxion")
     if writer != _SHORTHAND and writer not in _WRITERS:
-        raise ValueError(f"the scheduling writer {writer!r} isn't supported")
+        raise ValueError(f"the scheduling writer {shown(writer)} isn't supported")
     return bool(writer == _SHORTHAND)
 
 
