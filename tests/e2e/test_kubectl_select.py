@@ -17,7 +17,7 @@ from fluence_extender.model.names import (
     REQUIRE_BACKEND_ANNOTATION,
     SELECT_RESULT_ANNOTATION,
 )
-from tests.e2e.harness import Cluster, Manifest, Namespace, annotations_of, wait_for
+from tests.e2e.harness import Cluster, Namespace, annotations_of, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.plugin import EXAMPLES, ROOT, Plugin, user_shell
 from tests.e2e.service import Fluence
@@ -42,11 +42,6 @@ def plugin(cluster: Cluster, namespace: Namespace, tmp_path: Path) -> Plugin:
 def offers(fluence: Fluence, resources: Callable[[str], None]) -> None:
     """The cluster offers what the examples say: not gpu-t4."""
     resources((EXAMPLES / "resources.yaml").read_text())
-
-
-def job_pods(namespace: Namespace, count: int) -> list[Manifest]:
-    """The pods of the namespace once there are ``count``."""
-    return wait_for(lambda: pods if len(pods := namespace.pods()) == count else [], 20, f"{count} pods")
 
 
 @pytest.mark.usefixtures("offers")
@@ -95,11 +90,15 @@ def test_cost_follows_from_its_parts_and_nobody_calls_aws(plugin: Plugin) -> Non
 
 
 @pytest.mark.usefixtures("offers")
-def test_pods_of_a_job_carry_the_pin(plugin: Plugin, namespace: Namespace) -> None:
+def test_pods_of_a_job_carry_the_pin_and_get_the_backend(
+    plugin: Plugin, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
     ended = plugin.fluence("create", *QUANTUM)
     assert ended.returncode == 0, ended
-    pins = [annotations_of(pod).get(REQUIRE_BACKEND_ANNOTATION) for pod in job_pods(namespace, 2)]
-    assert pins == ["sv1", "sv1"]
+    notes = [annotations_of(pod) for pod in namespace.wait_until_bound(2)]
+    assert [one[REQUIRE_BACKEND_ANNOTATION] for one in notes] == ["sv1", "sv1"]
+    assert [one[BACKEND_ANNOTATION] for one in notes] == ["sv1", "sv1"]
 
 
 def test_plain_pod_passes_unchanged(plugin: Plugin, namespace: Namespace) -> None:
@@ -157,6 +156,31 @@ def test_user_who_may_not_read_the_offers_is_told_so(
     first = ended.stderr.splitlines()[0]
     assert first.startswith("note: could not read scheduler offerings ((Forbidden): configmaps")
     assert "require-backend: gpu-l4" in ended.stdout
+
+
+@pytest.mark.usefixtures("offers")
+def test_role_of_the_documentation_lets_everybody_read_the_offers(
+    plugin: Plugin, service_account: Callable[[str], Path]
+) -> None:
+    commands = [
+        line for line in DOCUMENTATION.read_text().splitlines() if line.startswith("kubectl create role")
+    ]
+    user = service_account("somebody")
+    try:
+        assert [plugin.shell(command).rpartition(" ")[2] for command in commands] == ["created\n"] * 2
+        # Rights are granted by a cache that follows.
+        ended = wait_for(
+            lambda: (
+                found
+                if "note" not in (found := plugin.fluence("select", *GPU, kubeconfig=user)).stderr
+                else None
+            )
+        )
+    finally:
+        for kind in ("role", "rolebinding"):
+            plugin.run("delete", kind, "fluence-offers", "-n", "kube-system")
+    assert ended is not None
+    assert "dropped gpu-t4: not offered" in ended.stderr
 
 
 def test_cluster_that_does_not_answer_is_told_so(plugin: Plugin, tmp_path: Path) -> None:

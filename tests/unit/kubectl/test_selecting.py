@@ -157,6 +157,11 @@ def test_offers_with_attributes_need_no_file(fluence: Fluence, offers: Say) -> N
     assert notes_of(load(ended.out)[0])[REQUIRE] == "gpu-l4"
 
 
+def test_offers_may_stand_under_another_key(fluence: Fluence, offers: Callable[..., None]) -> None:
+    offers(OFFERS, key="graph.yaml")
+    assert notes_of(load(fluence("select", "-f", "pod.yaml").out)[0])[REQUIRE] == "gpu-l4"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
