@@ -16,6 +16,7 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.lifecycle import Lifecycle
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.registry import Registry
+from fluence_extender.gangs.replay import take_up_devices
 from fluence_extender.graph.virtual import ResourcesFile as Resources
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node
@@ -110,6 +111,8 @@ class Controller:
         self.eligibility.put(node)
         if self.started:
             self.books.put_node(node)
+            if old is None and any(one.parent == node.name for one in self.books.resources.resources):
+                take_up_devices(self.registry, self.books)
             self.lifecycle.node_changed(node.name)
 
     def _put_pod(self, pod: Pod) -> None:
@@ -161,6 +164,7 @@ class Controller:
             self.books.resources = resources
             return
         self.books.replace_resources(resources)
+        take_up_devices(self.registry, self.books)
         self.lifecycle.look_at_all()
 
     def step(self) -> list[Action]:

@@ -6,11 +6,13 @@ get their nominated node again where it still suits them. Everything else is pla
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from fluence_extender.gangs.gang import Member
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.holding import Claim
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -35,6 +37,30 @@ def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bo
     """The bound members, those with a stamp that names existing devices first, then the oldest."""
     bound = [member for member in members if member.pod.node]
     return sorted(bound, key=lambda one: (not recorded(one.pod), one.pod.created, one.pod.uid))
+
+
+def take_up_devices(registry: Registry, books: Books) -> None:
+    """Let bound pods hold devices that were unknown when the pods were taken over and are there now.
+
+    A service that starts while a device isn't configured, or while the node it hangs on is away, must not give that
+    device to another pod once it is back.
+    """
+    lacking = [
+        member for _, member in registry.members() if not member.pod.finished and _lacks_devices(member)
+    ]
+    for member in in_order_of_strength(lacking, books.devices.recorded):
+        found = registry.member(member.pod.uid)
+        if found is not None:
+            member.assignment = books.adopt(member.pod, found[0].key, Claim.BOUND)
+
+
+def _lacks_devices(member: Member) -> bool:
+    if not member.pod.devices or member.assignment is None:
+        return False
+    held: Counter[str] = Counter()
+    for share in member.assignment.devices:
+        held[share.type] += share.amount
+    return any(held[kind] < amount for kind, amount in member.pod.devices.items())
 
 
 def _resume(registry: Registry, books: Books, find: Callable[[str], Node | None], member: Member) -> None:

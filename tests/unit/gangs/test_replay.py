@@ -169,3 +169,34 @@ def test_restart_in_the_middle_of_steering(world: MakeWorld) -> None:
     w.advance(10)
     assert sorted(w.nodes_of(*pods)) == ["n0", "n1"]
     assert all(GATE not in w.now(one).gates for one in pods)
+
+
+def test_device_that_comes_back_after_a_restart_is_not_given_away_twice(world: MakeWorld) -> None:
+    w = world(node("n0"), PAIR)
+    first = gang(w, "g", 1000, devices={"simulator": 2})[0]
+    w.advance(2)
+    taken = backend(w, first)
+    w.cluster.put(ResourcesFile("test", None))
+    w.restart()
+    assert held_backend(w, first) == ""
+    w.cluster.put(PAIR)
+    second, third = (w.pod(name, requests=asks(1000), devices={"simulator": 2}) for name in ("x", "y"))
+    w.advance(3)
+    assert held_backend(w, first) == taken
+    assert w.nodes_of(second, third) in (["n0", ""], ["", "n0"])
+    check_at_rest(w)
+
+
+def test_device_of_a_node_that_comes_back_is_not_given_away_twice(world: MakeWorld) -> None:
+    hung = ResourcesFile("test", "resources: [{type: fpga, name: f, parent: n0}]")
+    w = world(node("n0"), node("n1"), hung)
+    first = gang(w, "g", 1000, devices={"fpga": 1})[0]
+    w.advance(2)
+    w.cluster.remove(node("n0"))
+    w.restart()
+    w.cluster.put(node("n0"))
+    w.disturb("n0")
+    second = w.pod("x", requests=asks(1000), devices={"fpga": 1})
+    w.advance(3)
+    assert held_backend(w, first) == "f"
+    assert w.nodes_of(second) == [""]
