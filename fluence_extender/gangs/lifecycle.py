@@ -112,8 +112,8 @@ class Lifecycle:
         if not count_refusal(member, node, now, self._limits):
             return
         gang.replans += 1
-        if gang.replans <= self._limits.replans:
-            self._places.replan(gang, member)
+        if gang.replans < self._limits.replans + len(gang.members):
+            self._places.replan_apart(gang, member)
             return
         gang.replans = 0
         gang.rest_until = now + self._limits.rest

@@ -10,9 +10,9 @@ class Limits:
     """``bind_wait``: how long a member waits at the barrier for the others (kube-scheduler's httpTimeout is 30).
 
     ``same_node_tries`` refusals, the last at least ``refusal_patience`` after the first, bar a node for a pod for
-    ``barred_for``; after ``replans`` changes of plan in a row the gang rests for ``rest``. A gang that was begun
-    and can't be completed within ``completion`` is evicted (never if that is None). A reason is announced once it
-    has stood for ``announce_after``.
+    ``barred_for``; after ``replans`` changes of plan in a row, and one more for each further member, the gang rests
+    for ``rest``. A gang that was begun and can't be completed within ``completion`` is evicted (never if that is
+    None). A reason is announced once it has stood for ``announce_after``.
     """
 
     bind_wait: float = 20.0

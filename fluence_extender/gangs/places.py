@@ -37,9 +37,11 @@ class Places:
         clears, self._clears = self._clears, []
         return clears
 
-    def plan(self, gang: Gang, members: Sequence[Member], now: float) -> Reason | None:
-        """Place all of ``members``, or say why that can't be done; then none of them has a place."""
-        wishes = [Wish(member.pod, still_barred(member, now)) for member in members]
+    def plan(
+        self, gang: Gang, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
+    ) -> Reason | None:
+        """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
+        wishes = [Wish(member.pod, still_barred(member, now) | avoided) for member in members]
         try:
             assignments = self._planner.plan(wishes, gang.key)
         except Refused as refused:
@@ -60,6 +62,18 @@ class Places:
         self._registry.dirty.add(gang.key)
         if self.plan(gang, [member], self._clock()) is not None:
             self.withdraw(gang)
+
+    def replan_apart(self, gang: Gang, member: Member) -> None:
+        """Find a place for one member that was refused, where no other member of its gang is if there is such a node.
+
+        Members that keep each other away (anti-affinity, spread, ports) would otherwise meet again on each next node.
+        """
+        self.drop(member)
+        others = {one.assignment.node for one in gang.alive() if one.assignment is not None}
+        if not others or self.plan(gang, [member], self._clock(), frozenset(others)) is not None:
+            self.replan(gang, member)
+            return
+        self._registry.dirty.add(gang.key)
 
     def drop(self, member: Member) -> None:
         """Take a member's place back, unless it is bound or being bound."""

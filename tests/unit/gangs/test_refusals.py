@@ -146,3 +146,29 @@ def test_member_of_many_that_is_refused_moves_alone(world: MakeWorld) -> None:
     fail(w, moved)
     assert w.now(moved).nominated == "n1"
     assert sorted(w.now(one).nominated for one in pods) == ["n0", "n1", "n1"]
+
+
+def test_members_that_keep_each_other_away_end_up_on_a_node_each(world: MakeWorld) -> None:
+    w = world(*(node(f"n{number}", 20_000) for number in range(10)), scheduling=False)
+    pods = gang(w, "g", *([1000] * 9))
+    w.advance(1)
+    for _ in range(4):
+        taken: set[str] = set()
+        for one in pods:
+            # As with anti-affinity: the first keeps the node, who comes after it is refused.
+            if w.now(one).nominated in taken:
+                w.change(one, nominated="")
+            taken.add(w.now(one).nominated)
+        w.advance(2)
+    assert len({w.now(one).nominated for one in pods}) == 9
+    assert w.gang("g").reason is None
+
+
+def test_refused_member_joins_the_others_where_there_is_no_node_apart(world: MakeWorld) -> None:
+    w = world(node("n0", 2000), node("n1", 4000), scheduling=False)
+    pods = gang(w, "g", 1000, 1000, 1000)
+    w.advance(1)
+    moved = next(one for one in pods if w.now(one).nominated == "n0")
+    fail(w, moved)
+    fail(w, moved)
+    assert w.now(moved).nominated == "n1"
