@@ -240,7 +240,7 @@ class Driver:
 
     async def _bind(self, gang: Gang, member: Member, node: str) -> None:
         assert member.assignment is not None
-        stamped = binding_annotations(gang.key, member.assignment)
+        stamped = binding_annotations(gang.key, member.assignment, member.pod.annotations)
         for attempt in range(1, BIND_TRIES + 1):
             try:
                 await self._cluster.bind(member.pod, node, stamped)

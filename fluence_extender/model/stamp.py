@@ -27,11 +27,20 @@ class RecordedDevice:
     amount: int
 
 
-def binding_annotations(gang: GangKey, assignment: Assignment) -> dict[str, str]:
-    """The annotations of the Binding."""
+def binding_annotations(
+    gang: GangKey, assignment: Assignment, written: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The annotations of the Binding.
+
+    ``written`` are those that the pod has: a backend or attribute that it doesn't get is emptied, because a Binding
+    can overwrite annotations and not remove them.
+    """
     devices = [{"path": one.path, "type": one.type, "amount": one.amount} for one in assignment.devices]
     record = {"gang": str(gang), "node": assignment.node, "devices": devices}
-    stamped = {ALLOCATION_ANNOTATION: json.dumps(record, separators=(",", ":"))}
+    stamped = {
+        name: "" for name in written or () if name == BACKEND_ANNOTATION or name.startswith(ATTRIBUTE_PREFIX)
+    }
+    stamped[ALLOCATION_ANNOTATION] = json.dumps(record, separators=(",", ":"))
     if assignment.devices:
         first = assignment.devices[0]
         stamped[BACKEND_ANNOTATION] = first.backend
