@@ -9,6 +9,7 @@ graph the library holds, after every call that succeeded; nothing here changes b
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,13 +85,18 @@ class Containment:
         vertex = self.vertices.get(child)
         return vertex is not None and self.children.get(parent, {}).get(vertex.uniq_id) == child
 
-    def check_ranks(self, ranks: set[int], place: str) -> None:
-        """Raise `InvalidRequest` unless each rank has a vertex."""
+    def check_ranks(self, ranks: Collection[object], place: str) -> None:
+        """Raise `InvalidRequest` unless each rank is an integer that has a vertex."""
         if not ranks:
             raise InvalidRequest(f"{place}: no rank given")
-        unknown = sorted(rank for rank in ranks if rank < 0 or self.ranks[rank] <= 0)
+        for rank in ranks:
+            if type(rank) is not int:
+                raise InvalidRequest(f"{place}: must be integers, not {shown(rank)}")
+        unknown = sorted(
+            rank for rank in ranks if isinstance(rank, int) and (rank < 0 or self.ranks[rank] <= 0)
+        )
         if unknown:
-            raise InvalidRequest(f"{place}: no vertex of rank {', '.join(map(str, unknown))}")
+            raise InvalidRequest(f"{place}: no vertex of rank {', '.join(map(shown, unknown[:20]))}")
 
     def topmost(self, rank: int) -> str:
         """The shortest path of a vertex of ``rank``, a known one; of several the first that was loaded."""

@@ -238,7 +238,7 @@ class ResourceGraph:
 
     def topmost(self, rank: int) -> str:
         """The path of the vertex that stands for ``rank``. Raises `InvalidRequest`: no vertex has that rank."""
-        self._tree.check_ranks({rank}, "rank")
+        self._tree.check_ranks([rank], "rank")
         return self._tree.topmost(rank)
 
     def vertices_of_rank(self, rank: int) -> int:
@@ -275,7 +275,7 @@ class ResourceGraph:
     def set_rank_status(self, ranks: Iterable[int], up: bool) -> None:
         """Mark the topmost vertex of each rank up or down. Raises `InvalidRequest` if a rank has no vertex."""
         self._library.require(Feature.RANK_STATUS)
-        chosen = set(ranks)
+        chosen = list(ranks) if isinstance(ranks, Iterable) else [ranks]
         self._tree.check_ranks(chosen, "ranks")
         self._call("reapi_cli_set_rank_status", idset.encode(chosen).encode(), 0 if up else 1)
 
@@ -283,7 +283,7 @@ class ResourceGraph:
     def get_rank_status(self, rank: int) -> bool:
         """Whether the node of ``rank`` is up. Raises `InvalidRequest`."""
         self._library.require(Feature.RANK_STATUS)
-        self._tree.check_ranks({rank}, "rank")
+        self._tree.check_ranks([rank], "rank")
         status = ffi.new("int *")
         self._call("reapi_cli_get_rank_status", str(rank).encode(), status)
         return bool(status[0] == 0)

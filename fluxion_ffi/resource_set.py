@@ -8,7 +8,7 @@ cancel that meets a shared vertex stops half-way (fluxion reference 5.2, 5.3). S
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from fluxion_ffi import idset
@@ -21,7 +21,7 @@ from fluxion_ffi.vertices import Vertex, read_vertex
 _SHORTHAND = "fluxion:jgf_shorthand"
 _WRITERS = ("fluxion", "fluxion:", "fluxion:jgf", _SHORTHAND)
 
-RankCheck = Callable[[set[int], str], None]
+RankCheck = Callable[[Collection[object], str], None]
 """Raises `InvalidRequest` for ranks that the graph doesn't have; given the place to name."""
 
 

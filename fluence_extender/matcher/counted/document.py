@@ -101,15 +101,15 @@ class Vertex:
         self.basename = metadata.type if metadata.basename is msgspec.UNSET else metadata.basename
         self.uniq_id = _uniq_id(node, place)
         self.id = _own_id(metadata, self.uniq_id)
+        if self.uniq_id < 0 or self.uniq_id + metadata.count > _LARGEST_ID:
+            raise Uncountable(f"graph.nodes[{place}] ({path}): uniq_id must be from 0 to 2^62")
+        if self.id < -1 or self.id + metadata.count > _LARGEST:
+            raise Uncountable(f"graph.nodes[{place}] ({path}): id must be from -1 to 2^53")
         self.name = f"{self.basename}{self.id}" if metadata.name is msgspec.UNSET else metadata.name
         self.children: list[Vertex] = []
         self.parent: Vertex | None = None
         self.turn = 0
         """Its place in the depth-first order of the document."""
-        if self.uniq_id < 0 or self.uniq_id + metadata.count > _LARGEST_ID:
-            raise Uncountable(f"graph.nodes[{place}] ({path}): uniq_id must be from 0 to 2^62")
-        if self.id < -1 or self.id + metadata.count > _LARGEST:
-            raise Uncountable(f"graph.nodes[{place}] ({path}): id must be from -1 to 2^53")
 
     @property
     def is_virtual(self) -> bool:

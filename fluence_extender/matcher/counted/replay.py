@@ -20,6 +20,7 @@ from fluence_extender.matcher.counted.state import State
 from fluence_extender.matcher.counted.table import Node
 from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.counted.view import View
+from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec
 from fluence_extender.matcher.port import Jgf
 
@@ -61,7 +62,7 @@ def _unwrap(top: Any) -> tuple[int, int, Any]:
 
 def _time(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST:
-        raise InvalidJobspec(f"R: execution.{key} must be a time of 0 or later, and is {value!r}")
+        raise InvalidJobspec(f"R: execution.{key} must be a time of 0 or later, and is {shown(value)}")
     return value
 
 

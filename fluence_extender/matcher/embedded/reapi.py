@@ -28,7 +28,7 @@ from fluence_extender.matcher.embedded.policy import create_policy
 from fluence_extender.matcher.embedded.pruning import PruningFilters
 from fluence_extender.matcher.embedded.replay import read_replay
 from fluence_extender.matcher.embedded.request import Level, Request, exclusive_types
-from fluence_extender.matcher.embedded.scalars import shown
+from fluence_extender.matcher.embedded.scalars import ranks_of, shown
 from fluence_extender.matcher.embedded.search import GRAPH_END, Search
 from fluence_extender.matcher.embedded.selection import Selection
 from fluence_extender.matcher.embedded.span import Span
@@ -164,10 +164,8 @@ class EmbeddedMatcher:
     def set_rank_status(self, ranks: Iterable[int], up: bool) -> None:
         """Mark the topmost vertex of each rank up or down. Raises MatcherError."""
         self._check_open()
-        chosen = set(ranks)
-        if not chosen or not all(
-            isinstance(rank, int) and rank >= 0 and self._graph.of_rank(rank) for rank in chosen
-        ):
+        chosen = ranks_of(ranks)
+        if not chosen or not all(rank >= 0 and self._graph.of_rank(rank) for rank in chosen):
             raise InvalidJobspec("ranks: none is given, or one that no vertex has")
         self._graph.set_rank_status(chosen, UP if up else DOWN)
 
@@ -175,10 +173,11 @@ class EmbeddedMatcher:
     def get_rank_status(self, rank: int) -> bool:
         """Whether the node of ``rank`` is itself marked up. Raises MatcherError."""
         self._check_open()
+        ranks_of([rank])
         for vertex in self._graph.of_rank(rank) if rank >= 0 else ():
             if vertex.type in ("node", "storage_node"):
                 return _is_up(vertex)
-        raise InvalidJobspec(f"no node has rank {rank}")
+        raise InvalidJobspec(f"no node has rank {shown(rank)}")
 
     @leaves_errno
     def info(self, jobid: int) -> JobInfo:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fluence_extender.matcher.errors import InvalidJobspec
@@ -114,6 +114,17 @@ def member(value: Mapping[str, Any], key: str, where: str) -> Any:
     if key not in value:
         raise InvalidJobspec(f"{where}: key {key!r} is missing")
     return value[key]
+
+
+def ranks_of(ranks: object) -> set[int]:
+    """The ranks of a call's argument. Raises InvalidJobspec for what isn't a collection of integers."""
+    if not isinstance(ranks, Iterable):
+        raise InvalidJobspec(f"ranks: must be integers, not {shown(ranks)}")
+    chosen = list(ranks)
+    for rank in chosen:
+        if type(rank) is not int:
+            raise InvalidJobspec(f"ranks: must be integers, not {shown(rank)}")
+    return set(chosen)
 
 
 def shown(value: Any) -> str:
