@@ -11,9 +11,13 @@ import re
 from collections.abc import Iterator
 
 import yaml
+from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from fluence_extender.kubectl.errors import CommandError
+
+DEEPEST = 200
+"""Levels of lists and maps in a document that asks for a backend."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = "tag:yaml.org,2002:null"
@@ -45,14 +49,25 @@ def read_documents(text: str, name: str, line: int = 1) -> list[Node]:
     """
     plain = _as_yaml(text) if text.removeprefix("---").lstrip().startswith("{") else text
     try:
+        _check_depth(plain, name)
         return [node for node in yaml.compose_all(plain, Loader=_Loader) if node is not None]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         place = f"{name}:{line + mark.line}" if mark is not None else name
         said = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
         raise CommandError(f"{place}: isn't valid YAML: {said}; correct the syntax there") from None
-    except RecursionError:
-        raise CommandError(f"{name}: is nested too deeply to be read") from None
+
+
+def _check_depth(text: str, name: str) -> None:
+    """Composing calls itself for each level, in C, where too many of them end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, CollectionEndEvent):
+            depth -= 1
+        if depth > DEEPEST:
+            raise CommandError(f"{name}: is nested more than {DEEPEST} levels deep; make it flatter")
 
 
 def _as_yaml(text: str) -> str:
@@ -64,12 +79,13 @@ def _as_yaml(text: str) -> str:
 
 
 def objects(root: Node) -> Iterator[MappingNode]:
-    """The Kubernetes objects in a document: itself, or the items of a list, at any depth."""
-    waiting = [root]
+    """The Kubernetes objects in a document: itself, or the items of a list, at any depth; each once."""
+    waiting, seen = [root], set[int]()
     while waiting:
         node = waiting.pop()
-        if not isinstance(node, MappingNode):
+        if not isinstance(node, MappingNode) or id(node) in seen:
             continue
+        seen.add(id(node))
         items = child(node, "items")
         if scalar(node, "kind").endswith("List") and isinstance(items, SequenceNode):
             waiting += reversed(items.value)

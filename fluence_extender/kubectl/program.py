@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 
 from fluence_extender.kubectl.errors import CommandError, KubectlFailed
+
+_LOGGED = re.compile(r' err=("(?:[^"\\]|\\["\\])*")$')
 
 
 def kubectl_program() -> str:
@@ -44,5 +48,8 @@ def ask_kubectl(arguments: Sequence[str], timeout: float) -> bytes:
     if ended.returncode:
         lines = ended.stderr.decode(errors="replace").strip().splitlines()
         told = lines[-1] if lines else f"kubectl ended with {ended.returncode}"
+        # Some of its commands log what goes wrong: E1121 17:54:03.957772 run.go:72] "command failed" err="..."
+        logged = _LOGGED.search(told)
+        told = json.loads(logged.group(1)) if logged else told
         raise KubectlFailed(told.removeprefix("error: ").removeprefix("Error from server "))
     return ended.stdout

@@ -88,6 +88,7 @@ def _content(path: Path) -> bytes:
 
 def _fetched(url: str) -> bytes:
     from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
     from urllib.request import Request, urlopen
 
     from fluence_extender.kubectl.terminal import waiting
@@ -98,8 +99,11 @@ def _fetched(url: str) -> bytes:
             urlopen(Request(url, headers={"Accept": "*/*"}), timeout=_PATIENCE) as answer,
         ):
             content: bytes = answer.read()
+    except HTTPError as error:
+        raise CommandError(f"{url} can't be read: HTTP {error.code} {error.reason}") from None
     except (OSError, ValueError, HTTPException) as error:
-        raise CommandError(f"{url} can't be read: {error}") from None
+        why = error.reason if isinstance(error, URLError) else error
+        raise CommandError(f"{url} can't be read: {why}") from None
     return content
 
 

@@ -54,7 +54,8 @@ def _submit(verb: str, words: Sequence[str]) -> int:
     manifest = _resolved(arguments)
     if arguments.dry_run != "none":
         if not any(word.startswith(("-o", "--output")) for word in arguments.forwarded):
-            _print(manifest)
+            # What kubectl says follows.
+            _print(manifest if manifest.endswith(b"\n") else manifest + b"\n")
     elif "confirm" in arguments.switches and not confirmed(QUESTION, STDIN in arguments.files):
         tell("cancelled; nothing applied")
         return 0
@@ -93,8 +94,6 @@ def _report(one: Resolved) -> None:
 def _print(manifest: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(manifest)
-    if manifest and not manifest.endswith(b"\n"):
-        sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
 
 

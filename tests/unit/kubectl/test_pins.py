@@ -318,6 +318,25 @@ def test_only_documents_that_ask_are_parsed_and_lines_are_counted_from_the_top()
         resolved(f"a: [\n---\n{pod}---\nx: {POLICY}\n  y: z\n")
 
 
+def test_object_that_appears_twice_by_an_alias_is_written_once() -> None:
+    pod = f"kind: Pod, metadata: {{annotations: {{{POLICY}: min-cost}}}}, spec: {{schedulerName: fluence}}"
+    made = resolved(f"kind: List\nitems:\n- &p {{{pod}}}\n- *p\n- &l {{kind: List, items: [*p, *l]}}\n")
+    assert len(made.selections) == 1
+    assert made.content.count(REQUIRE.encode()) == 1
+
+
+def test_what_is_nested_too_deeply_is_refused() -> None:
+    for depth in (201, 100_000):
+        with pytest.raises(CommandError, match=r"^m.yaml: is nested more than 200 levels deep"):
+            resolved(f"x: {POLICY}\ny: " + "[" * depth)
+
+
+def test_aliases_that_multiply_cost_nothing() -> None:
+    lines = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 60)]
+    text = "\n".join([f"x: {POLICY}", "l0: &l0 a", *lines])
+    assert resolved(text).content == text.encode()
+
+
 def test_sources_are_joined_without_touching_a_single_one() -> None:
     assert joined([b"a: b"]) == b"a: b"
     assert joined([b"\xef\xbb\xbfa: b", b"--- # x\nc: d\n", b'{"e": 1}']) == (
