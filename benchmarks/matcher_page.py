@@ -48,7 +48,7 @@ def report(measured: dict[int, Measured]) -> str:
         "",
         "Flat clusters of nodes with 32 cores, 32 units of memory and 4 gpus; prune filters",
         "`ALL:core,ALL:memory,ALL:gpu`. A match is timed with its placement and R read; each figure is the",
-        "median of some calls, in milliseconds. *counts* is the embedded engine on a document with counts,",
+        "median of some calls, in milliseconds of the process's own time. *counts* is the embedded engine on a document with counts,",
         "*units* the same on one with a vertex a leaf, *walker* its plain half alone. Half-full: 15 of 32 cores",
         "of every node are taken; fragmented: every second of ten jobs of 3 cores on each node is gone again.",
         "RSS of the graph is what loading adds to the process. Made by `python -m benchmarks.matcher --write`.",
