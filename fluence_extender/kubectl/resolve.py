@@ -27,12 +27,13 @@ from fluence_extender.model.names import (
 from fluence_extender.selection.audit import select_result
 from fluence_extender.selection.errors import SelectionError
 from fluence_extender.selection.pipeline import Selection
-from fluence_extender.selection.request import Request, read_request
+from fluence_extender.selection.request import Request, read_request, unknown_annotations
 
 Choose = Callable[[str, Request], Selection]
 """Label of an object and what it asks -> the choice. Raises `SelectionError` or `CommandError`."""
 
-_TRIGGER = SELECT_POLICY_ANNOTATION.rpartition("/")[2]
+_TRIGGERS = tuple(SELECT_PREFIX.split("/"))
+"""What a document that asks for a backend contains; JSON may write the slash between them in its own way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def resolve(source: Source, choose: Choose, force: bool, now: datetime) -> Resol
     Raises `CommandError`.
     """
     # Most manifests ask for nothing; they needn't even be parsed.
-    if _TRIGGER.encode() not in source.content:
+    if not all(trigger.encode() in source.content for trigger in _TRIGGERS):
         return Resolved(source.content)
     try:
         text = source.content.decode("utf-8")
@@ -87,7 +88,8 @@ def resolve(source: Source, choose: Choose, force: bool, now: datetime) -> Resol
     line = 1
     for document in split_documents(text.removeprefix(mark)):
         going = _Pass(document, choose, force, now)
-        done.append(_resolve_document(going, source.name, line) if _TRIGGER in document else document)
+        asks = all(trigger in document for trigger in _TRIGGERS)
+        done.append(_resolve_document(going, source.name, line) if asks else document)
         selections += going.selections
         notes += going.notes
         line += document.count("\n")
@@ -106,6 +108,8 @@ def _resolve_document(going: _Pass, name: str, line: int) -> str:
 def _resolve_object(going: _Pass, found: Workload) -> None:
     places = (found.node, *found.templates)
     if not any(annotations_of(one).get(SELECT_POLICY_ANNOTATION, "").strip() for one in places):
+        for one in places:
+            going.notes += [f"{found.label}: {note}" for note in unknown_annotations(annotations_of(one))]
         return
     if not found.ours:
         going.notes.append(

@@ -81,7 +81,7 @@ def _report(one: Resolved) -> None:
     for note in one.notes:
         tell_note(note)
     for label, selection in one.selections:
-        for note in (*selection.request.notes, *selection.notes):
+        for note in selection.notes:
             if not note.startswith("could not read"):
                 tell_note(f"{label}: {note}")
         tell(
@@ -93,7 +93,10 @@ def _report(one: Resolved) -> None:
 
 def _print(manifest: bytes) -> None:
     sys.stdout.flush()
-    sys.stdout.buffer.write(manifest)
+    # With PYTHONUNBUFFERED this is a raw stream, which may take a part only.
+    rest = memoryview(manifest)
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
 
 

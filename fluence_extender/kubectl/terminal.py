@@ -11,6 +11,7 @@ from typing import TextIO
 from fluence_extender.kubectl.errors import CommandError
 
 RED, GREEN, YELLOW, DIM = "31", "32", "33", "2"
+TERMINAL = "/dev/tty"
 _PATIENCE = 1.0
 """Seconds before a wait is explained."""
 
@@ -46,10 +47,10 @@ def confirmed(question: str, stdin_is_taken: bool) -> bool:
     where there is none.
     """
     if not stdin_is_taken:
-        return _answer(question, sys.stdin)
+        return _answer(question, sys.stdin, sys.stderr)
     try:
-        with open("/dev/tty", encoding="utf-8") as terminal:
-            return _answer(question, terminal)
+        with open(TERMINAL, encoding="utf-8") as reading, open(TERMINAL, "w", encoding="utf-8") as writing:
+            return _answer(question, reading, writing)
     except OSError:
         raise CommandError(
             "--confirm has nobody to ask: the manifest came from standard input and there is no terminal;"
@@ -57,11 +58,11 @@ def confirmed(question: str, stdin_is_taken: bool) -> bool:
         ) from None
 
 
-def _answer(question: str, source: TextIO) -> bool:
-    print(question, end="", file=sys.stderr, flush=True)
+def _answer(question: str, source: TextIO, shown: TextIO) -> bool:
+    print(question, end="", file=shown, flush=True)
     answer = source.readline()
     if not answer.endswith("\n"):
-        print(file=sys.stderr)
+        print(file=shown)
     return answer.strip().lower() in ("y", "yes")
 
 

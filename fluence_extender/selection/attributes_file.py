@@ -121,6 +121,10 @@ def _problems(error: ValidationError, document: Item, source: str) -> Iterator[P
         case "minItems":
             yield Problem(source, item.path, item.line, "attribute file has no backends", "list one at least")
         case "type":
+            if item.kind == error.validator_value == "number":
+                told = f"isn't a finite decimal number: {item.text}"
+                yield Problem(source, item.path, item.line, told, "write e.g. 0.5")
+                return
             wanted = _NAMES.get(str(error.validator_value), str(error.validator_value))
             fix = "put it in quotes" if wanted == "a text" and item.text else f"write {wanted}"
             yield Problem(source, item.path, item.line, f"must be {wanted}, not {item}", fix)

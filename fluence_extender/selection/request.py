@@ -46,9 +46,7 @@ def read_request(annotations: Mapping[str, str], variables: Iterable[str] = ()) 
 
     Shots are those of the annotation, else of the first container that states a whole number above 0, else 1000.
     """
-    notes = [
-        _unknown(key) for key in sorted(annotations) if key.startswith(SELECT_PREFIX) and key not in _KNOWN
-    ]
+    notes = unknown_annotations(annotations)
     stated = annotations.get(SELECT_SHOTS_ANNOTATION, "").strip()
     shots = _whole(stated)
     if shots is None:
@@ -66,6 +64,13 @@ def read_request(annotations: Mapping[str, str], variables: Iterable[str] = ()) 
         shots=shots,
         notes=tuple(notes),
     )
+
+
+def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
+    """A note for each ``select-`` annotation that nobody reads, with the one that may be meant."""
+    return [
+        _unknown(key) for key in sorted(annotations) if key.startswith(SELECT_PREFIX) and key not in _KNOWN
+    ]
 
 
 def _whole(text: str) -> int | None:

@@ -316,6 +316,8 @@ def test_only_documents_that_ask_are_parsed_and_lines_are_counted_from_the_top()
     assert len(made.selections) == 1
     with pytest.raises(CommandError, match=r"^m.yaml:8: isn't valid YAML"):
         resolved(f"a: [\n---\n{pod}---\nx: {POLICY}\n  y: z\n")
+    slashed = json.dumps(load(pod)[0]).replace("/", "\\/")
+    assert len(resolved(slashed).selections) == 1
 
 
 def test_object_that_appears_twice_by_an_alias_is_written_once() -> None:

@@ -255,8 +255,10 @@ def test_confirm_asks_the_terminal_when_the_manifest_comes_from_stdin(
         timeout=30,
         check=False,
     )
+    seen = os.read(mine, 10_000)
     os.close(its)
     os.close(mine)
+    assert b"Apply with the selections above? [y]es / [n]o (cancel): " in seen
     assert ended.returncode == 0, ended
     assert (kubectl.manifest is not None) == applied
     assert (b"cancelled; nothing applied" in ended.stderr) == (not applied)
@@ -379,3 +381,38 @@ def test_object_of_another_scheduler_is_left_with_a_note(
     grouped = other.replace("  name: train", f"  labels: {{{PREFIX}group: g}}\n  name: train")
     Path("pod.yaml").write_text(grouped)
     assert REQUIRE in notes_of(load(fluence("select", "-f", "pod.yaml", attributes).out)[0])
+
+
+def test_annotations_that_nobody_reads_are_told_once(fluence: Fluence, attributes: str) -> None:
+    wrong = f"    {PREFIX}select-shot: '5'\n"
+    Path("pod.yaml").write_text(POD.replace("  annotations:\n", f"  annotations:\n{wrong}"))
+    ended = fluence("select", "-f", "pod.yaml", attributes)
+    told = f"note: Pod/train: {PREFIX}select-shot has no meaning; did you mean {PREFIX}select-shots?"
+    assert ended.err.splitlines().count(told) == 1
+    Path("pod.yaml").write_text(POD.replace("select-policy", "select-polcy"))
+    ended = fluence("select", "-f", "pod.yaml", attributes)
+    assert ended.out == POD.replace("select-policy", "select-polcy")
+    assert ended.err == (
+        f"note: Pod/train: {PREFIX}select-polcy has no meaning; did you mean {PREFIX}select-policy?\n"
+    )
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_large_output_is_whole_and_a_reader_that_goes_away_no_failure(
+    unbuffered: str, fluence: Fluence
+) -> None:
+    content = (PLAIN + "---\n").encode() * 5000
+    Path("large.yaml").write_bytes(content)
+    command = [sys.executable, "-m", "fluence_extender.kubectl.main", "select", "-f", "large.yaml"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    whole = subprocess.run(command, env=environment, capture_output=True, timeout=30, check=True)
+    assert whole.stdout == content
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline() == b"apiVersion: v1\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

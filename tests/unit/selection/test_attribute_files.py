@@ -116,6 +116,8 @@ def test_text_where_a_number_must_stand_is_refused_and_the_other_way_round() -> 
     )
     (line,) = faults("backends:\n  - name: a\n    attributes: {x: big}")
     assert "backends[0].attributes.x: must be a number, not 'big'" in line
+    (line,) = faults("backends:\n  - name: a\n    attributes: {x: .inf}")
+    assert "backends[0].attributes.x: isn't a finite decimal number: .inf" in line
 
 
 @pytest.mark.parametrize(
