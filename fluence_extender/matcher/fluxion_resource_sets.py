@@ -77,17 +77,16 @@ def sound_release(
 def truly_held(text: str, R: Any, vertices_of: Callable[[int], int]) -> str:  # noqa: N803
     """The resource set that the library answered to a replay of R, with only those vertices exclusive that it took.
 
-    Where R names ranks and ids alone the library says that a node is exclusive, and takes it only if R names all that
-    is on its rank. ``vertices_of`` counts the vertices of a rank.
+    They differ where R names ranks and ids alone. ``vertices_of`` counts the vertices of a rank.
     """
     top = parse_json(R)
     if is_bare(top) or top.get("scheduling") is not None:
         return text
     document = json.loads(text)
-    truly = truly_listed(document, vertices_of)
+    truly = truly_listed(document, top["execution"], vertices_of)
     for entry in document["graph"]["nodes"]:
         if entry["metadata"]["paths"]["containment"] not in truly:
-            del entry["metadata"]["exclusive"]
+            entry["metadata"].pop("exclusive", None)
     return json.dumps(document)
 
 

@@ -144,7 +144,7 @@ class RebuildingMatcher:
         at, duration = times_of(top)
         self._keep(match, at + duration)
         if not is_bare(top) and top.get("scheduling") is None:
-            left = truly_listed(cast(Jgf, match.R), self._document.vertices_of)
+            left = truly_listed(cast(Jgf, match.R), top["execution"], self._document.vertices_of)
             self._live[jobid] = replace(self._live[jobid], left=left)
         return match
 

@@ -109,19 +109,28 @@ def parts_of(top: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     return execution, scheduling
 
 
-def truly_listed(granted: Mapping[str, Any], vertices_of: Callable[[int], int]) -> frozenset[str]:
-    """The paths of an answer to a replay of ranks and ids alone, less the nodes that weren't taken with the rest.
+def truly_listed(
+    granted: Mapping[str, Any], execution: Mapping[str, Any], vertices_of: Callable[[int], int]
+) -> frozenset[str]:
+    """The paths of what a replay of ranks and ids alone took, and of the root, out of what was answered to it.
 
-    All nodes are called exclusive there, and only those are of which all that is on their rank was named.
-    ``vertices_of`` counts the vertices of a rank.
+    The answer calls exclusive all nodes, and under a policy of whole nodes all that is on them. Taken are the ids that
+    ``execution`` names, and a node if they are all that is on its rank. ``vertices_of`` counts the vertices of a rank.
     """
-    listed = Counter(entry["metadata"]["rank"] for entry in granted["graph"]["nodes"])
-    return frozenset(
-        entry["metadata"]["paths"]["containment"]
-        for entry in granted["graph"]["nodes"]
-        if entry["metadata"]["type"] != "node"
-        or listed[entry["metadata"]["rank"]] >= vertices_of(entry["metadata"]["rank"])
-    )
+    named: set[tuple[int, str, int]] = set()
+    for entry in execution["R_lite"]:
+        for rank in Idset([entry["rank"]]).numbers():
+            for kind, ids in entry["children"].items():
+                named |= {(rank, kind, number) for number in Idset([ids]).numbers()}
+    on_rank = Counter(rank for rank, _, _ in named)
+    truly: set[str] = set()
+    for entry in granted["graph"]["nodes"]:
+        vertex = entry["metadata"]
+        rank, path = vertex["rank"], vertex["paths"]["containment"]
+        whole = vertex["type"] == "node" and on_rank[rank] == vertices_of(rank) - 1
+        if whole or (rank, vertex["type"], vertex["id"]) in named or path.count("/") == 1:
+            truly.add(path)
+    return frozenset(truly)
 
 
 def _staying(tree: Tree[V], vertex: V, gone: Collection[V]) -> list[V]:
