@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.account import NodeAccount, ports_clash
+from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, busy, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Resources
 from fluence_extender.placement.search import Room, Shape, fill, place
 
-_BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+_BINARY = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 def amount_text(name: str, amount: int) -> str:
@@ -90,7 +91,12 @@ def _short_of(shapes: Sequence[Shape], left: Mapping[str, Room]) -> tuple[str, .
     best: tuple[str, ...] | None = None
     for shape in shapes:
         for name in shape.nodes:
-            short = shape.requests.shortage(left[name].free)
+            short = shape.requests.shortage(left[name].free) + _clashing(shape.ports, left[name].ports)
             if short and (best is None or (len(short), short) < (len(best), best)):
                 best = short
     return best or ()
+
+
+def _clashing(wanted: Sequence[HostPort], taken: Sequence[HostPort]) -> tuple[str, ...]:
+    """The host ports among ``wanted`` that are taken on a node."""
+    return tuple(f"host port {one.port}" for one in wanted if ports_clash((one,), taken))

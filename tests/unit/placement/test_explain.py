@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.explain import amount_text, no_place
@@ -36,6 +37,8 @@ def why(shapes: list[Shape], there: dict[str, NodeAccount], refusals: dict[str, 
         ("memory", 1536 * 2**20, "1.5Gi memory"),
         ("memory", 500, "500 bytes of memory"),
         ("ephemeral-storage", 2**40, "1Ti ephemeral-storage"),
+        ("memory", 2**50, "1Pi memory"),
+        ("memory", 2**63 - 1, "8Ei memory"),
         ("hugepages-2Mi", 2**21, "2Mi hugepages-2Mi"),
         ("nvidia.com/gpu", 2, "2 nvidia.com/gpu"),
     ],
@@ -104,3 +107,11 @@ def test_text_does_not_depend_on_the_order_of_nodes() -> None:
         for order in (("n0", "n1", "n2"), ("n2", "n1", "n0"), ("n1", "n0", "n2"))
     }
     assert texts == {"busy: 0 of 3 fit now, short of cpu"}
+
+
+def test_host_port_that_is_taken_is_named() -> None:
+    there = accounts(WHOLE)
+    there["n0"].add("web", asks(100, 0), foreign=False, ports=(HostPort(8080),))
+    assert why([Shape(asks(100, 0), 1, ("n0",), (HostPort(8080), HostPort(9090)))], there).text == (
+        "busy: 0 of 1 fit now, short of host port 8080"
+    )
