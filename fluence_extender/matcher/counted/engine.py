@@ -280,7 +280,10 @@ class CountedMatcher:
 
     def close(self) -> None:
         """Free the graph; every later call is refused."""
+        if self._closed:
+            return
         self._closed = True
+        self._graph.walked.leave()
         self._books = Books()
         del self._graph
 

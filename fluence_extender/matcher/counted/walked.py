@@ -35,6 +35,10 @@ class Walked:
         fork._shared = self._shared
         return fork
 
+    def leave(self) -> None:
+        """Give up this share of the walker; it isn't asked any more."""
+        self._shared.owners -= 1
+
     @property
     def _own(self) -> Walker:
         """The walker, for a call that changes it."""
