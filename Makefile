@@ -13,7 +13,7 @@ SCRIPTS := .ci/install .ci/run tests/kind/run.sh
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check test nightly demo bench kind-test image
+.PHONY: help install check test nightly demo bench fuzz kind-test image
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-10s %s\n", name[1], $$NF}' Makefile
@@ -45,6 +45,9 @@ demo: $(INSTALLED) ## A real control plane, the service and the examples, on thi
 bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and the other engines
 	$(BIN)/python -m benchmarks.filter $(ARGS)
 	$(BIN)/python -m benchmarks.matcher $(ARGS)
+
+fuzz: $(INSTALLED) ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 kind-test: $(INSTALLED) ## The end-to-end tests on a kind cluster, with the real image (needs docker and kind)
 	tests/kind/run.sh $(ARGS)

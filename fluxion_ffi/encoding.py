@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from fluxion_ffi.errors import InvalidRequest, Refusal
+from fluxion_ffi.errors import InvalidRequest, Refusal, shown
 from fluxion_ffi.values import Document
 
 _DEEPEST = 100
@@ -45,15 +46,27 @@ def dump(document: Mapping[str, Any], place: str, refusal: Refusal = InvalidRequ
         # Not ASCII only: yaml-cpp reads an escaped surrogate pair as two characters.
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
         encoded = text.encode()
-    except UnicodeEncodeError:
-        raise refusal(f"{place}: holds a lone surrogate, which UTF-8 can't express") from None
     except RecursionError:
         raise refusal(f"{place}: is nested too deeply or holds itself") from None
     except (TypeError, ValueError) as error:
+        with suppress(RecursionError):
+            _refuse_unwritable(document, place, refusal)
         raise refusal(f"{place}: can't be written as JSON: {error}") from None
     if "\\u0000" in text:
-        _refuse_nul(document, place, refusal)
+        _refuse_unwritable(document, place, refusal)
     return encoded
+
+
+def check_integers(value: Any, place: str, refusal: Refusal = InvalidRequest) -> None:
+    """Raise ``refusal`` for an integer beyond 64 bits, which jansson doesn't read; ``value`` can be written as JSON."""
+    if isinstance(value, Mapping):
+        for key, member in value.items():
+            check_integers(member, f"{place}.{key}", refusal)
+    elif isinstance(value, (list, tuple)):
+        for index, member in enumerate(value):
+            check_integers(member, f"{place}[{index}]", refusal)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise refusal(f"{place}: {shown(value)} doesn't fit 64 bits")
 
 
 def check_depth(value: Any, place: str, refusal: Refusal = InvalidRequest) -> None:
@@ -71,18 +84,29 @@ def check_depth(value: Any, place: str, refusal: Refusal = InvalidRequest) -> No
     raise refusal(f"{place}: is nested deeper than {_DEEPEST} levels")
 
 
-def _refuse_nul(value: Any, place: str, refusal: Refusal) -> None:
-    if isinstance(value, str):
-        if "\0" in value:
-            raise refusal(f"{place}: holds a NUL character, where C would end the string")
-    elif isinstance(value, Mapping):
+def _refuse_unwritable(value: Any, place: str, refusal: Refusal) -> None:
+    """Name the first place that C or JSON can't take."""
+    if isinstance(value, Mapping):
         for key, member in value.items():
-            if "\0" in str(key):
-                raise refusal(f"{place}: a key holds a NUL character, where C would end the string")
-            _refuse_nul(member, f"{place}.{key}", refusal)
+            _refuse_text(str(key), f"{place}: a key", refusal)
+            _refuse_unwritable(member, f"{place}.{key}", refusal)
     elif isinstance(value, (list, tuple)):
         for index, member in enumerate(value):
-            _refuse_nul(member, f"{place}[{index}]", refusal)
+            _refuse_unwritable(member, f"{place}[{index}]", refusal)
+    elif isinstance(value, str):
+        _refuse_text(value, f"{place}:", refusal)
+    elif value is not None:
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise refusal(f"{place}: can't be written as JSON: {error}") from None
+
+
+def _refuse_text(text: str, subject: str, refusal: Refusal) -> None:
+    if "\0" in text:
+        raise refusal(f"{subject} holds a NUL character, where C would end the string")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise refusal(f"{subject} holds a lone surrogate, which UTF-8 can't express")
 
 
 def _kind(value: object) -> str:

@@ -108,6 +108,11 @@ class ResourceGraph:
         if self._abandon.detach():
             self._library.destroy(self._context)
 
+    @property
+    def types(self) -> frozenset[str]:
+        """The types of its vertices."""
+        return frozenset(vertex.type for vertex in self._tree.vertices.values())
+
     @_one_at_a_time
     def match(self, op: MatchOp, jobspec: Document) -> MatchResult:
         """Match under the library's own next jobid.

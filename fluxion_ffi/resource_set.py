@@ -13,7 +13,7 @@ from typing import Any
 
 from fluxion_ffi import idset
 from fluxion_ffi.containment import Containment
-from fluxion_ffi.encoding import dump, parse
+from fluxion_ffi.encoding import check_integers, dump, parse
 from fluxion_ffi.errors import InvalidRequest, shown
 from fluxion_ffi.values import Document
 from fluxion_ffi.vertices import Vertex, read_vertex
@@ -33,7 +33,7 @@ def encode_replay(R: Document, tree: Containment) -> bytes:  # noqa: N803
     document = parse(R, "R")
     if "execution" not in document:
         _check_edges(document.get("graph"), "R.graph", tree)
-        return dump(document, "R")
+        return _written(document)
     execution = _execution(document)
     for key in ("starttime", "expiration"):
         _check_time(execution.get(key, 0), f"R.execution.{key}")
@@ -44,7 +44,7 @@ def encode_replay(R: Document, tree: Containment) -> bytes:  # noqa: N803
     else:
         whole = _scheduling(scheduling).get("writer") != _SHORTHAND
         _check_edges(scheduling.get("graph"), "R.scheduling.graph", tree, to_root=whole)
-    return dump(document, "R")
+    return _written(document)
 
 
 def encode_release(R: Document, check_ranks: RankCheck) -> bytes:  # noqa: N803
@@ -65,7 +65,13 @@ def encode_release(R: Document, check_ranks: RankCheck) -> bytes:  # noqa: N803
                 raise InvalidRequest(
                     f"R.scheduling.graph.nodes[{index}]: {vertex.path} isn't exclusive, so it can't be freed"
                 )
-    return dump(document, "R")
+    return _written(document)
+
+
+def _written(document: dict[str, Any]) -> bytes:
+    text = dump(document, "R")
+    check_integers(document, "R")
+    return text
 
 
 def _execution(document: dict[str, Any]) -> dict[str, Any]:

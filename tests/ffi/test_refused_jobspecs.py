@@ -129,11 +129,11 @@ def test_the_simple_traverser_answers_such_a_jobspec_itself(stub: Stub, resource
     [
         ("version: 1", "jobspec: isn't JSON"),
         ("[]", "jobspec: must be a JSON object"),
-        ({"a": {1, 2}}, "jobspec: can't be written as JSON"),
+        ({"a": {1, 2}}, "jobspec.a: can't be written as JSON"),
         (jobspec(cwd="/a\0b"), "jobspec.attributes.system.cwd: holds a NUL"),
         (jobspec(environment={"A\0": "b"}), "jobspec.attributes.system.environment: a key holds a NUL"),
         (jobspec([{"type": "a\0", "count": 1}]), "jobspec.resources[0].type: holds a NUL"),
-        (jobspec(cwd="\udcff"), "jobspec: holds a lone surrogate"),
+        (jobspec(cwd="\udcff"), "jobspec.attributes.system.cwd: holds a lone surrogate"),
     ],
 )
 def test_what_json_or_c_cannot_carry_is_refused(

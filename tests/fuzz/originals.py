@@ -85,7 +85,7 @@ TIMED_R: dict[str, Any] = {
     "scheduling": _listing("3", "4") | {"writer": "fluxion:jgf"},
 }
 RANKED_R: dict[str, Any] = {key: TIMED_R[key] for key in ("version", "execution")}
-RELEASE: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "1", "children": {"core": "0"}}]}}
+RELEASE: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}}
 
 OPTIONS: dict[str, Any] = {
     "policy": "policy=low node_centric=true",

@@ -1,7 +1,7 @@
 """Documents a person could write by mistake: valid ones with something changed.
 
-`spoil` draws every decision from a `random.Random`, so the same code is driven by a seed, by hypothesis, or by a coverage-
-guided fuzzer that feeds the generator its own bytes.
+`spoil` draws every decision from a `random.Random`, so the same code is driven by a seed, by hypothesis, or by a
+coverage-guided fuzzer that feeds the generator its own bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORDS = (
     "08",
     "a\0b",
     "\ud800",
-    "ü\u202e\u0301𝟘",
+    "ü\u202e\u0301\U0001d7d8",
     "٣",
     "\n",
     " core",

@@ -1,0 +1,129 @@
+"""A document that a person got wrong is refused with its place, the matcher stays as it was, and no process dies."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fluence_extender.matcher.errors import MatcherError
+from fluence_extender.matcher.port import Matcher
+from tests.engines import FLUXION
+from tests.fuzz import originals
+from tests.fuzz.children import run
+from tests.fuzz.engines import CREATE
+from tests.fuzz.spoiling import places
+from tests.fuzz.trials import Trials, busy_matcher, fingerprint
+
+ENGINES = ["embedded", "counting", *(["fluxion"] if FLUXION.library is not None else [])]
+IN_PYTHON = ["embedded", "counting", "walker"]
+
+WRONG: tuple[Any, ...] = (None, True, 1.5, "\ud800", -7, [], {}, [[1]], {"a": {}}, 10**400)
+
+CALLS: dict[str, tuple[Any, str]] = {
+    "jobspec": (originals.JOBSPECS[0], "match"),
+    "constrained": (originals.JOBSPECS[1], "match"),
+    "addition": (originals.ADDITION, "add_subgraph"),
+    "R": (originals.TIMED_R, "update_allocate"),
+    "release": (originals.RELEASE, "partial_cancel"),
+}
+
+
+def offer(matcher: Matcher, method: str, document: Any) -> None:
+    match method:
+        case "match":
+            matcher.match("without_allocating", document)
+        case "add_subgraph":
+            matcher.add_subgraph(document)
+        case "update_allocate":
+            matcher.update_allocate(77, document)
+        case _:
+            matcher.partial_cancel(1, document)
+
+
+def dotted(document: Any, container: Any, key: Any) -> list[str]:
+    """The way to a place, as messages write it, from the outermost container on."""
+
+    def search(item: Any, way: list[str]) -> list[str] | None:
+        members: Iterator[tuple[Any, Any]] = iter(
+            item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
+        )
+        for name, member in members:
+            step = f".{name}" if isinstance(item, dict) else f"[{name}]"
+            if item is container and name == key:
+                return [*way, step]
+            found = search(member, [*way, step])
+            if found is not None:
+                return found
+        return None
+
+    return search(document, []) or []
+
+
+def spots(document: Any) -> Iterator[tuple[Any, list[str]]]:
+    """The document with a value of the wrong kind at each of its places in turn, and the way there."""
+    for number in range(len(places(document))):
+        for wrong in WRONG:
+            spoiled = copy.deepcopy(document)
+            container, key = places(spoiled)[number]
+            if type(container[key]) is not type(wrong):
+                way = dotted(spoiled, container, key)
+                container[key] = copy.deepcopy(wrong)
+                yield spoiled, way
+
+
+def names(message: str, way: list[str]) -> bool:
+    """Whether the message names the place, or what holds it, or what is in it."""
+    path = "".join(way).lstrip(".").removeprefix("scheduling.")
+    if path in message:
+        return True
+    return any(
+        re.search(rf"(?<![\w.]){re.escape(path[:end])}(?![\w\[])", message)
+        for end in range(len(path), 0, -1)
+        if path[end : end + 1] in ("", ".", "[")
+    )
+
+
+@pytest.mark.parametrize("kind", CALLS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_value_of_the_wrong_kind_is_told_with_its_place(engine: str, kind: str) -> None:
+    document, method = CALLS[kind]
+    matcher = busy_matcher(CREATE[engine])
+    before = fingerprint(matcher)
+    refused = 0
+    silent = []
+    for spoiled, way in spots(document):
+        try:
+            offer(matcher, method, spoiled)
+        except MatcherError as refusal:
+            refused += 1
+            if not names(str(refusal), way) and type(refusal).__name__.startswith("Invalid"):
+                silent.append(("".join(way), str(refusal)[:200]))
+        else:
+            matcher.close()
+            matcher = busy_matcher(CREATE[engine])
+    assert silent == []
+    assert refused > 20
+    assert fingerprint(matcher) == before
+
+
+@pytest.mark.parametrize("engine", IN_PYTHON)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**64))
+def test_spoiled_documents_do_no_harm(engine: str, seed: int) -> None:
+    trials, random = Trials(CREATE[engine]), Random(seed)
+    for _ in range(3):
+        trials.offer(random)
+
+
+@pytest.mark.parametrize("engine", [*IN_PYTHON, *ENGINES[2:]])
+def test_nothing_ends_the_process_or_keeps_it(engine: str) -> None:
+    report = run(engine, seed=20, start=0, documents=250, seconds=60)
+    assert report.findings == {}
+    assert report.documents == 250
