@@ -94,6 +94,8 @@ class Vertex:
             raise Uncountable(
                 f"graph.nodes[{place}] ({path}): count and size must be whole numbers up to 2^53"
             )
+        if metadata.type == NODE and metadata.count > 1:
+            raise Uncountable(f"graph.nodes[{place}] ({path}): nodes are told apart, so they aren't counted")
         self.key = node.id
         self.metadata = metadata
         self.path = path
