@@ -15,12 +15,15 @@ from typing import Any
 import fluxion_ffi as fluxion
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher.embedded.criteria import read_criteria
+from fluence_extender.matcher.embedded.graph import STATIC_TYPES
 from fluence_extender.matcher.embedded.jgf import read_document
+from fluence_extender.matcher.embedded.jobspec import read_jobspec
 from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.errors import (
     EngineUnavailable,
     InvalidGraph,
     InvalidJobspec,
+    NothingToAllocate,
     OnlyRootFound,
     UnknownJob,
 )
@@ -70,12 +73,21 @@ class FluxionMatcher:
 
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
         """Match ``jobspec`` under ``jobid``, or under the library's own next one."""
-        with translated():
-            operation = _operation(op)
-            if jobid is None:
-                result = self._graph.match(operation, jobspec)
-            else:
-                result = self._graph.match_with_jobid(operation, jobspec, jobid)
+        try:
+            with translated():
+                operation = _operation(op)
+                if jobid is None:
+                    result = self._graph.match(operation, jobspec)
+                else:
+                    result = self._graph.match_with_jobid(operation, jobspec, jobid)
+        except NothingToAllocate:
+            raise
+        except InvalidJobspec:
+            # The library seldom says where the fault is; this reader does.
+            if isinstance(jobspec, Mapping):
+                known = self._graph.types.union(STATIC_TYPES)
+                read_jobspec(jobspec, known.__contains__)
+            raise
         if operation.holds and not result.reserved:
             self._note(result)
         return _match(result)

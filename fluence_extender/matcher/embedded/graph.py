@@ -26,7 +26,7 @@ UNWEIGHED = 2**64 - 1
 SHARERS = 0x40000000
 """How many jobs may share a vertex at a time (fluxion reference 4.1)."""
 
-_STATIC_TYPES = (
+STATIC_TYPES = (
     "cluster",
     "core",
     "socket",
@@ -38,6 +38,7 @@ _STATIC_TYPES = (
     "ssd",
     "storage_node",
 )
+"""The types that libreapi_cli knows from the start, in its order (fluxion reference 4.1)."""
 
 
 class Vertex:
@@ -179,7 +180,7 @@ class Graph:
         self.nodes_up = 0
         self.walks = 0
         self._edges = 0
-        self._type_ids = {name: index for index, name in enumerate(_STATIC_TYPES)}
+        self._type_ids = {name: index for index, name in enumerate(STATIC_TYPES)}
 
     @property
     def root(self) -> Vertex:

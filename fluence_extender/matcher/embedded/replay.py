@@ -42,6 +42,9 @@ def read_replay(graph: Graph, text: Mapping[str, Any] | str | bytes) -> Replay:
         top = parse_json(text)
         at, duration = times_of(top)
         if is_bare(top):
+            if isinstance(top, Mapping) and "execution" in top and "graph" not in top:
+                wrong = isinstance(top["execution"], Mapping)
+                raise ValueError("version must be 1" if wrong else "execution must be an object")
             return _read_vertices(graph, top, at, duration)
         scheduling = top.get("scheduling")
         if scheduling is None:
