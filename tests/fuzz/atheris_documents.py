@@ -1,0 +1,47 @@
+"""Coverage-guided fuzzing of the embedded engine: ``python tests/fuzz/atheris_documents.py -max_total_time=300``.
+
+The fuzzer's bytes stand in for the random numbers that spoil a document. Needs the extra ``fuzz``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import atheris  # type: ignore[import-untyped]
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+with atheris.instrument_imports(include=["fluence_extender.matcher"]):
+    import fluence_extender.matcher.engine  # noqa: F401
+
+from tests.fuzz.engines import CREATE
+from tests.fuzz.trials import Trials
+
+
+class FedRandom(Random):
+    """A generator whose numbers are the fuzzer's bytes, and zeros when these are spent."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(0)
+        self._provider = atheris.FuzzedDataProvider(data)
+
+    def getrandbits(self, k: int) -> int:
+        return int(self._provider.ConsumeIntInRange(0, (1 << k) - 1)) if k <= 64 else 0
+
+    def random(self) -> float:
+        return self.getrandbits(32) / 2**32
+
+
+_trials = (Trials(CREATE["embedded"]), Trials(CREATE["counting"]))
+
+
+def offer(data: bytes) -> None:
+    random = FedRandom(data)
+    random.choice(_trials).offer(random)
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, offer)
+    atheris.Fuzz()
