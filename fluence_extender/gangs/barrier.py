@@ -4,7 +4,8 @@ kube-scheduler runs each bind call in a goroutine of its own, so holding one hol
 and stays open; a plan that changes gets a new barrier, and whoever waits at the old one is told so.
 
 Who has waited in vain still counts as having arrived on its node: it has passed the scheduler's filters there, and
-comes again. So a gang gathers however long the scheduler takes for all of it.
+comes again. So a gang gathers however long the scheduler takes for all of it. Once a member was refused that is no
+longer believed: those who stand in each other's way pass one after the other, but never together.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ class BarrierFailed(Exception):
 class Barrier:
     """Where the members of one plan gather."""
 
-    __slots__ = ("_arrived", "_failure", "_open", "_waiting")
+    __slots__ = ("_arrived", "_doubted", "_failure", "_open", "_waiting")
 
     def __init__(self) -> None:
         self._arrived: dict[str, str] = {}
         self._open = False
         self._failure: str | None = None
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], str] = {}
+        self._doubted = False
 
     @property
     def open(self) -> bool:
@@ -47,6 +49,12 @@ class Barrier:
             self._failure = why
             self._wake()
 
+    def doubt(self) -> None:
+        """Count from now on only who waits here: a member was refused, so some may not be able to be there together."""
+        self._doubted = True
+        here = set(self._waiting.values())
+        self._arrived = {uid: node for uid, node in self._arrived.items() if uid in here}
+
     def look(self, complete: Complete) -> None:
         """Open it if those who wait are complete by now: who counts may have changed since the last one came."""
         if self._waiting and self._waits and complete(self._arrived):
@@ -63,22 +71,24 @@ class Barrier:
         if self._waits and complete(self._arrived):
             self.release()
         if self._waits:
-            await self._wait(seconds)
+            await self._wait(uid, seconds)
         if self._open:
             return
+        if self._doubted:
+            self._arrived.pop(uid, None)
         raise BarrierFailed(self._failure or f"the other members have not reached bind within {seconds:g} s")
 
     @property
     def _waits(self) -> bool:
         return not self._open and self._failure is None
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, uid: str, seconds: float) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+        self._waiting[future] = uid
         try:
             async with asyncio.timeout(seconds):
                 await future
         except TimeoutError:
             return
         finally:
-            self._waiting.discard(future)
+            del self._waiting[future]

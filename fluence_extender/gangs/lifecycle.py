@@ -112,6 +112,7 @@ class Lifecycle:
         if not count_refusal(member, node, now, self._limits):
             return
         gang.replans += 1
+        gang.barrier.doubt()
         if gang.replans < self._limits.replans + len(gang.members):
             self._places.replan_apart(gang, member)
             return

@@ -188,7 +188,7 @@ def test_gang_with_some_members_bound_is_completed_after_a_crash(
         assert {one["pod"] for one in fluence.allocations(namespace.name)} == set(plan)
     pods = namespace.wait_until_bound(6)
     assert {one["metadata"]["name"]: node_of(one) for one in pods if node_of(one)} == plan
-    assert len(history.bound) == 6
+    wait_for(lambda: len(history.bound) == 6, 10, "the watch to have seen six Bindings")
 
 
 def test_gang_begun_and_not_steered_yet_is_completed_after_a_crash(

@@ -95,3 +95,32 @@ def test_those_who_wait_pass_when_fewer_are_needed() -> None:
         return asyncio.get_running_loop().time()
 
     assert run(scene()) == 3
+
+
+def test_members_that_are_never_there_together_do_not_pass_once_one_was_refused() -> None:
+    async def scene() -> None:
+        barrier = Barrier()
+        first = asyncio.create_task(barrier.arrive("a", "n0", all_of(2), 20))
+        await asyncio.sleep(5)
+        barrier.doubt()
+        with pytest.raises(BarrierFailed):
+            await first
+        with pytest.raises(BarrierFailed):
+            await barrier.arrive("b", "n0", all_of(2), 20)
+        assert not barrier.open
+
+    run(scene())
+
+
+def test_doubt_forgets_who_has_gone_and_keeps_who_waits() -> None:
+    async def scene() -> None:
+        barrier = Barrier()
+        with pytest.raises(BarrierFailed):
+            await barrier.arrive("gone", "n0", all_of(3), 1)
+        waiting = asyncio.create_task(barrier.arrive("here", "n0", all_of(2), 20))
+        await asyncio.sleep(1)
+        barrier.doubt()
+        await barrier.arrive("last", "n0", all_of(2), 20)
+        await waiting
+
+    run(scene())
