@@ -115,11 +115,23 @@ def _member_view(member: Member) -> MemberView:
     )
 
 
+def _being_bound(gang: Gang) -> str:
+    """What a gang that has its places still waits for, in kube-scheduler's words where it has any."""
+    refused = min(
+        ((one.pod.name, one.pod.refusal) for one in gang.pending() if one.pod.refusal), default=None
+    )
+    return (
+        "placed, being bound"
+        if refused is None
+        else f"placed; kube-scheduler says of {refused[0]}: {refused[1]}"
+    )
+
+
 def _gang_view(gang: Gang) -> GangView:
     members = sorted(gang.members.values(), key=lambda member: member.pod.name)
     reason = gang.reason.text if gang.reason is not None else ""
     if not reason and gang.state in (GangState.WAITING, GangState.PLANNED, GangState.COMMITTED):
-        reason = NO_PLACE_YET if gang.state is GangState.WAITING else "placed, being bound"
+        reason = NO_PLACE_YET if gang.state is GangState.WAITING else _being_bound(gang)
     return GangView(
         gang.key.namespace,
         gang.key.name,

@@ -35,6 +35,10 @@ _config_map = msgspec.json.Decoder(wire.ConfigMapObject).decode
 _broken_pod = msgspec.json.Decoder(wire.BrokenPod).decode
 
 
+UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
+LONGEST_REFUSAL = 400
+
+
 def decode_pod(raw: bytes) -> Pod:
     """A core/v1 Pod. Raises `msgspec.MsgspecError` only where there is no readable metadata."""
     try:
@@ -70,7 +74,16 @@ def decode_pod(raw: bytes) -> Pod:
         created=created.timestamp() if created else 0.0,
         resource_version=meta.resource_version,
         problem=problem,
+        refusal=_refusal(status),
     )
+
+
+def _refusal(status: wire.PodStatus) -> str:
+    """The message of the condition by which kube-scheduler says that the pod fits nowhere."""
+    for condition in status.get("conditions") or ():
+        if (condition.get("type"), condition.get("status"), condition.get("reason")) == UNSCHEDULABLE:
+            return (condition.get("message") or "")[:LONGEST_REFUSAL]
+    return ""
 
 
 def _requests(spec: wire.PodSpec, status: Mapping[str, Any]) -> tuple[Resources, Mapping[str, int], str]:

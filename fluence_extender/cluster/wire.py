@@ -134,6 +134,7 @@ class Condition(TypedDict, total=False):
     type: str
     status: str
     reason: str | None
+    message: str | None
 
 
 class PodStatus(TypedDict, total=False):

@@ -61,7 +61,8 @@ class Pod:
     ``requests`` are the effective requests that a node must cover (with ``pods`` = 1); ``devices`` the
     virtual resources asked for by type (``qpu`` -> 1); ``gates`` the names of its scheduling gates; ``node``
     is set once it is bound; ``created`` is the creation time in seconds since the epoch; ``problem`` says why
-    its requests could not be read (``requests`` then covers its pod slot only), "" when they could.
+    its requests could not be read (``requests`` then covers its pod slot only), "" when they could; ``refusal``
+    is what kube-scheduler last said against it, "" when it said nothing.
     """
 
     namespace: str
@@ -87,6 +88,7 @@ class Pod:
     created: float = 0.0
     resource_version: str = ""
     problem: str = ""
+    refusal: str = ""
 
     @property
     def key(self) -> str:

@@ -119,3 +119,11 @@ def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
     controller.start()
     assert (service.ready, service.not_ready_reason) == (True, "")
     controller.books.close()
+
+
+def test_gang_that_has_places_says_what_kube_scheduler_has_against_a_member(w: World) -> None:
+    first = gang(w, "g", 1000, 1000)[0]
+    w.advance(1)
+    w.change(first, refusal="no PersistentVolumeClaim data")
+    (view,) = w.service.gangs()
+    assert view.reason == "placed; kube-scheduler says of g-0: no PersistentVolumeClaim data"

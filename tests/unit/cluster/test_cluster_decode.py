@@ -222,3 +222,19 @@ def test_resources_file_is_the_text_of_its_key() -> None:
     missing = decode_resources_file(raw({"metadata": meta, "data": {"resource.yaml": "x"}}))
     assert missing.text is None
     assert "no key resources.yaml" in missing.source
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no PVC"},
+            "no PVC",
+        ),
+        ({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "gates"}, ""),
+        ({"type": "PodScheduled", "status": "True"}, ""),
+        ({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}, ""),
+    ],
+)
+def test_refusal_is_what_kube_scheduler_said_last(condition: dict[str, str], said: str) -> None:
+    assert decode_pod(pod_body({}, {"conditions": [condition]})).refusal == said
