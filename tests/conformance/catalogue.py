@@ -8,14 +8,29 @@ from tests.conformance.cases import (
     choice,
     constraints,
     counts,
+    finding,
     levels,
     planning,
     pools,
+    releasing,
     replaying,
     requests,
 )
 from tests.conformance.session import Case
 
-_GROUPS = (basics, levels, counts, pools, constraints, planning, choice, changes, replaying, requests)
+_GROUPS = (
+    basics,
+    levels,
+    counts,
+    pools,
+    constraints,
+    planning,
+    choice,
+    changes,
+    replaying,
+    requests,
+    releasing,
+    finding,
+)
 
 CASES: list[Case] = [shown for group in _GROUPS for shown in group.CASES]

@@ -147,6 +147,8 @@ def _words(answer: Any) -> str:
         return _match(answer)
     if hasattr(answer, "mode"):
         return f"{answer.mode} at {answer.at}"
+    if isinstance(answer, dict) and "graph" in answer:
+        return granted(answer)
     return str(answer)
 
 
