@@ -194,7 +194,9 @@ def test_a_counted_leaf_becomes_the_vertices_it_stands_for(stub: Stub, matcher: 
     assert len(sent["edges"]) == 4
 
 
-@pytest.mark.parametrize(("count", "said"), [(10**9, "with one a leaf, more than"), ("3", "can't be expanded")])
+@pytest.mark.parametrize(
+    ("count", "said"), [(10**9, "with one a leaf, more than"), ("3", "can't be expanded")]
+)
 def test_a_count_that_cannot_be_expanded_is_refused(
     stub: Stub, matcher: Matcher, count: object, said: str
 ) -> None:
