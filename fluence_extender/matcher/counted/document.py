@@ -108,7 +108,9 @@ class Vertex:
         if self.id < -1 or self.id + metadata.count > _LARGEST:
             raise Uncountable(f"graph.nodes[{place}] ({path}): id must be from -1 to 2^53")
         if metadata.count > 1 and path.rpartition("/")[2] != f"{self.basename}{self.id}":
-            raise Uncountable(f"graph.nodes[{place}] ({path}): the units would have other paths than the entry")
+            raise Uncountable(
+                f"graph.nodes[{place}] ({path}): the units would have other paths than the entry"
+            )
         self.name = f"{self.basename}{self.id}" if metadata.name is msgspec.UNSET else metadata.name
         self.children: list[Vertex] = []
         self.parent: Vertex | None = None
