@@ -22,7 +22,7 @@ _LONGEST = 30.0
 """Seconds that the library may take for a case before it counts as hanging."""
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.conformance.test_conformance"])
+_processes.set_forkserver_preload(["tests.conformance.test_conformance", "fluence_extender.matcher.fluxion"])
 
 
 def test_every_case_has_a_name_of_its_own() -> None:

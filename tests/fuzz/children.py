@@ -21,7 +21,7 @@ _LONGEST = 20.0
 """Seconds that one document may take before it counts as hanging."""
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.fuzz.children"])
+_processes.set_forkserver_preload(["tests.fuzz.children", "fluence_extender.matcher.fluxion"])
 
 Answers = Counter[tuple[str, str]]
 

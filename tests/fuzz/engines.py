@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from fluence_extender.matcher import create_matcher
 from fluence_extender.matcher.embedded import EmbeddedMatcher
 from fluence_extender.matcher.engine import EmbeddedEngine
-from fluence_extender.matcher.fluxion import create_fluxion_matcher
 from fluence_extender.matcher.port import Matcher, MatcherOptions
 from tests.fuzz.trials import Create
 
@@ -17,8 +18,8 @@ def _counting(graph: Any, options: MatcherOptions) -> Matcher:
 
 
 CREATE: dict[str, Create] = {
-    "embedded": EmbeddedEngine,
+    "embedded": partial(create_matcher, "embedded"),
     "counting": _counting,
     "walker": EmbeddedMatcher,
-    "fluxion": create_fluxion_matcher,
+    "fluxion": partial(create_matcher, "fluxion"),
 }

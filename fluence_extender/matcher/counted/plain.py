@@ -67,7 +67,14 @@ def counts_of(document: Any) -> Jgf:
         if "free_ranks" in document:
             raise Uncountable("ranks are left out")
         graph = msgspec.convert(document, _Document).graph
-    except (KeyError, TypeError, AttributeError, RecursionError, msgspec.ValidationError) as error:
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        UnicodeError,
+        msgspec.ValidationError,
+    ) as error:
         raise Uncountable(f"malformed graph: {error}") from None
     by_key = {node.id: node for node in graph.nodes}
     children: dict[str, list[_Node]] = {}

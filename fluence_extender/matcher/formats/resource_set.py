@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from errno import EINVAL
 from typing import Any
 
+from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.matcher.formats.r_lite import RLite, name_of, r_lite_of
 from fluence_extender.matcher.port import Jgf, ResourceSet
@@ -63,7 +64,7 @@ def write_found(jgf: Jgf, name: str) -> Jgf | None:
         return jgf
     if name not in FOUND_FORMATS:
         known = ", ".join(FOUND_FORMATS)
-        raise NotExpressible(f"a search can't be answered in {name!r}, but in one of {known}")
+        raise NotExpressible(f"a search can't be answered in {shown(name)}, but in one of {known}")
     reduced = r_lite_of(entry["metadata"] for entry in jgf["graph"]["nodes"])
     if not reduced.nodes:
         return None
