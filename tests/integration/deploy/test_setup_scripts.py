@@ -11,7 +11,7 @@ import pytest
 
 from fluence_extender import __version__
 
-TARGETS = ["help", "install", "check", "test", "nightly", "demo", "bench", "kind-test", "image"]
+TARGETS = ["help", "install", "check", "test", "nightly", "demo", "bench", "fuzz", "kind-test", "image"]
 BASICS = ("bash", "dirname", "env", "id", "make", "cc", "cksum", "cut", "sed", "touch", "rm", "awk", "sh")
 
 
