@@ -22,6 +22,7 @@ from fluence_extender.matcher.counted.tracking import Tracking
 from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.counted.walked import Walked, is_up
 from fluence_extender.matcher.embedded import graph as walked_graph
+from fluence_extender.matcher.embedded.scalars import shown
 from fluence_extender.matcher.errors import InvalidGraph, MatcherError
 from fluence_extender.matcher.port import Jgf, MatcherOptions
 
@@ -294,7 +295,7 @@ class CompactGraph(Borrower):
         row = self.state.index.by_rank.get(rank)
         levels = self.state.tree.levels
         if row is None or any(level.alive and level.vertex.metadata.rank == rank for level in levels):
-            raise Uncountable(f"rank {rank} isn't that of one physical node")
+            raise Uncountable(f"rank {shown(rank)} isn't that of one physical node")
         path = self.state.table.node(row).path
         if path in self.nested:
             raise Uncountable(f"{path} has other nodes below it")

@@ -167,6 +167,8 @@ def read_tree(document: Any) -> tuple[Vertex, list[str]]:
     if len(roots) != 1:
         raise Uncountable(f"the graph must have one root (a path with one /), not {len(roots)}")
     root = roots[0]
+    if root.type == NODE:
+        raise Uncountable(f"the root {root.path} is a node, which counts are kept of below a root only")
     # A child's path is longer than its parent's, so there are no cycles, and who has a parent is below the root.
     for vertex in vertices:
         if vertex.parent is None and vertex is not root:

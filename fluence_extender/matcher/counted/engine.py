@@ -53,7 +53,7 @@ from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.embedded import Walker
 from fluence_extender.matcher.embedded.jobspec import Jobspec
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO, leaves_errno
-from fluence_extender.matcher.embedded.scalars import shown
+from fluence_extender.matcher.embedded.scalars import ranks_of, shown
 from fluence_extender.matcher.errors import (
     Busy,
     InvalidGraph,
@@ -171,13 +171,13 @@ class CountedMatcher:
     @leaves_errno
     def get_status(self, path: str) -> bool:
         """Whether the vertex at ``path`` is itself marked up. Raises `MatcherError` (unknown path), `Uncountable`."""
-        self._check_open()
+        self._check_path(path)
         return self._graph.is_up(path)
 
     def nodes_of_ranks(self, ranks: Iterable[int]) -> list[str]:
         """The paths of the nodes of the ranks. Raises `Uncountable` for a rank that isn't one physical node's."""
         self._check_open()
-        return [self._graph.node_of_rank(rank) for rank in ranks]
+        return [self._graph.node_of_rank(rank) for rank in ranks_of(ranks)]
 
     @leaves_errno
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:

@@ -21,7 +21,7 @@ class TooManyVertices(Uncountable):
 
     def __init__(self, total: int) -> None:
         super().__init__(
-            f"{total} vertices: at most {MOST_VERTICES} can be matched one by one; choose larger units"
+            f"{shown(total)} vertices: at most {MOST_VERTICES} can be matched one by one; choose larger units"
         )
 
 
