@@ -28,6 +28,12 @@ class History:
         elif node_of(self.bound[uid][1]) != node_of(pod):
             self.moved.append(pod["metadata"]["name"])
 
+    def wait(self, members: int) -> None:
+        """Wait until the watch, which may lag behind a list, has seen so many Bindings."""
+        wait_for(
+            lambda: len(self.bound) >= members, 15, f"the watch to have seen {members} Bindings", self.names
+        )
+
     def names(self) -> list[str]:
         """The pods that were ever bound, in order."""
         return [pod["metadata"]["name"] for _, pod in self.bound.values()]

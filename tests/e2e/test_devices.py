@@ -13,7 +13,7 @@ from fluence_extender.model.names import (
     BACKEND_ANNOTATION,
     REQUIRE_PREFIX,
 )
-from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
+from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of
 from tests.e2e.history import History
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
@@ -51,7 +51,7 @@ def test_backend_and_attributes_come_with_the_binding(
     resources(RESOURCES)
     namespace.create(quantum("circuit"))
     namespace.wait_for_phase("circuit", "Running")
-    wait_for(lambda: history.bound, 5, "the Binding to be seen")
+    history.wait(1)
     (first,) = history.first_states()
     assert node_of(first) == node
     backend, attributes = stamped(first)

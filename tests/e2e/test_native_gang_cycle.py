@@ -47,6 +47,7 @@ def test_of_two_pod_groups_with_room_for_one_the_loser_has_no_node(
     (winner,) = {one["metadata"]["labels"]["app"] for one in bound}
     loser = {"alpha": "beta", "beta": "alpha"}[winner]
     fluence.wait_for_reason(namespace.name, loser, "busy: 1 of 2 fit now")
+    history.wait(2)
     assert len(history.bound) == 2
     path = f"/apis/apps/v1/namespaces/{namespace.name}/deployments/{winner}"
     namespace.api.delete(path, propagationPolicy="Background")

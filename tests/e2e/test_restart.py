@@ -188,7 +188,7 @@ def test_gang_with_some_members_bound_is_completed_after_a_crash(
         assert {one["pod"] for one in fluence.allocations(namespace.name)} == set(plan)
     pods = namespace.wait_until_bound(6)
     assert {one["metadata"]["name"]: node_of(one) for one in pods if node_of(one)} == plan
-    wait_for(lambda: len(history.bound) == 6, 10, "the watch to have seen six Bindings")
+    history.wait(6)
 
 
 def test_gang_begun_and_not_steered_yet_is_completed_after_a_crash(
@@ -222,11 +222,11 @@ def test_crash_at_the_first_binding_leaves_every_gang_whole(
 ) -> None:
     own_nodes(4, cpu="8")
     namespace.create(*gang("large", 32, cpu="1"))
-    wait_for(lambda: history.bound, 20, "the first Binding")
+    history.wait(1)
     installation.crash()
     installation.revive()
     namespace.wait_until_bound(32)
-    wait_for(lambda: len(history.bound) == 32, 5, "all Bindings to be seen")
+    history.wait(32)
     assert fluence.wait_for_state(namespace.name, "large", "bound")["size"] == 32
 
 
