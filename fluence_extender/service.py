@@ -18,6 +18,7 @@ from fluence_extender.extender.port import (
     MemberView,
     Nowhere,
     On,
+    Unseen,
 )
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import CannotBind, Driver
@@ -59,7 +60,7 @@ class Service:
             return Anywhere()
         found = self._controller.member(pod.uid)
         if found is None:
-            return Nowhere(NOT_SEEN)
+            return Unseen(NOT_SEEN)
         gang, member = found
         if member.bound:
             return On(member.bound)

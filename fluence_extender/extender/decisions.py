@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.extender.offer import Offer
-from fluence_extender.extender.port import Anywhere, AskedPod, Location, Nowhere, On, Placements
+from fluence_extender.extender.port import Anywhere, AskedPod, Location, Nowhere, On, Placements, Unseen
 from fluence_extender.extender.wire import MetaVictims
 from fluence_extender.model.names import SCHEDULER_NAME
 
@@ -61,7 +61,7 @@ def filter_offer(location: Location, offer: Offer) -> Verdict:
             if offer.holds(node):
                 return OnePasses(node)
             return NonePasses(f"planned on node {node}, which isn't among the nodes offered", missed=node)
-        case Nowhere(reason):
+        case Nowhere(reason) | Unseen(reason):
             return NonePasses(reason)
 
 

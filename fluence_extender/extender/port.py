@@ -40,7 +40,14 @@ class Nowhere:
     reason: str
 
 
-Location = Anywhere | On | Nowhere
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """The pod is ours, and our watch has yet to show it: it is to be asked for again soon, whatever happens."""
+
+    reason: str
+
+
+Location = Anywhere | On | Nowhere | Unseen
 
 
 class BindRefused(Exception):

@@ -24,7 +24,7 @@ from fluence_extender.extender.decisions import (
 )
 from fluence_extender.extender.offer import NO_NAMES, Offer, offered
 from fluence_extender.extender.pending import PendingBinds
-from fluence_extender.extender.port import Anywhere, BindRefused, Nowhere, On, Placements
+from fluence_extender.extender.port import Anywhere, BindRefused, Location, Nowhere, On, Placements, Unseen
 from fluence_extender.extender.wire import (
     binding_args,
     binding_result,
@@ -77,6 +77,9 @@ class Verbs:
             error = _not_ready(self._placements)
             return Answer(Outcome.NOT_READY, filter_result(offer.nothing(), error=error))
         location = location_of(pod, self._placements)
+        if isinstance(location, Unseen):
+            # An error is tried again by itself; a refusal would wait for something to happen in the cluster.
+            return Answer(Outcome.NOT_READY, filter_result(offer.nothing(), error=location.reason))
         verdict = filter_offer(location, offer)
         if isinstance(verdict, NonePasses) and verdict.missed and len(offer.names) > 1:
             self._placements.refused(pod, verdict.missed)
@@ -146,11 +149,11 @@ def _filter_answer(verdict: Verdict, offer: Offer) -> Answer:
             return Answer(outcome, filter_result(offer.nothing(), dict.fromkeys(offer.names, reason)))
 
 
-def _prioritized(location: On | Nowhere | Anywhere) -> Outcome:
+def _prioritized(location: Location) -> Outcome:
     match location:
         case Anywhere():
             return Outcome.FOREIGN
         case On():
             return Outcome.SCORED
-        case Nowhere():
+        case Nowhere() | Unseen():
             return Outcome.NO_PLACE

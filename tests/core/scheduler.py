@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import ClusterError
-from fluence_extender.extender.port import AskedPod, BindRefused, Nowhere, On
+from fluence_extender.extender.port import AskedPod, BindRefused, Nowhere, On, Unseen
 from fluence_extender.ledger.account import ports_clash
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -117,7 +117,7 @@ class KubeScheduler:
             if len(feasible) > 1:
                 self.service.refused(asked, location.node)
         else:
-            assert isinstance(location, Nowhere)
+            assert isinstance(location, (Nowhere, Unseen))
             assert location.reason
         self._failed(pod)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.extender.port import AllocationView, Anywhere, AskedPod, Nowhere, On
+from fluence_extender.extender.port import AllocationView, Anywhere, AskedPod, Nowhere, On, Unseen
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.model.names import GATE
@@ -32,7 +32,7 @@ def test_pods_of_others_may_go_anywhere(w: World) -> None:
 
 
 def test_pod_that_was_not_seen_yet_has_to_wait(w: World) -> None:
-    assert w.service.locate(AskedPod("default", "p", "u", "fluence")) == Nowhere(
+    assert w.service.locate(AskedPod("default", "p", "u", "fluence")) == Unseen(
         "the pod has not been seen yet"
     )
 

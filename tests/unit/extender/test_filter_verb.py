@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fluence_extender.extender.port import Nowhere, On
+from fluence_extender.extender.port import Nowhere, On, Unseen
 from tests.unit.extender.held_placements import by_name, by_node, pod
 
 
@@ -48,6 +48,13 @@ async def test_a_pod_without_a_place_gets_its_reason_for_every_node(post, placem
         assert answer["FailedAndUnresolvableNodes"] == {"n1": reason, "n2": reason}
         assert answer["NodeNames"] == empty
     assert placements.refusals == []
+
+
+async def test_a_pod_that_the_watch_has_not_shown_yet_is_to_be_asked_for_again(post, placements):
+    placements.plan["uid-1"] = Unseen("the pod has not been seen yet")
+    answer = (await post("filter", by_name(["n1", "n2"]))).json()
+    assert answer["Error"] == "the pod has not been seen yet"
+    assert answer["NodeNames"] == []
 
 
 async def test_the_same_question_has_the_same_answer(post):
