@@ -66,7 +66,7 @@ class Service:
             return On(member.bound)
         if member.assignment is not None:
             return On(member.assignment.node)
-        return Nowhere(gang.reason.text if gang.reason is not None else NO_PLACE_YET)
+        return Nowhere(gang.reason.text) if gang.reason is not None else Unseen(NO_PLACE_YET)
 
     def refused(self, pod: AskedPod, node: str) -> None:
         """Take note that the planned node wasn't offered."""

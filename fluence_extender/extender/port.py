@@ -42,7 +42,7 @@ class Nowhere:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """The pod is ours, and our watch has yet to show it: it is to be asked for again soon, whatever happens."""
+    """The pod is ours, and nothing was decided of it yet: it is to be asked for again soon, whatever happens."""
 
     reason: str
 

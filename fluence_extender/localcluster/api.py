@@ -48,13 +48,16 @@ class Watch:
 
     def __iter__(self) -> Iterator[Manifest]:
         rest = b""
-        with suppress(urllib3.exceptions.HTTPError, OSError):
-            for chunk in self._response.stream(None):
-                if self._closed:
-                    # What is read from a connection that was shut down may be anything, undeciphered bytes too.
-                    return
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield from map(json.loads, filter(None, lines))
+        try:
+            with suppress(urllib3.exceptions.HTTPError, OSError):
+                for chunk in self._response.stream(None):
+                    if self._closed:
+                        # What is read from a connection that was shut down may be anything, undeciphered bytes too.
+                        return
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    yield from map(json.loads, filter(None, lines))
+        finally:
+            self._response.close()
 
     def close(self) -> None:
         """End the watch; a blocked iteration ends too."""

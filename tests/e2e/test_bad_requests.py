@@ -69,7 +69,7 @@ def test_pod_and_node_that_nobody_knows_are_refused(
     answer = json.loads(body)
     assert status == 200
     assert answer["NodeNames"] == []
-    assert "not been seen" in answer["FailedAndUnresolvableNodes"][node]
+    assert "not been seen" in answer["Error"]
     binding = {"PodName": "ghost", "PodNamespace": namespace.name, "PodUID": "0000", "Node": node}
     status, body = post(installation, "bind", json.dumps(binding).encode())
     assert status == 200

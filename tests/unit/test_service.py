@@ -39,7 +39,7 @@ def test_pod_that_was_not_seen_yet_has_to_wait(w: World) -> None:
 
 def test_place_is_the_planned_node_and_then_the_bound_one(w: World) -> None:
     one = gang(w, "g", 1000)[0]
-    assert w.service.locate(w.asked(one)) == Nowhere("the gang is about to be placed")
+    assert w.service.locate(w.asked(one)) == Unseen("the gang is about to be placed")
     w.advance(1)
     assert w.service.locate(w.asked(one)) == On("n0")
     w.run(w.service.bind(w.asked(one), "n0"))
