@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 
 from fluence_extender.gangs.actions import Action, Evict, Steer
-from fluence_extender.gangs.agenda import NEVER, Agenda
+from fluence_extender.gangs.agenda import Agenda
 from fluence_extender.gangs.announce import announcements
 from fluence_extender.gangs.attempts import Attempts, needy, size_of
 from fluence_extender.gangs.gang import Gang, Member
@@ -326,4 +326,4 @@ def _due(gang: Gang, now: float, limits: Limits) -> float:
         times.append(gang.reason_since + limits.announce_after)
     if gang.incomplete_since is not None and limits.completion is not None:
         times.append(gang.incomplete_since + limits.completion)
-    return min(times, default=NEVER)
+    return min(times)
