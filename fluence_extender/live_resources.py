@@ -14,7 +14,7 @@ from fluence_extender.cluster import port
 from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.graph.problem import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.graph.virtual import ResourcesFile
+from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.matcher.errors import MatcherError
 
 log = structlog.get_logger(__name__)
@@ -29,7 +29,7 @@ class LiveResources:
     """
 
     def __init__(
-        self, adopt: Callable[[ResourcesFile], None], reject: Callable[[port.ResourcesFile, str], None]
+        self, adopt: Callable[[VirtualResources], None], reject: Callable[[port.ResourcesFile, str], None]
     ) -> None:
         self._adopt = adopt
         self._reject = reject

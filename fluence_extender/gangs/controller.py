@@ -17,7 +17,7 @@ from fluence_extender.gangs.lifecycle import Lifecycle
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import take_up_devices
-from fluence_extender.graph.virtual import ResourcesFile as Resources
+from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -155,7 +155,7 @@ class Controller:
                 self._count_foreign(pod)
         self.lifecycle.replay()
 
-    def replace_resources(self, resources: Resources) -> None:
+    def replace_resources(self, resources: VirtualResources) -> None:
         """Take over virtual resources that have changed; what is held stays held.
 
         Raises `MatcherError` and `GraphTooLarge` when the matcher can't take them; then the old ones stay in force.

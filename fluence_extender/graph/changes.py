@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fluence_extender.graph.containment import ROOT, Containment
 from fluence_extender.graph.growth import Addition, Growth, class_property
 from fluence_extender.graph.vertex import Vertex
-from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
+from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.model.node import Node
 
 
@@ -101,7 +101,7 @@ def apply(containment: Containment, change: Addition | Removal) -> None:
 
 
 def edited_resources(
-    old: ResourcesFile, new: ResourcesFile
+    old: VirtualResources, new: VirtualResources
 ) -> tuple[tuple[VirtualResource, ...], tuple[VirtualResource, ...]]:
     """Return the top-level resources that an edit takes out, and those it brings in.
 

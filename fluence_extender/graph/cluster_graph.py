@@ -14,17 +14,17 @@ from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.naming_rules import nearest, type_rule
 from fluence_extender.graph.problem import InvalidResourcesFile, Problem
 from fluence_extender.graph.units import Units, finest_units
-from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
+from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.node import Node
 
-NO_RESOURCES = ResourcesFile("")
+NO_RESOURCES = VirtualResources("")
 _LEAF_NAME = re.compile(r"(?:core|memory|gpu)\d+", re.ASCII)
 
 
 def build_containment(
     nodes: Iterable[Node],
-    resources: ResourcesFile = NO_RESOURCES,
+    resources: VirtualResources = NO_RESOURCES,
     *,
     units: Units | None = None,
     levels: Mapping[str, str] = LEVELS,
@@ -48,7 +48,7 @@ def build_containment(
 
 
 def check_against_cluster(
-    resources: ResourcesFile, node_names: Collection[str], levels: Mapping[str, str] = LEVELS
+    resources: VirtualResources, node_names: Collection[str], levels: Mapping[str, str] = LEVELS
 ) -> tuple[Problem, ...]:
     """Return what only the cluster shows to be wrong.
 

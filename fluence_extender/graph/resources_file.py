@@ -24,7 +24,7 @@ from fluence_extender.graph.document import Item, child_path, read_document
 from fluence_extender.graph.naming_rules import nearest, type_rule
 from fluence_extender.graph.problem import InvalidResourcesFile, Problem
 from fluence_extender.graph.resource_names import NameGiver
-from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
+from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 
 LARGEST_COUNT = 2**31 - 1
 MOST_VERTICES = 100_000
@@ -38,7 +38,7 @@ _NO_RESOURCES = (
 )
 
 
-def parse_resources(text: str | bytes, source: str = "resources.yaml") -> ResourcesFile:
+def parse_resources(text: str | bytes, source: str = "resources.yaml") -> VirtualResources:
     """Read a resources file, YAML or JSON; ``source`` is its name in messages.
 
     An empty text, or comments only, is a classical cluster. Raises `InvalidResourcesFile` with all problems.
@@ -56,7 +56,7 @@ def parse_resources(text: str | bytes, source: str = "resources.yaml") -> Resour
     resources = parser.file(document) if document is not None else ()
     if problems:
         raise InvalidResourcesFile(sorted(problems, key=lambda problem: problem.line))
-    return ResourcesFile(source, resources)
+    return VirtualResources(source, resources)
 
 
 class _Parser:

@@ -53,8 +53,8 @@ class VirtualResource:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourcesFile:
-    """A whole resources file; without ``resources`` the cluster is classical only."""
+class VirtualResources:
+    """All that one resources.yaml declares; without ``resources`` the cluster is classical only."""
 
     source: str
     resources: tuple[VirtualResource, ...] = ()

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.graph.units import Units
-from fluence_extender.graph.virtual import ResourcesFile
+from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.devices import Devices
 from fluence_extender.ledger.holding import Claim, Holding
@@ -59,7 +59,7 @@ class Books:
         self._ordered: tuple[str, ...] | None = None
         self._stale = False
         self._negative: set[str] = set()
-        self.resources = ResourcesFile("")
+        self.resources = VirtualResources("")
         self._devices = Devices(mirror)
         self.version = 0
         self.fault = ""
@@ -136,7 +136,7 @@ class Books:
 
     # Nodes and others' pods.
 
-    def load(self, nodes: Iterable[Node], resources: ResourcesFile | None = None) -> None:
+    def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
         """Take a whole set of nodes, and resources if given; holds stay."""
         if resources is not None:
             self.resources = resources
@@ -146,7 +146,7 @@ class Books:
         self._stale = True
         self.changed()
 
-    def replace_resources(self, resources: ResourcesFile) -> None:
+    def replace_resources(self, resources: VirtualResources) -> None:
         """Take other virtual resources; holds stay.
 
         Raises `MatcherError` and `GraphTooLarge` when the matcher can't take them; then everything is as before.
@@ -200,8 +200,8 @@ class Books:
 
     def take(self, pod: Pod, assignment: Assignment, gang: object, claim: Claim = Claim.PLANNED) -> None:
         """Hold a planned place; the pod's drafted devices become part of it. Raises `NoRoom`."""
-        requests = self.rounded(pod.requests)
         self._freshen()
+        requests = self.rounded(pod.requests)
         try:
             job = self._mirror.book(assignment.node, requests)
         except (MatcherError, KeyError) as error:
@@ -242,6 +242,22 @@ class Books:
         except NoRoom:
             return None
         return assignment
+
+    def amend(self, pod: Pod) -> None:
+        """Count a pod anew on its node when its requests have changed, as after a resize; its devices stay its own."""
+        held = self._holdings.get(pod.uid)
+        if held is None or held.requests == pod.requests:
+            return
+        self._freshen()
+        node = held.assignment.node
+        if held.job is not None:
+            self._mirror.cancel((held.job,))
+        self._holdings[pod.uid] = replace(held, requests=pod.requests, job=None)
+        self._account(node).add(pod.uid, self.rounded(pod.requests), foreign=False, ports=held.ports)
+        if node in self._mirror.containment.nodes:
+            self._unbooked.setdefault(node, set()).add(pod.uid)
+        self._settle(node)
+        self.changed()
 
     def strengthen(self, uid: str, claim: Claim) -> None:
         """Raise a hold's claim; it never gets weaker."""
@@ -391,7 +407,7 @@ class Books:
             self.fault = f"the resource graph can't be loaded: {error}"
             raise
 
-    def _load(self, resources: ResourcesFile) -> None:
+    def _load(self, resources: VirtualResources) -> None:
         self._mirror.load(self._nodes.values(), resources)
         self.resources = resources
         self.fault = ""
@@ -407,6 +423,12 @@ class Books:
                 self._short.add(uid)
             self._holdings[uid] = replace(held, job=None, device_jobs=again)
             self._book_again((uid,))
+
+    def _round_anew(self) -> None:
+        """Count every hold in the units that the graph has now."""
+        for uid, held in self._holdings.items():
+            rounded = self.rounded(held.requests)
+            self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
 
 
 def round_up(requests: Resources, units: Units) -> Resources:

@@ -20,8 +20,8 @@ from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.jgf import addition_jgf, expand, to_jgf
 from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec
 from fluence_extender.graph.shown import in_units, sized
-from fluence_extender.graph.units import COARSE, FINE, Units, leaf_counts, request_counts
-from fluence_extender.graph.virtual import CLUSTER_PARENT, ResourcesFile, VirtualResource
+from fluence_extender.graph.units import COARSE, FINE, Units, leaf_counts, request_counts, widened
+from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.matcher.errors import Busy, InvalidJobspec, MatcherError, UnknownJob
 from fluence_extender.matcher.port import Jgf, Match, Matcher, MatchOp
 from fluence_extender.model.node import Node
@@ -37,7 +37,8 @@ COUNTED = ("core", "memory", "gpu")
 class Mirror:
     """A matcher on the graph of the cluster, and the ids of the jobs on it.
 
-    ``incremental`` says that nodes may be added and removed in place; otherwise the owner has to load anew.
+    ``incremental`` says that nodes may be added and removed in place; otherwise the owner has to load anew. ``units``
+    are those of the graph as it is loaded: memory is counted in larger blocks where a node has very much of it.
     """
 
     def __init__(
@@ -53,49 +54,54 @@ class Mirror:
         self._matcher: Matcher | None = None
         self._foreign: dict[str, tuple[int, dict[str, int]]] = {}
         self._deficits: dict[str, dict[str, int]] = {}
+        self._finest = units
         self.units = units
         self.incremental = incremental
         self.containment = Containment(units=units, levels=levels)
         self.catalogue = DeviceCatalogue()
-        self._resources = ResourcesFile("")
+        self._resources = VirtualResources("")
 
     # The graph.
 
-    def load(self, nodes: Iterable[Node], resources: ResourcesFile) -> None:
+    def load(self, nodes: Iterable[Node], resources: VirtualResources) -> None:
         """Build the graph and a matcher on it, without any job.
 
         Raises `MatcherError` and `GraphTooLarge` when no matcher can be made of it; then everything is as before.
         """
         present = list(nodes)
         usable = self._fitting(resources, [node.name for node in present])
-        containment = build_containment(present, usable, units=self.units, levels=self._levels)
+        units = widened(self._finest, (node.allocatable for node in present))
+        containment = build_containment(present, usable, units=units, levels=self._levels)
         empty = not containment.nodes and not containment.devices
         matcher = None if empty else self._make(to_jgf(containment))
         self.close()
         self._matcher = matcher
+        self.units = units
         self.containment = containment
         self.catalogue = device_catalogue(containment)
         self._resources = resources
         self._foreign.clear()
         self._deficits.clear()
 
-    def _fitting(self, resources: ResourcesFile, names: Collection[str]) -> ResourcesFile:
+    def _fitting(self, resources: VirtualResources, names: Collection[str]) -> VirtualResources:
         """The resources that the present nodes allow; what is wrong with the others is logged.
 
         A parent node that has gone, or a node that takes a backend's name, must not stop everything else.
         """
         kept: list[VirtualResource] = []
         for one in resources.resources:
-            problems = check_against_cluster(ResourcesFile(resources.source, (one,)), names, self._levels)
+            problems = check_against_cluster(VirtualResources(resources.source, (one,)), names, self._levels)
             for problem in problems:
                 log.warning("a virtual resource is left out", problem=str(problem))
             if not problems:
                 kept.append(one)
-        return ResourcesFile(resources.source, tuple(kept))
+        return VirtualResources(resources.source, tuple(kept))
 
     def replace_node(self, old: str | None, node: Node | None) -> bool:
         """Take a node out, put one in, or both; False when that needs a `load`. Its jobs must be gone."""
         if not self.incremental or self._matcher is None:
+            return False
+        if node is not None and widened(self.units, (node.allocatable,)) != self.units:
             return False
         if old is not None:
             removal = plan_node_removal(self.containment, old)

@@ -21,7 +21,7 @@ from fluence_extender.graph.jgf import addition_jgf, expand, to_jgf
 from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
-from fluence_extender.graph.virtual import ResourcesFile
+from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.matcher import Matcher, MatcherOptions, MatchOp, create_matcher
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
@@ -45,7 +45,7 @@ def declarations(depth: int) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def forests(parents: list[str]) -> st.SearchStrategy[ResourcesFile]:
+def forests(parents: list[str]) -> st.SearchStrategy[VirtualResources]:
     top = st.builds(lambda one, parent: {**one, "parent": parent}, declarations(2), st.sampled_from(parents))
     return st.lists(top, min_size=1, max_size=4).map(
         lambda resources: parse_resources(yaml.safe_dump({"resources": resources}, sort_keys=False))
@@ -86,7 +86,7 @@ def weight(id_: int, uniq_id: int) -> int:
 
 @given(clusters, forests(["cluster"]), forests(["cluster", "host"]))
 def test_every_graph_is_a_tree_with_unique_numbers(
-    members: list[Node], first: ResourcesFile, second: ResourcesFile
+    members: list[Node], first: VirtualResources, second: VirtualResources
 ) -> None:
     host = Node(name="host", allocatable=Resources({"cpu": 1000}))
     for forest in (first, second):
@@ -100,7 +100,7 @@ def test_every_graph_is_a_tree_with_unique_numbers(
 
 @given(clusters, clusters, forests(["cluster"]), forests(["cluster"]))
 def test_changes_lead_to_the_graph_that_a_build_would_give(
-    before: list[Node], after: list[Node], old: ResourcesFile, new: ResourcesFile
+    before: list[Node], after: list[Node], old: VirtualResources, new: VirtualResources
 ) -> None:
     graph = build_containment(before, old, units=COARSE)
     ranks = graph.counters.rank
@@ -143,7 +143,7 @@ def granted(matcher: Matcher, jobspec: dict[str, Any]) -> bool:
     st.sampled_from(["first", "lonode", "hinode", "low", "high"]),
 )
 def test_every_device_of_an_idle_cluster_can_be_granted(
-    members: list[Node], forest: ResourcesFile, policy: str
+    members: list[Node], forest: VirtualResources, policy: str
 ) -> None:
     host = Node(name="host", allocatable=Resources({"cpu": 1000}))
     graph = build_containment([*members, host], forest, units=COARSE)
@@ -158,7 +158,7 @@ def test_every_device_of_an_idle_cluster_can_be_granted(
 @settings(max_examples=40, deadline=None)
 @given(clusters.filter(bool), nodes, forests(["cluster"]))
 def test_an_engine_takes_the_document_of_an_addition(
-    members: list[Node], joining: Node, forest: ResourcesFile
+    members: list[Node], joining: Node, forest: VirtualResources
 ) -> None:
     graph = build_containment([node for node in members if node.name != joining.name], forest, units=COARSE)
     matcher = create_matcher("embedded", expand(to_jgf(graph)))

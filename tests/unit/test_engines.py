@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.engines import choose_engine, create_mirror, shared_policy
-from fluence_extender.graph.virtual import ResourcesFile
+from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 from fluence_extender.settings import POLICIES
@@ -16,7 +16,7 @@ NODE = Node("node0", allocatable=Resources({"cpu": 4000, "memory": 2**32, "pods"
 @pytest.mark.parametrize("policy", POLICIES)
 def test_two_pods_are_booked_on_one_node_under_every_policy(policy: str) -> None:
     mirror = create_mirror(choose_engine("embedded"), policy, {})
-    mirror.load([NODE], ResourcesFile(""))
+    mirror.load([NODE], VirtualResources(""))
     for _ in range(2):
         assert mirror.book("node0", Resources({"cpu": 1000})) is not None
     mirror.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.graph.virtual import ResourcesFile as Resources
+from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.live_resources import LiveResources
 from fluence_extender.matcher.errors import InvalidGraph
 
@@ -18,7 +18,7 @@ BAD = "resources: [{name: nameless}]"
 class Followed:
     """A service that follows the file, and what it was told."""
 
-    adopted: list[Resources] = field(default_factory=list)
+    adopted: list[VirtualResources] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ def test_edit_that_no_matcher_can_take_is_rejected_and_the_next_is_adopted() -> 
     adopted: list[str] = []
     rejected: list[str] = []
 
-    def adopt(resources: Resources) -> None:
+    def adopt(resources: VirtualResources) -> None:
         if resources.resources[0].name == "first":
             raise InvalidGraph("too large")
         adopted.append(resources.resources[0].name)
