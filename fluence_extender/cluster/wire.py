@@ -137,6 +137,12 @@ class Condition(TypedDict, total=False):
     message: str | None
 
 
+class ClaimStatus(TypedDict, total=False):
+    """core/v1 NodeAllocatableResourceClaimStatus: what a resource claim holds of the node itself."""
+
+    resources: dict[str, Any] | None
+
+
 class PodStatus(TypedDict, total=False):
     """core/v1 PodStatus."""
 
@@ -148,6 +154,7 @@ class PodStatus(TypedDict, total=False):
     conditions: list[Condition] | None
     containerStatuses: list[ContainerStatus] | None
     initContainerStatuses: list[ContainerStatus] | None
+    nodeAllocatableResourceClaimStatuses: list[ClaimStatus] | None
 
 
 class PodObject(msgspec.Struct):

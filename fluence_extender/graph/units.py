@@ -10,7 +10,7 @@ Invariant: the same resource name gives the same leaf type in every cluster, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.resources import CPU, MEMORY, Resources
@@ -20,26 +20,46 @@ MEMORY_LEAF = "memory"
 GPU_LEAF = "gpu"
 
 
+MOST_LEAVES = 2**32 - 1
+"""The largest count that a jobspec can ask for (fluxion reference 3.2); no node offers as many."""
+
+LARGEST_BLOCK = 64 * 2**10
+"""Bytes: no node makes all others count memory more coarsely than this (256 TiB a node)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What one leaf stands for: thousandths of a core, and bytes. Both at least 1."""
+    """What one leaf stands for: thousandths of a core, and bytes. Both at least 1.
+
+    ``most_leaves`` of a type are counted of one node, whatever it claims to have; the accounts stay exact.
+    """
 
     cpu_millicores: int
     memory_bytes: int
+    most_leaves: int = MOST_LEAVES - 1
 
     def __post_init__(self) -> None:
         if self.cpu_millicores < 1 or self.memory_bytes < 1:
             raise ValueError(f"a unit must be at least 1 millicore and 1 byte: {self}")
 
 
-MOST_LEAVES = 2**32 - 1
-"""The largest count that a jobspec can ask for (fluxion reference 3.2); no node offers as many."""
-
 FINE = Units(cpu_millicores=1, memory_bytes=1024)
-"""For an engine to which counts cost nothing: millicores and KiB, up to 4 TiB a node."""
+"""For an engine to which counts cost nothing: millicores and KiB; larger blocks where a node has over 4 TiB."""
 
-COARSE = Units(cpu_millicores=1000, memory_bytes=2**30)
-"""Whole cores and GiB: for libreapi_cli, where each leaf is a vertex."""
+COARSE = Units(cpu_millicores=1000, memory_bytes=2**30, most_leaves=2**16)
+"""Whole cores and GiB: for libreapi_cli, where each leaf is a vertex, so that one absurd node can't stop everything."""
+
+
+def widened(units: Units, nodes: Iterable[Resources]) -> Units:
+    """``units`` with memory blocks doubled until all of each node's memory can be counted in them.
+
+    Up to `LARGEST_BLOCK`; of a node that claims more only as much is counted.
+    """
+    largest = max((node[MEMORY] for node in nodes), default=0)
+    block = units.memory_bytes
+    while block < LARGEST_BLOCK and largest // block > units.most_leaves:
+        block *= 2
+    return replace(units, memory_bytes=block)
 
 
 def finest_units(nodes: Iterable[Resources]) -> Units:
@@ -75,7 +95,7 @@ def leaf_type(resource: str) -> str | None:
 
 def leaf_counts(resources: Resources, units: Units) -> dict[str, int]:
     """Return how many leaves of each type ``resources`` (a node's) make, rounded down; zeros are left out."""
-    return _counts(resources, units, lambda amount, unit: amount // unit, MOST_LEAVES - 1)
+    return _counts(resources, units, lambda amount, unit: amount // unit, units.most_leaves)
 
 
 def request_counts(resources: Resources, units: Units) -> dict[str, int]:

@@ -408,7 +408,10 @@ class Books:
             raise
 
     def _load(self, resources: VirtualResources) -> None:
+        units = self._mirror.units
         self._mirror.load(self._nodes.values(), resources)
+        if self._mirror.units != units:
+            self._round_anew()
         self.resources = resources
         self.fault = ""
         self._stale = False

@@ -134,6 +134,16 @@ class Devices:
         """The nodes that devices hang on."""
         return frozenset(device.node for device in self._mirror.catalogue.devices if device.node)
 
+    def suit(self, pod: Pod, shares: Iterable[DeviceShare]) -> bool:
+        """Whether shares that the pod was given are still such as it asks for."""
+        return all(
+            any(
+                device.path == share.path
+                for device in eligible(self._mirror.catalogue, share.type, pod.requires)
+            )
+            for share in shares
+        )
+
     def recorded(self, pod: Pod) -> bool:
         """Whether the pod's stamp names devices that there are."""
         paths = {device.path for device in self._mirror.catalogue.devices}

@@ -1,9 +1,10 @@
 """What a pod asks of its node, computed as kube-scheduler does.
 
-Source of the rules: ``PodRequests`` of k8s.io/component-helpers/resource. Containers run side by side and add
-up; init containers run one after another, so only the largest counts, beside the sidecars started before it;
-pod-level requests take the place of the sum for the resources they name; overhead comes on top. While a
-resize is under way the larger of wish and possession counts.
+Source of the rules: ``PodRequests`` of k8s.io/component-helpers/resource. Containers run side by side and add up; init
+containers run one after another, so only the largest counts, beside the sidecars started before it; what resource
+claims hold of the node itself is added (Kubernetes 1.36, DRANodeAllocatableResources); pod-level requests take the
+place of the sum for the resources they name; overhead comes on top. While a resize is under way the larger of wish
+and possession counts.
 
 Invariant: amounts are added exactly and rounded up once, at the very end.
 """
@@ -81,10 +82,12 @@ class _Observed:
 
     def __init__(self, status: Mapping[str, Any]) -> None:
         self.status = status
-        self.infeasible = any(
-            condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
+        pending = (
+            condition.get("reason")
             for _, condition in _items(status.get("conditions"), "status.conditions")
+            if condition.get("type") == "PodResizePending"
         )
+        self.infeasible = next(pending, None) == "Infeasible"
         self._containers = {
             str(one.get("name")): (field, one)
             for key in ("containerStatuses", "initContainerStatuses")
@@ -123,6 +126,12 @@ def _containers(spec: Mapping[str, Any], observed: _Observed) -> _Amounts:
             _add(wanted, sidecars)
             _largest(peak, wanted)
     _largest(total, peak)
+    claims = _items(
+        observed.status.get("nodeAllocatableResourceClaimStatuses"),
+        "status.nodeAllocatableResourceClaimStatuses",
+    )
+    for field, claim in claims:
+        _add(total, _amounts(claim.get("resources"), f"{field}.resources"))
     return total
 
 
@@ -144,7 +153,7 @@ def _pod_level(spec: Mapping[str, Any], observed: _Observed) -> _Amounts:
         if name in (CPU, MEMORY) or name.startswith(_HUGEPAGES_PREFIX)
     }
     effective = observed.larger(wanted, observed.status, "status") if wanted else wanted
-    return {name: effective.get(name, amount) for name, amount in wanted.items()}
+    return {name: effective.get(name, 0) for name in wanted}
 
 
 def _amounts(value: Any, field: str) -> _Amounts:

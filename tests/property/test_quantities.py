@@ -4,6 +4,7 @@ import decimal
 import re
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,3 +80,42 @@ def test_exactly_the_grammar_is_accepted(text: str) -> None:
 @given(st.integers(0, 2**62), st.integers(0, 2**62))
 def test_a_larger_amount_never_reads_smaller(one: int, other: int) -> None:
     assert (one <= other) == (nanos(f"{one}n") <= nanos(f"{other}n"))
+
+
+@given(st.integers(1, 10**9), st.sampled_from(["", "m", "k", "Mi", "e3"]))
+def test_every_way_to_write_an_amount_reads_the_same(number: int, suffix: str) -> None:
+    forms = [
+        f"{number}{suffix}",
+        f"+{number}{suffix}",
+        f"0{number}{suffix}",
+        f"{number}.{suffix}",
+        f"{number}.0{suffix}",
+    ]
+    assert len({nanos(form) for form in forms}) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " 1",
+        "1 ",
+        "1e3m",
+        "1Kim",
+        "1ki",
+        "1K",
+        "0x10",
+        "1e",
+        "1e+",
+        "1e1.5",
+        "--1",
+        "1,5",
+        "1_000",
+        "\u0661",
+        "inf",
+        "nan",
+    ],
+)
+def test_what_the_grammar_does_not_have_is_refused(text: str) -> None:
+    with pytest.raises(InvalidQuantity):
+        nanos(text)

@@ -3,12 +3,14 @@ import pytest
 from fluence_extender.graph.units import (
     COARSE,
     FINE,
+    LARGEST_BLOCK,
     MOST_LEAVES,
     Units,
     finest_units,
     leaf_counts,
     leaf_type,
     request_counts,
+    widened,
 )
 from fluence_extender.model.resources import Resources
 
@@ -68,3 +70,26 @@ def test_the_finest_units_still_count_the_largest_node(largest: int, unit: int) 
 def test_a_unit_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Units(0, 1)
+
+
+TIB = 2**40
+
+
+@pytest.mark.parametrize(
+    ("largest", "block"),
+    [(0, 1024), (4 * TIB - 2048, 1024), (4 * TIB, 2048), (24 * TIB, 8192), (2**62, 2**16)],
+)
+def test_blocks_of_memory_grow_with_the_largest_node_and_no_further_than_needed(
+    largest: int, block: int
+) -> None:
+    nodes = [Resources({"memory": GIB}), Resources({"memory": largest})]
+    assert widened(FINE, nodes) == Units(1, block)
+
+
+def test_absurd_node_makes_nobody_else_coarse() -> None:
+    absurd = Resources({"cpu": 2**60, "memory": 2**62, "example.com/fpga": 2**60})
+    units = widened(FINE, [absurd])
+    assert units.memory_bytes == LARGEST_BLOCK
+    assert max(leaf_counts(absurd, units).values()) < MOST_LEAVES
+    assert widened(COARSE, [absurd]) == COARSE
+    assert max(leaf_counts(absurd, COARSE).values()) == COARSE.most_leaves < 10**6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -420,3 +421,70 @@ def test_memory_is_counted_to_the_unit() -> None:
     assert accepts(books, Resources({"memory": 10 * 1024}))
     assert not accepts(books, Resources({"memory": 10 * 1024 + 1}))
     assert GIB % 1024 == 0
+
+
+TIB = 2**40
+
+
+def test_node_beyond_four_tebibytes_is_used_to_its_last_byte() -> None:
+    books = FINE_EMBEDDED.books()
+    books.load([node("n0", gib=6 * 1024)])
+    first, second = pod("a", 1, gib=4 * 1024), pod("b", 1, gib=2 * 1024)
+    take(books, first)
+    take(books, second)
+    assert books.accounts["n0"].free["memory"] == 0
+    assert not accepts(books, Resources({"memory": 1}))
+    books.release(first.uid)
+    assert accepts(books, Resources({"memory": 4 * TIB}))
+
+
+def test_larger_node_that_joins_changes_how_memory_is_counted_and_nothing_else() -> None:
+    books = FINE_EMBEDDED.books()
+    books.load([node("n0")])
+    odd = pod("odd", requests=Resources({"memory": 1025, "pods": 1}))
+    take(books, odd)
+    assert books.accounts["n0"].users[odd.uid]["memory"] == 2048
+    books.put_node(node("n1", gib=24 * 1024))
+    assert accepts(books, Resources({"memory": 24 * TIB}), "n1")
+    assert books.accounts["n0"].users[odd.uid]["memory"] == 8192
+    assert accepts(books, Resources({"memory": 16 * GIB - 8192}))
+    assert not accepts(books, Resources({"memory": 16 * GIB - 8191}))
+    books.drop_node("n1")
+    books.release(odd.uid)
+    assert accepts(books, Resources({"memory": 16 * GIB}))
+
+
+def test_node_that_claims_everything_spoils_nothing(make: MakeBooks) -> None:
+    most = Resources({"cpu": 2**63 - 1, "memory": 2**63 - 1, "pods": 10, "nvidia.com/gpu": 2**63 - 1})
+    books = make(node("n0"), Node("mad", allocatable=most))
+    assert accepts(books, asks(4000, 16))
+    assert accepts(books, asks(64000, 1024), "mad")
+    assert not accepts(books, asks(5000))
+
+
+@pytest.mark.parametrize("cpu", [3000, 1000, 5000, 2000])
+def test_resized_pod_is_counted_anew_where_it_is(make: MakeBooks, cpu: int) -> None:
+    books = make(node("n0"))
+    before = pod("a", 2000, node="n0")
+    books.adopt(before, "g", Claim.BOUND)
+    after = dataclasses.replace(before, requests=asks(cpu, 1))
+    books.amend(after)
+    assert books.accounts["n0"].free["cpu"] == 4000 - cpu
+    assert ("n0" in books.strained) == (cpu > 4000)
+    assert books.holdings[before.uid].requests == after.requests
+    if cpu < 4000:
+        assert accepts(books, asks(4000 - cpu))
+        assert not accepts(books, asks(4001 - cpu))
+    books.release(before.uid)
+    assert not books.strained
+    assert accepts(books, asks(4000))
+
+
+def test_resized_pod_keeps_its_devices(make: MakeBooks) -> None:
+    books = make(node("n0"), resources=PAIR)
+    one = pod("a", 1000, node="n0", devices={"simulator": 2})
+    held = books.adopt(one, "g", Claim.BOUND)
+    books.amend(dataclasses.replace(one, requests=asks(2000, 1)))
+    assert books.holdings[one.uid].assignment == held
+    assert isinstance(books.devices.draft(pod("b", devices={"simulator": 2}), {}), tuple)
+    assert not isinstance(books.devices.draft(pod("c", devices={"simulator": 1}), {}), tuple)

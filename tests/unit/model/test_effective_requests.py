@@ -131,6 +131,42 @@ def test_a_pod_level_resize_counts_the_larger_too() -> None:
     assert requests_of(spec, {})["cpu"] == 2000
 
 
+def test_an_infeasible_pod_level_resize_counts_what_the_pod_was_given_and_nothing_else() -> None:
+    spec = {"resources": {"requests": {"cpu": "64", "memory": "1Gi"}}}
+    status = {
+        "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
+        "resources": {"requests": {"cpu": "2"}},
+    }
+    assert requests_of(spec, status) == {"cpu": 2000, "pods": 1}
+
+
+def test_only_the_first_condition_on_a_resize_counts() -> None:
+    spec = {"containers": [container(cpu="64")]}
+    status = resizing("1", "1", "Deferred")
+    status["conditions"].append({"type": "PodResizePending", "reason": "Infeasible"})
+    assert requests_of(spec, status)["cpu"] == 64000
+
+
+def test_what_resource_claims_hold_of_the_node_is_added_before_pod_level_requests() -> None:
+    claims = [{"resourceClaimName": "one", "resources": {"cpu": "2", "memory": "1Gi"}}]
+    spec = {"containers": [container(cpu="1")], "resources": {"requests": {"memory": "3Gi"}}}
+    status = {"nodeAllocatableResourceClaimStatuses": claims}
+    assert requests_of(spec, status) == {"cpu": 3000, "memory": 3 * 2**30, "pods": 1}
+
+
+def test_ephemeral_containers_count_for_nothing() -> None:
+    spec = {"containers": [container(cpu="1")], "ephemeralContainers": [container("debug", cpu="8")]}
+    assert requests_of(spec)["cpu"] == 1000
+
+
+def test_a_hundred_containers_add_up() -> None:
+    spec = {
+        "containers": [container(f"c{number}", cpu="10.5m", memory="1Mi") for number in range(100)],
+        "initContainers": [sidecar(f"s{number}", cpu="1m") for number in range(100)],
+    }
+    assert requests_of(spec) == {"cpu": 1150, "memory": 100 * 2**20, "pods": 1}
+
+
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
