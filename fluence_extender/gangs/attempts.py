@@ -14,6 +14,7 @@ import structlog
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import foreign_gates, gang_size
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.history import What
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.refusals import next_bar_ends, still_barred
 from fluence_extender.gangs.registry import Registry
@@ -78,6 +79,8 @@ class Attempts:
         if not ready:
             gang.explain(_gates(gang), now)
             return
+        if not settled and (gang.reason is None or gang.reason.why in (Why.WAITING, Why.GATED)):
+            gang.note(What.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         reason = self._plan_as_many(gang, ready, max(missing, 1), now)
         if reason is not None:
             gang.try_again_at = next_bar_ends(ready)

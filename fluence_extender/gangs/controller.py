@@ -29,16 +29,21 @@ ReadResources = Callable[[ResourcesFile], None]
 
 
 class Controller:
-    """Everything that is known, and the decisions that follow from it."""
+    """Everything that is known, and the decisions that follow from it.
+
+    ``clock`` is for waiting and ``calendar`` for people (seconds since the epoch); ``revision`` grows with everything
+    that is seen of the cluster, the registry's with every change of a gang.
+    """
 
     def __init__(
         self,
         books: Books,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        calendar: Callable[[], float] = time.time,
     ) -> None:
         self.books = books
-        self.registry = Registry()
+        self.registry = Registry(calendar)
         self.eligibility = EligibilityIndex()
         self.lifecycle = Lifecycle(
             self.registry, books, Planner(books, self.eligibility), limits or Limits(), clock
@@ -47,6 +52,7 @@ class Controller:
         self.on_resources: ReadResources = lambda _: None
         self._pods: dict[str, Pod] = {}
         self.started = False
+        self.revision = 0
 
     def observe(self, seen: Observation) -> None:
         """Take in one observation."""
@@ -91,6 +97,7 @@ class Controller:
                 self.on_resources(thing)
 
     def _drop(self, thing: object) -> None:
+        self.revision += 1
         match thing:
             case Pod():
                 self._drop_pod(thing)
@@ -108,6 +115,7 @@ class Controller:
         old = self.eligibility.nodes.get(node.name)
         if old == node:
             return
+        self.revision += 1
         self.eligibility.put(node)
         if self.started:
             self.books.put_node(node)
@@ -119,6 +127,7 @@ class Controller:
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
         if not pod.ours:
+            self.revision += old is None or _use(old) != _use(pod)
             if self.started:
                 self._count_foreign(pod)
             return
@@ -148,6 +157,7 @@ class Controller:
         The order is that of strength: others' pods, our bound pods (those whose recorded devices still fit first), then
         our pods that were steered and not bound yet; everything else is planned anew.
         """
+        self.revision += 1
         self.books.load(self.eligibility.nodes.values())
         self.started = True
         for pod in self._pods.values():
@@ -160,6 +170,7 @@ class Controller:
 
         Raises `MatcherError` and `GraphTooLarge` when the matcher can't take them; then the old ones stay in force.
         """
+        self.revision += 1
         if not self.started:
             self.books.resources = resources
             return
@@ -171,6 +182,10 @@ class Controller:
         """Decide what is to be done now."""
         return self.lifecycle.step() if self.started else []
 
+    def pod(self, uid: str) -> Pod | None:
+        """A pod of any scheduler, None when it isn't known."""
+        return self._pods.get(uid)
+
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """The gang and member of a pod of ours."""
         return self.registry.member(uid)
@@ -179,3 +194,8 @@ class Controller:
 def _same(old: Pod, new: Pod) -> bool:
     """Whether nothing that matters here has changed."""
     return old.resource_version == new.resource_version and old == new
+
+
+def _use(pod: Pod) -> tuple[object, ...]:
+    """What a pod of somebody else means to its node."""
+    return pod.node, pod.finished, pod.requests, pod.host_ports

@@ -26,6 +26,7 @@ from fluence_extender.gangs.actions import Action, Clear, Evict, ReportGroup, St
 from fluence_extender.gangs.barrier import BarrierFailed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
@@ -177,9 +178,11 @@ class Driver:
                 await self._cluster.nominate(latest, node)
             if GATE in latest.gates:
                 await self._cluster.ungate(latest, GATE)
+            self._controller.lifecycle.note(pod.uid, What.STEERED, f"to {node}")
         except Gone:
             return
         except ClusterError as error:
+            self._controller.lifecycle.note(pod.uid, What.FAILED, f"steering to {node}: {error}")
             level = log.error if isinstance(error, Denied) else log.warning
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
             asyncio.get_running_loop().call_later(
@@ -193,7 +196,9 @@ class Driver:
     async def _evict(self, pod: Pod, reason: str) -> None:
         try:
             await self._cluster.evict(pod, reason)
+            self._controller.lifecycle.note(pod.uid, What.EVICTED, reason)
         except Disrupted as error:
+            self._controller.lifecycle.note(pod.uid, What.FAILED, f"eviction: {error}")
             log.warning("eviction not allowed now", pod=pod.key, error=str(error))
         except ClusterError as error:
             log.warning("eviction failed", pod=pod.key, error=str(error))
@@ -213,13 +218,16 @@ class Driver:
             try:
                 await gang.barrier.arrive(uid, node, gang.gathered, self._limits.bind_wait)
             except BarrierFailed as failed:
+                self._controller.lifecycle.note(uid, What.FAILED, f"binding to {node}: {failed}")
                 self._controller.lifecycle.not_bound(uid)
                 raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
             gang, member = self._checked(uid, node)
         self._controller.lifecycle.binding(gang, member)
         try:
             await self._bind(gang, member, node)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, CannotBind):
+                self._controller.lifecycle.note(uid, What.FAILED, f"binding to {node}: {error}")
             self._controller.lifecycle.not_bound(uid)
             raise
         self._controller.lifecycle.bound(uid, node)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.barrier import Barrier
+from fluence_extender.gangs.history import History, What
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
@@ -77,6 +78,7 @@ class Gang:
     expected: int = 0
     group_reported: bool = False
     barrier: Barrier = field(default_factory=Barrier)
+    history: History = field(default_factory=History)
 
     def alive(self) -> Iterator[Member]:
         """The members that count."""
@@ -96,6 +98,12 @@ class Gang:
         if self.reason != reason:
             self.reason = reason
             self.reason_since = now
+            if reason is not None:
+                self.history.wait(reason.why.value, reason.text)
+
+    def note(self, what: What, pod: str = "", detail: str = "") -> None:
+        """Take note in the history that something happened, to the member ``pod`` if it is named."""
+        self.history.note(what, pod, detail, len(self.members))
 
     def begin_anew(self) -> None:
         """Forget what belongs to an earlier life: who comes now has to gather again."""

@@ -15,6 +15,7 @@ from fluence_extender.gangs.agenda import Agenda
 from fluence_extender.gangs.announce import announcements
 from fluence_extender.gangs.attempts import Attempts, needy, size_of
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.refusals import count_refusal, refused_by_filters
@@ -57,19 +58,34 @@ class Lifecycle:
 
     def pod_changed(self, member: Member) -> None:
         """React to a new state of a pod of ours."""
+        self._registry.revision += 1
         pod = member.pod
         if pod.finished:
+            if pod.uid in self._books.holdings:
+                self.note(pod.uid, What.RELEASED, f"the pod has {pod.phase.lower()}")
             self._books.release(pod.uid)
             member.assignment = None
         elif pod.node:
+            if member.bound != pod.node:
+                self.note(pod.uid, What.BOUND, f"to {pod.node}")
             if member.bound != pod.node or not self._books.holds(pod.uid, pod.node):
                 member.assignment = self._books.adopt(pod, self._gang_id(pod.uid), Claim.BOUND)
             member.bound = pod.node
+            self._books.amend(pod)
             self._books.strengthen(pod.uid, Claim.BOUND)
         elif pod.deleting:
             self._places.drop(member)
         else:
+            found = self._registry.member(pod.uid)
+            if found is not None and not member.bound:
+                self._places.leave_if_unfit(found[0], member)
             self._nomination_changed(member)
+
+    def note(self, uid: str, what: What, detail: str) -> None:
+        """Take note, in the history of its gang, of what happened to a pod of ours."""
+        found = self._registry.member(uid)
+        if found is not None:
+            found[0].note(what, found[1].pod.name, detail)
 
     def _gang_id(self, uid: str) -> object:
         found = self._registry.member(uid)
@@ -94,6 +110,7 @@ class Lifecycle:
     def node_changed(self, name: str) -> None:
         """Move members away from a node that they can't be bound to any more, and let everyone try again."""
         self._books.changed()
+        self._registry.revision += 1
         for gang in self._unsettled():
             for member in gang.pending():
                 member.barred.pop(name, None)
@@ -109,6 +126,8 @@ class Lifecycle:
         if member.bound or member.binding or member.assignment is None or member.assignment.node != node:
             return
         now = self._clock()
+        self._registry.revision += 1
+        gang.note(What.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
         if not count_refusal(member, node, now, self._limits):
             return
         gang.replans += 1
@@ -130,14 +149,17 @@ class Lifecycle:
         for member in gang.members.values():
             if member.assignment is not None:
                 self._books.strengthen(member.pod.uid, Claim.COMMITTED)
+        self._registry.revision += 1
         if gang.state is GangState.PLANNED:
             gang.state = GangState.COMMITTED
+            gang.note(What.COMMITTED, "", "its places are its own until all members have their nodes")
 
     def binding(self, gang: Gang, member: Member) -> None:
         """A Binding of the member goes out: until its outcome is known its place can't be taken from it."""
         if gang.state is GangState.PLANNED:
             self.committing(gang)
         self._books.strengthen(member.pod.uid, Claim.COMMITTED)
+        self._registry.revision += 1
         member.binding = True
 
     def bound(self, uid: str, node: str) -> None:
@@ -147,8 +169,11 @@ class Lifecycle:
             return
         gang, member = found
         member.binding = False
+        if member.bound != node:
+            gang.note(What.BOUND, member.pod.name, f"to {node}")
         member.bound = node
         self._books.strengthen(uid, Claim.BOUND)
+        self._registry.revision += 1
         self._registry.dirty.add(gang.key)
 
     def not_bound(self, uid: str) -> None:
@@ -157,6 +182,7 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
+        self._registry.revision += 1
         member.excused = True
         if member.binding:
             member.binding = False
@@ -183,12 +209,22 @@ class Lifecycle:
     def look_at_all(self) -> None:
         """Look at every gang again."""
         self._books.changed()
+        self._registry.revision += 1
         self._registry.dirty.update(self._registry.gangs)
 
     def replay(self) -> None:
         """Take over bound and steered pods after a start."""
-        replay(self._registry, self._books, self._planner.node, self.pod_changed)
+        replay(self._registry, self._books, self._planner.node, self._take_over)
         self.look_at_all()
+
+    def _take_over(self, member: Member) -> None:
+        """Take over a pod that was bound before we started."""
+        if not member.bound:
+            member.bound = member.pod.node
+            self.note(
+                member.pod.uid, What.TAKEN_OVER, f"bound to {member.pod.node} before this service started"
+            )
+        self.pod_changed(member)
 
     # What is to be done.
 
@@ -202,6 +238,8 @@ class Lifecycle:
             self._evaluate(self._registry.gangs[key], now)
             looked_at.add(key)
         looked_at |= self._try_waiting(looked_at, now)
+        if looked_at or self._registry.dirty:
+            self._registry.revision += 1
         actions: list[Action] = []
         for gang in self._known(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
@@ -259,6 +297,8 @@ class Lifecycle:
         gang.tried = -1
         alive = list(gang.alive())
         if not alive:
+            if gang.state is not GangState.FINISHED:
+                gang.note(What.FINISHED, "", "no member is left running")
             gang.state = GangState.FINISHED
             gang.begin_anew()
             gang.explain(None, now)
@@ -280,6 +320,8 @@ class Lifecycle:
         assigned = sum(1 for member in alive if member.assignment is not None)
         gang.expected = assigned - bound
         if bound == len(alive) and (gang.whole or bound + gang.ended >= gang.size):
+            if gang.state is not GangState.BOUND:
+                gang.note(What.COMPLETE, "", f"{bound} members have their nodes")
             gang.state = GangState.BOUND
             gang.whole = True
             gang.incomplete_since = None

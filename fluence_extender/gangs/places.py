@@ -11,13 +11,18 @@ from collections.abc import Callable, Sequence
 from fluence_extender.gangs.actions import Clear
 from fluence_extender.gangs.barrier import Barrier
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.history import What
 from fluence_extender.gangs.refusals import still_barred
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangState
+from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.placement import Assignment
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Refused, Wish
+
+NODES_SHOWN = 4
 
 
 class Places:
@@ -52,6 +57,7 @@ class Places:
             member.clearing = False
             member.forget_refusals()
         gang.expected = sum(1 for one in gang.pending() if one.assignment is not None)
+        gang.note(What.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments))
         if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
             gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
         return None
@@ -100,15 +106,35 @@ class Places:
     def withdraw(self, gang: Gang) -> None:
         """Drop the plan of a gang of which nothing is bound."""
         if not gang.begun:
+            if any(member.assignment is not None for member in gang.members.values()):
+                gang.note(What.WITHDRAWN, "", "the plan of the gang was dropped")
             for member in gang.members.values():
                 self.drop(member)
             gang.barrier.fail("the plan of the gang was withdrawn")
             gang.barrier = Barrier()
 
     def leave_if_unfit(self, gang: Gang, member: Member) -> None:
-        """Find another place for a member that its planned node wouldn't take any more."""
+        """Find another place for a member that its planned node wouldn't take any more, or that asks for another."""
         if member.assignment is None or member.binding:
             return
         node = self._planner.node(member.assignment.node)
-        if node is None or refusal(member.pod, node) is not None:
+        if node is None or refusal(member.pod, node) is not None or not self._as_asked(member):
             self.replan(gang, member)
+
+    def _as_asked(self, member: Member) -> bool:
+        """Whether what is held for a member is what it asks for: users can edit a pod that waits."""
+        held = self._books.holdings.get(member.pod.uid)
+        if held is None or held.requests != member.pod.requests or held.ports != member.pod.host_ports:
+            return False
+        devices = held.assignment.devices
+        return not devices or self._books.devices.suit(member.pod, devices)
+
+
+def _summary(assignments: Sequence[Assignment]) -> str:
+    """Where a plan puts its members: the first few nodes, and the backends."""
+    nodes = sorted({one.node for one in assignments}, key=natural_order)
+    shown = ", ".join(nodes[:NODES_SHOWN])
+    more = len(nodes) - NODES_SHOWN
+    on = f"on {shown} and {more} more" if more > 0 else f"on {shown}"
+    backends = ", ".join(sorted({one.backend for one in assignments if one.backend})[:NODES_SHOWN])
+    return f"{on} with {backends}" if backends else on

@@ -6,20 +6,29 @@ nothing; it says which gangs are touched by what was seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 from fluence_extender.gangs.assembly import gang_key
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.history import History, Memory, What
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, PodGroup
 
 
 class Registry:
-    """Gangs by key, members by pod uid, PodGroups and Jobs by name; ``dirty`` are the gangs to look at again."""
+    """Gangs by key, members by pod uid, PodGroups and Jobs by name; ``dirty`` are the gangs to look at again.
 
-    def __init__(self) -> None:
+    ``gone`` are gangs without any member left, for those who ask what became of them; ``revision`` grows with every
+    change of any gang; ``clock`` gives seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.gangs: dict[GangKey, Gang] = {}
+        self.gone: Memory[Gang] = Memory(clock)
+        self.revision = 0
+        self._named: dict[tuple[str, str], set[GangKey]] = {}
         self.dirty: set[GangKey] = set()
         self._of: dict[str, GangKey] = {}
         self._groups: dict[tuple[str, str], PodGroup] = {}
@@ -40,6 +49,10 @@ class Registry:
             for member in gang.members.values():
                 yield gang, member
 
+    def named(self, namespace: str, name: str) -> list[Gang]:
+        """The gangs of that name, one for each convention at most but for pods alone; in the order of their keys."""
+        return [self.gangs[key] for key in sorted(self._named.get((namespace, name), ()))]
+
     def pod_group(self, namespace: str, name: str) -> PodGroup | None:
         """A native PodGroup, None when there is none of that name."""
         return self._groups.get((namespace, name))
@@ -59,29 +72,52 @@ class Registry:
             member = self.gangs[old].members[pod.uid]
         else:
             member = Member(pod)
-        gang = self.gangs.setdefault(key, Gang(key))
+        gang = self._gang(key)
         member.pod = pod
-        gang.members[pod.uid] = member
+        if pod.uid not in gang.members:
+            gang.members[pod.uid] = member
+            gang.note(What.SEEN, pod.name)
         self._of[pod.uid] = key
+        self.revision += 1
         if pod.owner is not None and pod.owner.kind == "Job":
             self._of_job.setdefault(pod.owner.uid, set()).add(key)
         self.dirty.add(key)
         return member
+
+    def _gang(self, key: GangKey) -> Gang:
+        """The gang of that key; one that was gone goes on with its history."""
+        found = self.gangs.get(key)
+        if found is None:
+            before = self.gone.take(key)
+            history = History(self.gone.clock) if before is None else before.history
+            found = self.gangs[key] = Gang(key, history=history)
+            self._named.setdefault((key.namespace, key.name), set()).add(key)
+        return found
 
     def drop_pod(self, uid: str) -> None:
         """Forget a pod that is gone."""
         key = self._of.pop(uid, None)
         if key is None:
             return
-        del self.gangs[key].members[uid]
+        gang = self.gangs[key]
+        member = gang.members.pop(uid)
+        gang.note(What.RELEASED, member.pod.name, "the pod was deleted")
         self._touch(key)
 
     def _touch(self, key: GangKey) -> None:
+        self.revision += 1
         if self.gangs[key].members:
             self.dirty.add(key)
-        else:
-            self.gangs.pop(key).barrier.fail("the gang is gone")
-            self.dirty.discard(key)
+            return
+        gang = self.gangs.pop(key)
+        gang.barrier.fail("the gang is gone")
+        self.dirty.discard(key)
+        names = self._named[key.namespace, key.name]
+        names.discard(key)
+        if not names:
+            del self._named[key.namespace, key.name]
+        gang.note(What.GONE)
+        self.gone.keep(key, gang)
 
     def put_group(self, group: PodGroup) -> None:
         """Take note of a PodGroup."""

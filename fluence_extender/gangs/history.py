@@ -1,0 +1,185 @@
+"""What happened to each gang, for whoever asks later.
+
+A history is a short list of plain entries in the order in which things happened. What happens to many members in a row,
+or again and again to one, is one entry with a count, so that a gang of 5,000 members has as short a history as one of 5.
+Gangs that are gone are remembered for a while.
+
+Invariant: memory is bounded in each gang and over all gangs that are gone; noting something never fails and decides
+nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+G = TypeVar("G")
+Clock = Callable[[], float]
+
+KEPT_FIRST = 8
+KEPT = 64
+"""Entries a gang: the first few, then the newest."""
+
+FEW_MEMBERS = 8
+"""Up to so many members each has entries of its own."""
+
+REMEMBERED = 1000
+"""Gangs that are gone."""
+
+REMEMBERED_FOR = 3600.0
+"""Seconds that a gang is remembered for after it has gone."""
+
+LONGEST_DETAIL = 300
+
+
+class What(StrEnum):
+    """The kinds of entries."""
+
+    SEEN = "seen"
+    TAKEN_OVER = "taken-over"
+    WHOLE = "whole"
+    WAITING = "waiting"
+    PLANNED = "planned"
+    WITHDRAWN = "withdrawn"
+    COMMITTED = "committed"
+    STEERED = "steered"
+    FILTERED = "filtered"
+    REFUSED = "refused"
+    BOUND = "bound"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    EVICTED = "evicted"
+    RELEASED = "released"
+    FINISHED = "finished"
+    GONE = "gone"
+
+
+TURNS = frozenset({What.PLANNED, What.WITHDRAWN, What.COMPLETE, What.FINISHED, What.GONE})
+"""What begins a new stretch of a gang's life, as a wait does: nothing later is counted into an entry before it."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry: ``count`` times between ``at`` and ``until`` (seconds since the epoch).
+
+    ``pod`` and ``detail`` are those of all of them, "" where they differ or there is none; ``why`` is the kind of
+    reason of a wait.
+    """
+
+    at: float
+    what: What
+    pod: str = ""
+    detail: str = ""
+    count: int = 1
+    until: float = 0.0
+    why: str = ""
+
+    def again(self, now: float, pod: str, detail: str) -> None:
+        """Count another of the same kind."""
+        self.count += 1
+        self.until = now
+        self.pod = self.pod if self.pod == pod else ""
+        self.detail = self.detail if self.detail == detail else ""
+
+
+@dataclass(slots=True)
+class History:
+    """One gang's entries; ``noted`` counts every change of them, ``forgotten`` the entries that were dropped."""
+
+    clock: Clock = time.time
+    entries: list[Entry] = field(default_factory=list)
+    noted: int = 0
+    forgotten: int = 0
+    _recent: dict[tuple[What, str, str], Entry] = field(default_factory=dict)
+
+    def note(self, what: What, pod: str = "", detail: str = "", members: int = 1) -> None:
+        """Take note that ``what`` happened, to ``pod`` if it is named; ``members`` is the size of the gang."""
+        now = self.clock()
+        self.noted += 1
+        detail = detail[:LONGEST_DETAIL]
+        many = members > FEW_MEMBERS
+        key = (what, "", "") if many and pod else (what, pod, detail)
+        same = self._recent.get(key)
+        if same is not None:
+            same.again(now, pod, detail)
+            return
+        if what in TURNS:
+            self._recent.clear()
+        entry = Entry(now, what, pod, detail, 1, now)
+        self._recent[key] = entry
+        self._append(entry)
+
+    def wait(self, why: str, detail: str) -> None:
+        """Take note of the reason for which the gang waits; another text of the same kind replaces the last."""
+        now = self.clock()
+        detail = detail[:LONGEST_DETAIL]
+        self.noted += 1
+        last = self.entries[-1] if self.entries else None
+        if last is not None and last.what is What.WAITING and last.why == why:
+            last.count += last.detail != detail
+            last.detail, last.until = detail, now
+            return
+        self._recent.clear()
+        self._append(Entry(now, What.WAITING, "", detail, 1, now, why))
+
+    def _append(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if len(self.entries) > KEPT:
+            dropped = self.entries.pop(KEPT_FIRST)
+            self.forgotten += 1
+            self._recent = {key: one for key, one in self._recent.items() if one is not dropped}
+
+
+@dataclass(frozen=True, slots=True)
+class Gone(Generic[G]):
+    """A gang that is gone, as it was last seen, and when it went (seconds since the epoch)."""
+
+    gang: G
+    at: float
+
+
+class Memory(Generic[G]):
+    """Gangs that are gone, by key, the oldest first; bounded in number and time."""
+
+    def __init__(self, clock: Clock = time.time) -> None:
+        self.clock = clock
+        self._gone: OrderedDict[object, Gone[G]] = OrderedDict()
+
+    def keep(self, key: object, gang: G) -> None:
+        """Remember a gang that goes now."""
+        now = self.clock()
+        self._gone.pop(key, None)
+        self._gone[key] = Gone(gang, now)
+        for old in self._outlived(now):
+            del self._gone[old]
+
+    def take(self, key: object) -> G | None:
+        """Give back a gang that comes again under its key."""
+        found = self._gone.pop(key, None)
+        return None if found is None else found.gang
+
+    def get(self, key: object) -> Gone[G] | None:
+        """The gang of that key, if it is remembered."""
+        found = self._gone.get(key)
+        return found if found is not None and self._fresh(found, self.clock()) else None
+
+    def __iter__(self) -> Iterator[Gone[G]]:
+        """All that are remembered, the oldest first."""
+        now = self.clock()
+        return iter([one for one in self._gone.values() if self._fresh(one, now)])
+
+    def _outlived(self, now: float) -> Iterable[object]:
+        surplus = len(self._gone) - REMEMBERED
+        outlived: list[object] = []
+        for number, (key, one) in enumerate(self._gone.items()):
+            if number >= surplus and self._fresh(one, now):
+                break
+            outlived.append(key)
+        return outlived
+
+    def _fresh(self, one: Gone[G], now: float) -> bool:
+        return now - one.at < REMEMBERED_FOR
