@@ -5,7 +5,7 @@ Sums are kept as they change, so that asking costs nothing; amounts are those of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
@@ -26,12 +26,18 @@ def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
 
 
 class NodeAccount:
-    """One node's account. ``free`` may be negative: somebody else took more than there was."""
+    """One node's account. ``free`` may be negative: somebody else took more than there was.
 
-    __slots__ = ("_foreign", "_ports", "_users", "allocatable", "foreign_use", "free", "name")
+    ``note`` is told the node's name after each change.
+    """
 
-    def __init__(self, name: str, allocatable: Resources = NOTHING) -> None:
+    __slots__ = ("_foreign", "_note", "_ports", "_users", "allocatable", "foreign_use", "free", "name")
+
+    def __init__(
+        self, name: str, allocatable: Resources = NOTHING, note: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.name = name
+        self._note = note
         self.allocatable = allocatable
         self.free = allocatable
         self.foreign_use = NOTHING
@@ -53,6 +59,7 @@ class NodeAccount:
         """Take note of a new allocatable."""
         self.free = self.free + allocatable - self.allocatable
         self.allocatable = allocatable
+        self._note(self.name)
 
     def add(self, uid: str, requests: Resources, foreign: bool, ports: tuple[HostPort, ...] = ()) -> None:
         """Count a pod, or count it anew with other requests."""
@@ -64,6 +71,7 @@ class NodeAccount:
             self.foreign_use = self.foreign_use + requests
         if ports:
             self._ports[uid] = ports
+        self._note(self.name)
 
     def remove(self, uid: str) -> None:
         """Stop counting a pod; nothing happens when it isn't counted."""
@@ -75,6 +83,22 @@ class NodeAccount:
         if uid in self._foreign:
             self._foreign.discard(uid)
             self.foreign_use = self.foreign_use - requests
+        self._note(self.name)
+
+    @property
+    def foreign(self) -> frozenset[str]:
+        """The uids of others' pods here."""
+        return frozenset(self._foreign)
+
+    def sums(self) -> tuple[Resources, Resources]:
+        """What ``free`` and ``foreign_use`` have to be, added up from the start."""
+        used = Resources.total(self._users.values())
+        return self.allocatable - used, Resources.total(self._users[uid] for uid in self._foreign)
+
+    def recount(self, allocatable: Resources) -> None:
+        """Add everything up from the start."""
+        self.allocatable = allocatable
+        self.free, self.foreign_use = self.sums()
 
     def takes(self, requests: Resources, ports: tuple[HostPort, ...] = ()) -> bool:
         """Whether a pod fits now."""

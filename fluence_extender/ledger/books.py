@@ -17,6 +17,7 @@ from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.devices import Devices
 from fluence_extender.ledger.holding import Claim, Holding
+from fluence_extender.ledger.journal import Journal
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.matcher.port import Jgf
@@ -48,6 +49,7 @@ class Books:
         self._mirror = mirror
         self._exclusive = policy.endswith("nodex")
         self._descending = policy not in LOW_FIRST
+        self.journal = Journal()
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
         self._holdings: dict[str, Holding] = {}
@@ -87,6 +89,26 @@ class Books:
         """The virtual devices, on a graph as up to date as the accounts."""
         self._freshen()
         return self._devices
+
+    @property
+    def foreign(self) -> Mapping[str, str]:
+        """Others' pods that are counted, by uid, each with its node."""
+        return self._foreign
+
+    @property
+    def short(self) -> Set[str]:
+        """The pods of ours that hold more of their devices than there is by now."""
+        return self._short
+
+    @property
+    def in_step(self) -> bool:
+        """Whether the graph shows what the accounts say now; otherwise that is still to be done."""
+        return not self._stale
+
+    def awaits_room(self, uid: str) -> bool:
+        """Whether a hold couldn't be booked yet because its leaves are taken."""
+        held = self._holdings.get(uid)
+        return held is not None and uid in self._unbooked.get(held.assignment.node, ())
 
     @property
     def strained(self) -> set[str]:
@@ -191,6 +213,22 @@ class Books:
             self._settle(node)
             self._forget_empty(node)
             self.changed()
+
+    def recount(self, name: str) -> None:
+        """Count a node anew from its node object and its pods, and book it again."""
+        node = self._nodes.get(name)
+        account = self._account(name)
+        account.recount(node.allocatable if node is not None else NOTHING)
+        for uid, held in list(self._holdings.items()):
+            if held.assignment.node == name and held.job is not None:
+                self._mirror.cancel((held.job,))
+                self._holdings[uid] = replace(held, job=None)
+            if held.assignment.node == name and name in self._mirror.containment.nodes:
+                self._unbooked.setdefault(name, set()).add(uid)
+        self._mirror.forget_node(name)
+        self._settle(name)
+        self._forget_empty(name)
+        self.changed()
 
     def changed(self) -> None:
         """Say that waiting gangs should be tried again."""
@@ -326,12 +364,14 @@ class Books:
     def _account(self, name: str) -> NodeAccount:
         account = self._accounts.get(name)
         if account is None:
-            account = self._accounts[name] = NodeAccount(name)
+            account = self._accounts[name] = NodeAccount(name, note=self.journal.note)
+            self.journal.note(name)
         return account
 
     def _forget_empty(self, name: str) -> None:
         if name not in self._nodes and not self._accounts[name].users:
             del self._accounts[name]
+            self.journal.note(name)
             self._negative.discard(name)
             self._unbooked.pop(name, None)
 

@@ -23,7 +23,7 @@ from fluence_extender.graph.shown import in_units, sized
 from fluence_extender.graph.units import COARSE, FINE, Units, leaf_counts, request_counts, widened
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.matcher.errors import Busy, InvalidJobspec, MatcherError, UnknownJob
-from fluence_extender.matcher.port import Jgf, Match, Matcher, MatchOp
+from fluence_extender.matcher.port import Jgf, Match, Matcher, MatchOp, Placement
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 
@@ -53,6 +53,7 @@ class Mirror:
         self._ids = itertools.count(time.time_ns() // 1000)
         self._matcher: Matcher | None = None
         self._foreign: dict[str, tuple[int, dict[str, int]]] = {}
+        self._placed: dict[int, Placement] = {}
         self._deficits: dict[str, dict[str, int]] = {}
         self._finest = units
         self.units = units
@@ -81,6 +82,7 @@ class Mirror:
         self.catalogue = device_catalogue(containment)
         self._resources = resources
         self._foreign.clear()
+        self._placed.clear()
         self._deficits.clear()
 
     def _fitting(self, resources: VirtualResources, names: Collection[str]) -> VirtualResources:
@@ -149,17 +151,57 @@ class Mirror:
         """Allocate ``jobspec`` under a new id. Raises `MatcherError`."""
         if self._matcher is None:
             raise Busy("the graph is empty")
-        return self._matcher.match(MatchOp.ALLOCATE, jobspec, next(self._ids))
+        match = self._matcher.match(MatchOp.ALLOCATE, jobspec, next(self._ids))
+        self._placed[match.jobid] = match.placement
+        return match
 
     def cancel(self, jobs: Iterable[int]) -> None:
         """Free jobs; one that is unknown is free already."""
         for job in jobs:
+            self._placed.pop(job, None)
             if self._matcher is None:
                 return
             try:
                 self._matcher.cancel(job)
             except UnknownJob:
                 continue
+
+    @property
+    def jobs(self) -> frozenset[int]:
+        """Every job that was made here and not cancelled."""
+        return frozenset(self._placed)
+
+    def placement(self, job: int) -> Placement | None:
+        """What a job holds, None for one that the matcher doesn't have."""
+        if self._matcher is None:
+            return None
+        try:
+            there = self._matcher.info(job).mode == "ALLOCATED"
+        except UnknownJob:
+            return None
+        return self._placed.get(job) if there else None
+
+    def foreign_job(self, node: str) -> int | None:
+        """The job that stands for others' pods on a node, None where there is none."""
+        job, counts = self._foreign.get(node, (0, {}))
+        return job if counts else None
+
+    def foreign_differs(self, node: str, allocatable: Resources, foreign: Resources) -> bool:
+        """Whether what is booked for others on ``node``, and what couldn't be, isn't what they use."""
+        job, booked = self._foreign.get(node, (0, {}))
+        short = self._deficits.get(node, {})
+        both = {leaf: booked.get(leaf, 0) + short.get(leaf, 0) for leaf in (*booked, *short)}
+        if both != self._foreign_leaves(allocatable, foreign):
+            return True
+        return bool(booked) and not self.holds(job, node, booked)
+
+    def holds(self, job: int, node: str, counts: Mapping[str, int]) -> bool:
+        """Whether the matcher has the job, on ``node`` and with those leaves."""
+        placement = self.placement(job)
+        path = self.containment.nodes.get(node)
+        if placement is None or path not in placement:
+            return False
+        return all(placement[path].get(leaf, 0) == counts.get(leaf, 0) for leaf in COUNTED)
 
     def ask(self, requests: Resources, slots: int, nodes: Iterable[str] | None) -> dict[str, int]:
         """Ask where ``slots`` times ``requests`` would go; nothing is held afterwards. Raises `MatcherError`.
