@@ -18,7 +18,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.eligibility import EligibilityIndex, Signature, passes, refusal, signature
 from fluence_extender.placement.explain import no_place
-from fluence_extender.placement.search import Room, Shape, place
+from fluence_extender.placement.rooms import LiveRooms, Room
+from fluence_extender.placement.search import Shape, place
 
 DEVICE_ATTEMPTS = 16
 """How many nodes with devices of their own are tried for a gang before it is called busy."""
@@ -55,6 +56,8 @@ class Planner:
     def __init__(self, books: Books, eligibility: EligibilityIndex) -> None:
         self._books = books
         self._eligibility = eligibility
+        self._free = LiveRooms(books.accounts, books.journal)
+        self._whole = LiveRooms(books.accounts, books.journal, lambda account: Room(account.allocatable))
 
     def node(self, name: str) -> Node | None:
         """The node of that name as it is now."""
@@ -184,13 +187,7 @@ class Planner:
         return nodes
 
     def _search(self, shapes: Sequence[tuple[Shape, list[Pod]]]) -> list[dict[str, int]] | None:
-        accounts = self._books.accounts
-        rooms = {
-            name: Room(accounts[name].free, accounts[name].ports)
-            for shape, _ in shapes
-            for name in shape.nodes
-        }
-        return place([shape for shape, _ in shapes], rooms)
+        return place([shape for shape, _ in shapes], self._free.now())
 
     def _explain(self, shapes: Sequence[tuple[Shape, list[Pod]]], fallback: str | None) -> Reason:
         nodes = self._eligibility.nodes
@@ -200,7 +197,8 @@ class Planner:
             names = [name for name, node in nodes.items() if passes(refusal(pod, node))]
             possible.append(self._books.in_order(names))
         refusals = self._eligibility.refusals(shapes[0][1][0])
-        found = no_place([shape for shape, _ in shapes], refusals, self._books.accounts, possible)
+        asked = [shape for shape, _ in shapes]
+        found = no_place(asked, refusals, self._free.now(), self._whole.now(), possible)
         if fallback is not None and found.why is Why.BUSY:
             return Reason(Why.BUSY, f"busy: {fallback}")
         return found

@@ -1,21 +1,31 @@
 """Placing members of different shapes on exact node vectors.
 
 A matcher answers one shape at a time, and greedy answers in a row can strand a gang that would fit. Here all shapes are
-placed together: first-fit by several orders, then, when those fail, a depth-first search with a step budget. The result
-covers every member or is None; None after the budget is spent means "not found", not "impossible".
+placed together: first-fit by several orders, then, when those fail, the exact search of `packing` with a budget. The
+result covers every member or is None; None after the budget is spent means "not found", not "impossible".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fluence_extender.ledger.account import ports_clash
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
+from fluence_extender.placement.packing import Bins, pack
+from fluence_extender.placement.rooms import Amounts, Room, Rooms, slots
 
-BUDGET = 50_000
-"""Steps of the depth-first search, one step a node looked at or filled: a fraction of a second."""
+__all__ = ["BUDGET", "Counts", "Room", "Shape", "capacity", "fill", "place"]
+
+BUDGET = 20_000
+"""Ways to fill a node that the exact search looks at: a fraction of a second."""
+
+MOST_CELLS = 2_000_000
+"""Nodes times shapes up to which the exact search is tried: beyond it the tables alone would take too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,186 +43,161 @@ class Shape:
         return bool(self.ports)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What one node has left."""
-
-    free: Resources
-    ports: tuple[HostPort, ...] = ()
-
-
 Counts = list[dict[str, int]]
 """For each shape: node -> members placed there."""
 
 
-def _capacity(shape: Shape, room: Room) -> int:
-    """How many members of ``shape`` fit one node, at most ``count``."""
-    if shape.exclusive and ports_clash(shape.ports, room.ports):
-        return 0
-    times = shape.requests.times_in(room.free)
-    most = shape.count if times is None else min(times, shape.count)
-    return min(most, 1) if shape.exclusive else most
+class _Problem:
+    """Shapes and rooms as arrays: ``rows[i]`` are the nodes of shape i in order, ``shut[i]`` those with its ports."""
+
+    def __init__(self, shapes: Sequence[Shape], rooms: Rooms) -> None:
+        self.shapes = shapes
+        self.rooms = rooms
+        self.sizes = [rooms.size(shape.requests) for shape in shapes]
+        width = rooms.free.shape[1]
+        self.sizes = [np.pad(size, (0, width - len(size))) for size in self.sizes]
+        known: dict[int, NDArray[np.intp]] = {}
+        for shape in shapes:
+            if id(shape.nodes) not in known:
+                known[id(shape.nodes)] = rooms.at(shape.nodes)
+        self.rows = [known[id(shape.nodes)] for shape in shapes]
+        self.shut = [
+            {row for row, taken in rooms.ports.items() if ports_clash(shape.ports, taken)}
+            if shape.exclusive
+            else set()
+            for shape in shapes
+        ]
+        self.clashes = self._clashes()
+
+    def _clashes(self) -> tuple[int, ...]:
+        claiming = [i for i, shape in enumerate(self.shapes) if shape.exclusive]
+        masks = [0] * len(self.shapes)
+        for i in claiming:
+            for j in claiming:
+                if i == j or ports_clash(self.shapes[i].ports, self.shapes[j].ports):
+                    masks[i] |= 1 << j
+        return tuple(masks)
+
+    def capacity(self, index: int, free: Amounts, taken: Mapping[int, int]) -> Amounts:
+        """How many members of the shape each of its rows takes; ``taken`` has the shapes' clashes by row."""
+        shape, rows = self.shapes[index], self.rows[index]
+        most = 1 if shape.exclusive else shape.count
+        counts = slots(self.sizes[index], free[rows], most)
+        if shape.exclusive:
+            shut = self.shut[index] | {row for row, mask in taken.items() if mask >> index & 1}
+            if shut:
+                counts[np.isin(rows, list(shut))] = 0
+        return counts
+
+    def total(self) -> Amounts:
+        """What all rows have free together."""
+        total: Amounts = self.rooms.free.clip(min=0).astype(np.float64).sum(axis=0)
+        return total
 
 
-def _put(shape: Shape, room: Room, count: int) -> Room:
-    ports = room.ports + shape.ports if shape.exclusive else room.ports
-    return Room(room.free - shape.requests * count, ports)
+class _Trial:
+    """Greedy filling of one copy of the rooms."""
 
+    def __init__(self, problem: _Problem) -> None:
+        self.problem = problem
+        self.free = problem.rooms.free.copy()
+        self.taken: dict[int, int] = {}
 
-def fill(shape: Shape, rooms: dict[str, Room], nodes: Sequence[str]) -> dict[str, int]:
-    """Place as many members as fit, first-fit along ``nodes``; ``rooms`` is changed accordingly."""
-    placed: dict[str, int] = {}
-    left = shape.count
-    for name in nodes:
-        if not left:
-            break
-        count = min(_capacity(shape, rooms[name]), left)
-        if count > 0:
-            rooms[name] = _put(shape, rooms[name], count)
-            placed[name] = count
-            left -= count
-    return placed
-
-
-def _weight(shape: Shape, total: Resources) -> float:
-    """The dominant share of one member in the whole cluster."""
-    return max((amount / max(total[name], 1) for name, amount in shape.requests.items()), default=0.0)
-
-
-def _slack(shape: Shape, room: Room) -> float:
-    """What would stay free on a node, relative to what is there: small for a tight fit."""
-    have = [(room.free[name] - amount) / max(room.free[name], 1) for name, amount in shape.requests.items()]
-    return sum(have)
-
-
-def _first_fit(
-    shapes: Sequence[Shape], rooms: Mapping[str, Room], order: Sequence[int], tight: bool
-) -> Counts | None:
-    trial = dict(rooms)
-    counts: Counts = [{} for _ in shapes]
-    for index in order:
-        shape = shapes[index]
-        nodes: Sequence[str] = shape.nodes
+    def fill(self, index: int, tight: bool = False) -> dict[str, int]:
+        """Place as many members of a shape as fit: along its nodes, or ``tight``, the fullest nodes first."""
+        problem = self.problem
+        shape, rows = problem.shapes[index], problem.rows[index]
+        counts = problem.capacity(index, self.free, self.taken)
+        usable = np.flatnonzero(counts)
         if tight:
-            usable = [name for name in nodes if _capacity(shape, trial[name])]
-            nodes = sorted(usable, key=lambda name: _slack(shape, trial[name]))
-        counts[index] = fill(shape, trial, nodes)
-        if sum(counts[index].values()) < shape.count:
-            return None
-    return counts
+            usable = usable[np.argsort(self._slack(index, rows[usable]), kind="stable")]
+        before = np.cumsum(counts[usable]) - counts[usable]
+        usable = usable[before < shape.count]
+        given = np.minimum(counts[usable], shape.count - before[: len(usable)])
+        chosen = rows[usable]
+        self.free[chosen] -= given[:, None] * problem.sizes[index]
+        if shape.exclusive:
+            for row in chosen.tolist():
+                self.taken[row] = self.taken.get(row, 0) | problem.clashes[index]
+        names = problem.rooms.names
+        return {names[row]: count for row, count in zip(chosen.tolist(), given.tolist(), strict=True)}
+
+    def _slack(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """What would stay free on each row, relative to what is there: small for a tight fit."""
+        size = self.problem.sizes[index]
+        asked = np.flatnonzero(size)
+        have = self.free[np.ix_(rows, asked)]
+        slack: NDArray[np.float64] = ((have - size[asked]) / np.maximum(have, 1)).sum(axis=1)
+        return slack
 
 
-def place(shapes: Sequence[Shape], rooms: Mapping[str, Room], budget: int = BUDGET) -> Counts | None:
+def capacity(shape: Shape, rooms: Rooms) -> Amounts:
+    """How many members of a shape, at most ``count``, each of its nodes takes by itself."""
+    return _Problem((shape,), rooms).capacity(0, rooms.free, {})
+
+
+def fill(shapes: Sequence[Shape], rooms: Rooms) -> tuple[Counts, Rooms]:
+    """Place as many members as fit, one shape after the other, first-fit; also what is left then."""
+    trial = _Trial(_Problem(shapes, rooms))
+    counts = [trial.fill(index) for index in range(len(shapes))]
+    ports = dict(rooms.ports)
+    for shape, placed in zip(shapes, counts, strict=True):
+        if shape.exclusive:
+            for name in placed:
+                ports[rooms.rows[name]] = ports.get(rooms.rows[name], ()) + shape.ports
+    return counts, Rooms(rooms.rows, rooms.columns, trial.free, ports, rooms.names)
+
+
+def place(shapes: Sequence[Shape], rooms: Rooms | Mapping[str, Room], budget: int = BUDGET) -> Counts | None:
     """Place every member of every shape, or return None.
 
     ``rooms`` must have every node that a shape names; it isn't changed.
     """
+    problem = _Problem(shapes, rooms if isinstance(rooms, Rooms) else Rooms.of(rooms))
     if len(shapes) == 1:
-        return _first_fit(shapes, rooms, (0,), tight=False)
-    total = Resources.total(room.free for room in rooms.values())
-    by_weight = sorted(range(len(shapes)), key=lambda i: -_weight(shapes[i], total))
-    by_choice = sorted(range(len(shapes)), key=lambda i: (len(shapes[i].nodes), -_weight(shapes[i], total)))
+        return _first_fit(problem, (0,), tight=False)
+    total = problem.total()
+    weights = [float((size / np.maximum(total, 1)).max(initial=0.0)) for size in problem.sizes]
+    by_weight = sorted(range(len(shapes)), key=lambda i: -weights[i])
+    by_choice = sorted(range(len(shapes)), key=lambda i: (len(shapes[i].nodes), -weights[i]))
     for order in (by_choice, by_weight):
         for tight in (False, True):
-            found = _first_fit(shapes, rooms, order, tight)
+            found = _first_fit(problem, order, tight)
             if found is not None:
                 return found
-    return _Search(shapes, by_choice, rooms, budget).run()
+    return _exactly(problem, budget)
 
 
-_Likeness = tuple[Resources, tuple[HostPort, ...], tuple[bool, ...]]
+def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts | None:
+    trial = _Trial(problem)
+    counts: Counts = [{} for _ in problem.shapes]
+    for index in order:
+        counts[index] = trial.fill(index, tight)
+        if sum(counts[index].values()) < problem.shapes[index].count:
+            return None
+    return counts
 
 
-@dataclass(slots=True)
-class _Level:
-    """One choice of the search: how many members of the shape at ``position`` go to one node, from index ``at`` on.
-
-    ``left`` members of the shape are still to be placed. ``count`` is what the node at ``at`` has now, 0 before the
-    first node is chosen; ``room`` is that node's room without them; ``tried`` are the likes of nodes tried in vain.
-    """
-
-    position: int
-    at: int
-    left: int
-    count: int = 0
-    room: Room | None = None
-    tried: set[_Likeness] = field(default_factory=set)
-
-
-class _Search:
-    """Depth-first over members, hardest first; equal members only move forward, equal nodes are tried once.
-
-    A stack of its own, because a gang may have more members than Python has frames.
-    """
-
-    def __init__(
-        self, shapes: Sequence[Shape], order: Sequence[int], rooms: Mapping[str, Room], budget: int
-    ) -> None:
-        self.shapes = shapes
-        self.order = order
-        self.rooms = dict(rooms)
-        self.budget = budget
-        self.usable = [frozenset(shape.nodes) for shape in shapes]
-        self.counts: Counts = [{} for _ in shapes]
-
-    def run(self) -> Counts | None:
-        stack = [self._first(0)]
-        while stack and self.budget >= 0:
-            level = stack[-1]
-            if not self._choose(level):
-                stack.pop()
-                continue
-            left = level.left - level.count
-            if left:
-                stack.append(_Level(level.position, level.at + 1, left))
-            elif level.position + 1 < len(self.order):
-                stack.append(self._first(level.position + 1))
-            else:
-                return self.counts
+def _exactly(problem: _Problem, budget: int) -> Counts | None:
+    shapes = problem.shapes
+    everywhere = np.unique(np.concatenate(problem.rows)) if shapes else np.zeros(0, dtype=np.intp)
+    if len(everywhere) * len(shapes) > MOST_CELLS:
         return None
-
-    def _first(self, position: int) -> _Level:
-        return _Level(position, 0, self.shapes[self.order[position]].count)
-
-    def _choose(self, level: _Level) -> bool:
-        """Go to the next choice: one member fewer on the node, else the next node; False when there is none."""
-        index = self.order[level.position]
-        shape = self.shapes[index]
-        if level.room is not None:
-            count = level.count - 1
-            self._empty(level, index, shape.nodes[level.at])
-            if count:
-                return self._fill(level, index, count)
-            level.at += 1
-        while level.at < len(shape.nodes):
-            self.budget -= 1
-            if self.budget < 0:
-                return False
-            name = shape.nodes[level.at]
-            room = self.rooms[name]
-            most = min(_capacity(shape, room), level.left)
-            alike = (room.free, room.ports, self._wanted_by(name, level.position))
-            if most and alike not in level.tried:
-                level.tried.add(alike)
-                return self._fill(level, index, most)
-            level.at += 1
-        return False
-
-    def _fill(self, level: _Level, index: int, count: int) -> bool:
-        self.budget -= 1
-        shape = self.shapes[index]
-        name = shape.nodes[level.at]
-        level.room, level.count = self.rooms[name], count
-        self.rooms[name] = _put(shape, level.room, count)
-        self.counts[index][name] = count
-        return True
-
-    def _empty(self, level: _Level, index: int, name: str) -> None:
-        assert level.room is not None
-        self.rooms[name] = level.room
-        del self.counts[index][name]
-        level.room = None
-
-    def _wanted_by(self, name: str, position: int) -> tuple[bool, ...]:
-        """Which of the shapes still to come may use the node: nodes differ in that, too."""
-        return tuple(name in self.usable[i] for i in self.order[position + 1 :])
+    asked = np.flatnonzero(np.any(problem.sizes, axis=0))
+    most = np.zeros((len(everywhere), len(shapes)), dtype=np.int64)
+    for index, rows in enumerate(problem.rows):
+        most[np.searchsorted(everywhere, rows), index] = problem.capacity(index, problem.rooms.free, {})
+    bins = Bins(
+        problem.rooms.free[np.ix_(everywhere, asked)],
+        np.asarray(problem.sizes)[:, asked],
+        most,
+        problem.clashes,
+    )
+    packed = pack(bins, [shape.count for shape in shapes], budget)
+    if packed is None:
+        return None
+    counts: Counts = [{} for _ in shapes]
+    for position, pattern in packed:
+        for index, count in pattern:
+            counts[index][problem.rooms.names[everywhere[position]]] = count
+    return counts

@@ -9,6 +9,7 @@ from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.explain import amount_text, no_place
+from fluence_extender.placement.rooms import Room, Rooms
 from fluence_extender.placement.search import Shape
 from tests.core.values import GIB, asks
 
@@ -24,8 +25,15 @@ def accounts(*free: Resources) -> dict[str, NodeAccount]:
     return found
 
 
-def why(shapes: list[Shape], there: dict[str, NodeAccount], refusals: dict[str, int] | None = None) -> Reason:
-    return no_place(shapes, refusals or {}, there, [shape.nodes for shape in shapes])
+def why(
+    shapes: list[Shape],
+    there: dict[str, NodeAccount],
+    refusals: dict[str, int] | None = None,
+    possible: list[tuple[str, ...]] | None = None,
+) -> Reason:
+    free = Rooms.of({name: Room(account.free, account.ports) for name, account in there.items()})
+    whole = Rooms.of({name: Room(account.allocatable) for name, account in there.items()})
+    return no_place(shapes, refusals or {}, free, whole, possible or [shape.nodes for shape in shapes])
 
 
 @pytest.mark.parametrize(
@@ -86,17 +94,17 @@ def test_gang_larger_than_the_empty_cluster() -> None:
 
 
 def test_no_usable_node_lists_the_refusals() -> None:
-    reason = no_place([Shape(asks(1), 1, ())], {"untolerated taint x": 3, "node selector": 1}, {}, [()])
+    reason = why([Shape(asks(1), 1, ())], {}, {"untolerated taint x": 3, "node selector": 1})
     assert reason == Reason(
         Why.UNSATISFIABLE,
         "unsatisfiable: no node may be used (nodes refused: 3 untolerated taint x, 1 node selector)",
     )
-    assert no_place([Shape(asks(1), 1, ())], {}, {}, [()]).text == "unsatisfiable: the cluster has no nodes"
+    assert why([Shape(asks(1), 1, ())], {}).text == "unsatisfiable: the cluster has no nodes"
 
 
 def test_node_that_may_come_back_makes_a_gang_wait_not_unsatisfiable() -> None:
     there = accounts(WHOLE)
-    reason = no_place([Shape(asks(1000), 1, ())], {"cordoned": 1}, there, [("n0",)])
+    reason = why([Shape(asks(1000), 1, ())], there, {"cordoned": 1}, [("n0",)])
     assert reason.why is Why.BUSY
 
 

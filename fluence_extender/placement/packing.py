@@ -1,0 +1,185 @@
+"""Filling nodes one after the other until every member of a mixed gang has a place: an exact search with a budget.
+
+A node is filled to the brim: leaving room for a member that goes to a later node instead gains nothing. So the nodes
+still to come are untouched, what is left to place is the whole state, and a state that failed once fails always. Bounds
+on what the nodes to come could take at most cut off the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fluence_extender.placement.rooms import Amounts
+
+Left = tuple[int, ...]
+Pattern = tuple[tuple[int, int], ...]
+"""How many members of which shapes one node takes: (shape, count), counts above 0."""
+
+
+EXACT = 2**44
+"""Amounts up to here are summed over nodes and shapes in 64 bits; larger ones, which are absurd, more slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """The nodes and what is to be put in them.
+
+    ``free`` is nodes x dimensions, ``sizes`` shapes x dimensions; ``most``, nodes x shapes, says how many members of
+    each shape a node would take by themselves, 0 where the shape may not go; ``clashes`` has for each shape the bits
+    of the shapes (its own among them) that can't share a node with it.
+    """
+
+    free: Amounts
+    sizes: Amounts
+    most: Amounts
+    clashes: tuple[int, ...]
+
+
+def pack(bins: Bins, counts: Sequence[int], budget: int) -> list[tuple[int, Pattern]] | None:
+    """Put ``counts[i]`` members of each shape i in the bins: (node, pattern) for each node used, or None.
+
+    None after ``budget`` patterns looked at means "not found", before that "impossible".
+    """
+    return _Packing(bins, tuple(counts), budget).run()
+
+
+class _Packing:
+    def __init__(self, bins: Bins, counts: Left, budget: int) -> None:
+        most = np.minimum(bins.most, np.asarray(counts, dtype=np.int64))
+        rows = np.flatnonzero(most.any(axis=1))
+        # Nodes with the least choice first: what only they can take is known early.
+        rows = rows[np.lexsort((most[rows].sum(axis=1), (most[rows] > 0).sum(axis=1)))]
+        self.rows = rows
+        self.counts = counts
+        self.budget = budget
+        self.clashes = bins.clashes
+        self.sizes = [tuple(row) for row in bins.sizes.tolist()]
+        self.free = bins.free[rows].tolist()
+        self.most = most[rows].tolist()
+        weights = bins.sizes / np.maximum(bins.free[rows].clip(min=0).sum(axis=0), 1)
+        hardest = np.lexsort((-weights.max(axis=1), most[rows].sum(axis=0) - np.asarray(counts)))
+        self.order = [int(i) for i in hardest]
+        # What the nodes from each on could take at most, by shape and by dimension.
+        self.takes = _from_each_on(most[rows])
+        self.offers = _from_each_on(_usable(bins.free[rows].clip(min=0), most[rows], bins.sizes))
+        self.dead: set[tuple[int, Left]] = set()
+
+    def run(self) -> list[tuple[int, Pattern]] | None:
+        if self._hopeless(0, self.counts):
+            return None
+        chosen: list[tuple[int, Pattern]] = []
+        stack = [(self.counts, self._patterns(0, self.counts))]
+        while stack:
+            node = len(stack) - 1
+            left, patterns = stack[-1]
+            pattern = next(patterns, None)
+            if pattern is None:
+                if self.budget < 0:
+                    return None
+                self.dead.add((node, left))
+                stack.pop()
+                if chosen:
+                    chosen.pop()
+                continue
+            rest = _less(left, pattern)
+            if not any(rest):
+                return [one for one in [*chosen, (int(self.rows[node]), pattern)] if one[1]]
+            if self._hopeless(node + 1, rest) or (node + 1, rest) in self.dead:
+                continue
+            chosen.append((int(self.rows[node]), pattern))
+            stack.append((rest, self._patterns(node + 1, rest)))
+        return None
+
+    def _hopeless(self, node: int, left: Left) -> bool:
+        if any(count > most for count, most in zip(left, self.takes[node], strict=True)):
+            return True
+        wanted = [0] * len(self.offers[node])
+        for count, size in zip(left, self.sizes, strict=True):
+            if count:
+                wanted = [have + count * one for have, one in zip(wanted, size, strict=True)]
+        return any(amount > offer for amount, offer in zip(wanted, self.offers[node], strict=True))
+
+    def _patterns(self, node: int, left: Left) -> Iterator[Pattern]:
+        """The ways to fill the node to the brim, those with many members of the hardest shapes first."""
+        most = self.most[node]
+        shapes = [i for i in self.order if left[i] and most[i]]
+        rooms = [self.free[node]] + [[]] * len(shapes)
+        taken = [0] * (len(shapes) + 1)
+        counts = [0] * len(shapes)
+        at = 0
+        while True:
+            for position in range(at, len(shapes)):
+                self._put(position, shapes, rooms, taken, counts, left, None)
+            self.budget -= 1
+            if self.budget < 0:
+                return
+            if self._full(shapes, rooms[-1], taken[-1], counts, left):
+                yield tuple((i, count) for i, count in zip(shapes, counts, strict=True) if count)
+            at = len(shapes) - 1
+            while at >= 0 and not counts[at]:
+                at -= 1
+            if at < 0:
+                return
+            self._put(at, shapes, rooms, taken, counts, left, counts[at] - 1)
+            at += 1
+
+    def _put(
+        self,
+        at: int,
+        shapes: Sequence[int],
+        rooms: list[list[int]],
+        taken: list[int],
+        counts: list[int],
+        left: Left,
+        count: int | None,
+    ) -> None:
+        """Let the shape at position ``at`` take ``count`` members of the node, None for as many as fit."""
+        shape = shapes[at]
+        if count is None:
+            count = self._fitting(shape, rooms[at], taken[at], left[shape])
+        counts[at] = count
+        size = self.sizes[shape]
+        rooms[at + 1] = [have - count * one for have, one in zip(rooms[at], size, strict=True)]
+        taken[at + 1] = taken[at] | self.clashes[shape] if count else taken[at]
+
+    def _fitting(self, shape: int, room: list[int], taken: int, most: int) -> int:
+        if taken >> shape & 1:
+            return 0
+        if self.clashes[shape] and most:
+            most = 1
+        for have, one in zip(room, self.sizes[shape], strict=True):
+            if one and have < one * most:
+                most = max(have, 0) // one
+        return most
+
+    def _full(
+        self, shapes: Sequence[int], room: list[int], taken: int, counts: Sequence[int], left: Left
+    ) -> bool:
+        return not any(
+            count < left[shape] and self._fitting(shape, room, taken, 1)
+            for shape, count in zip(shapes, counts, strict=True)
+        )
+
+
+def _usable(free: Amounts, most: Amounts, sizes: Amounts) -> Amounts:
+    """What of each row's room the shapes that may go there could take, each by itself."""
+    if sizes.size and free.size and max(free.max(), sizes.max()) > EXACT:
+        free, most, sizes = free.astype(object), most.astype(object), sizes.astype(object)
+    usable: Amounts = np.minimum(free, most @ sizes)
+    return usable
+
+
+def _less(left: Left, pattern: Pattern) -> Left:
+    rest = list(left)
+    for shape, count in pattern:
+        rest[shape] -= count
+    return tuple(rest)
+
+
+def _from_each_on(amounts: Amounts) -> list[list[int]]:
+    """For each row the sum of it and all rows after it; a row of zeros behind the last."""
+    sums = np.cumsum(amounts[::-1], axis=0)[::-1]
+    return [*sums.tolist(), [0] * amounts.shape[1]]

@@ -1,0 +1,130 @@
+"""What the nodes have left, as one array: nodes x resources, so that a request is held against all of them at once.
+
+`LiveRooms` follows the accounts node by node; nothing is walked through for a plan but what has changed since the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.journal import Journal
+from fluence_extender.model.pod import HostPort
+from fluence_extender.model.resources import NOTHING, Resources
+
+Amounts = NDArray[np.int64]
+LARGEST = 2**61
+"""Larger amounts count as this one: sums of two still fit 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one node has left."""
+
+    free: Resources
+    ports: tuple[HostPort, ...] = ()
+
+
+@dataclass(slots=True)
+class Rooms:
+    """Rooms by row.
+
+    ``rows`` is the row of each node, ``columns`` the column of each resource name, ``ports`` the host ports in use
+    by row, for rows that have any. Rows and columns that aren't named hold zeros.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, int] = field(default_factory=dict)
+    free: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    ports: dict[int, tuple[HostPort, ...]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, rooms: Mapping[str, Room]) -> Rooms:
+        """The rooms of some nodes."""
+        made = cls()
+        for name, room in rooms.items():
+            made.put(name, room.free, room.ports)
+        return made
+
+    def put(self, name: str, free: Resources, ports: tuple[HostPort, ...]) -> None:
+        """Note what a node has left."""
+        row = self.rows.get(name)
+        if row is None:
+            row = self.rows[name] = len(self.names)
+            self.names.append(name)
+        self._grow(row + 1, free)
+        columns, amounts = self.columns, self.free[row]
+        amounts[:] = 0
+        for resource, amount in free.items():
+            amounts[columns[resource]] = min(max(amount, -LARGEST), LARGEST)
+        if ports:
+            self.ports[row] = ports
+        else:
+            self.ports.pop(row, None)
+
+    def _grow(self, rows: int, resources: Iterable[str]) -> None:
+        for resource in resources:
+            self.columns.setdefault(resource, len(self.columns))
+        have = self.free.shape
+        if rows > have[0] or len(self.columns) > have[1]:
+            wider = np.zeros(
+                (max(have[0], 2 * rows if rows > have[0] else 0), max(have[1], len(self.columns))),
+                dtype=np.int64,
+            )
+            wider[: have[0], : have[1]] = self.free
+            self.free = wider
+
+    def at(self, nodes: Collection[str]) -> NDArray[np.intp]:
+        """The rows of ``nodes``, in their order."""
+        return np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
+
+    def size(self, requests: Resources) -> Amounts:
+        """A request along the columns of ``free``; a name that no node has gets a column."""
+        self._grow(0, requests)
+        amounts = np.zeros(self.free.shape[1], dtype=np.int64)
+        for resource, amount in requests.items():
+            amounts[self.columns[resource]] = min(max(amount, 0), LARGEST)
+        return amounts
+
+
+def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
+    """How many of ``size`` each row of ``free`` takes, at most ``most``."""
+    asked = np.flatnonzero(size)
+    counts = np.full(free.shape[0], most, dtype=np.int64)
+    for column in asked:
+        np.minimum(counts, free[:, column] // size[column], out=counts)
+    return np.maximum(counts, 0, out=counts)
+
+
+class LiveRooms:
+    """The rooms of all accounts, or of ``view`` of them, as they are now."""
+
+    def __init__(
+        self,
+        accounts: Mapping[str, NodeAccount],
+        journal: Journal,
+        view: Callable[[NodeAccount], Room] = lambda account: Room(account.free, account.ports),
+    ) -> None:
+        self._accounts = accounts
+        self._journal = journal
+        self._view = view
+        self._rooms = Rooms()
+        self._mark = -1
+
+    def now(self) -> Rooms:
+        """The rooms; read them, don't change them."""
+        changed = self._journal.since(self._mark) if self._mark >= 0 else None
+        self._mark = self._journal.now
+        if changed is None or len(self._rooms.names) > 2 * len(self._accounts) + 64:
+            self._rooms = Rooms()
+            changed = set(self._accounts)
+        for name in sorted(changed) if not self._rooms.names else changed:
+            account = self._accounts.get(name)
+            room = self._view(account) if account is not None else Room(NOTHING)
+            self._rooms.put(name, room.free, room.ports)
+        return self._rooms
