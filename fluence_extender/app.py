@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -17,6 +18,8 @@ from fluence_extender import __version__
 from fluence_extender.cluster import port
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import Connection, connect
+from fluence_extender.cluster.lease import read_lease
+from fluence_extender.cluster.look import look_at_ours
 from fluence_extender.cluster.port import Cluster, Kind, Regarding
 from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher
@@ -27,6 +30,8 @@ from fluence_extender.extender.server import Address, Listeners, serve
 from fluence_extender.gangs.actions import Tell
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
+from fluence_extender.gangs.election import Election
+from fluence_extender.gangs.leadership import ALONE, ByLease, Leadership
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.graph.problem import InvalidResourcesFile
@@ -75,8 +80,10 @@ async def _run(
     metrics.name_engine(engine.name, engine.version)
     limits = Limits(completion=settings.completion_limit)
     books = Books(create_mirror(engine, settings.policy, settings.levels), settings.policy)
-    controller = Controller(books, limits)
-    driver = Driver(controller, cluster, limits)
+    controller = Controller(books, limits, leading=not settings.lease)
+    leadership = ByLease(settings.identity) if settings.lease else ALONE
+    driver = Driver(controller, cluster, limits, leadership)
+    connection.permit = driver.demand
 
     def reject(file: port.ResourcesFile, why: str) -> None:
         metrics.resources_rejected.inc()
@@ -85,7 +92,9 @@ async def _run(
     live = LiveResources(controller.replace_resources, reject)
     controller.on_resources = live.take
     watcher = Watcher(connection, driver.sink, settings.resources or settings.resources_namespace)
-    service = Service(controller, driver, lambda: _missing(watcher))
+    election = _election(settings, leadership, driver, connection, controller)
+    asked = election.poke if election is not None else lambda: None
+    service = Service(controller, driver, lambda: _missing(watcher), asked)
     addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -94,6 +103,8 @@ async def _run(
                 tasks.create_task(_start(watcher, controller, driver, live), name="start"),
                 tasks.create_task(driver.run(), name="decide"),
             ]
+            if election is not None:
+                background.append(tasks.create_task(election.run(), name="follow the lease"))
             await serve(
                 verbs_app(service, metrics),
                 api_app(service, metrics),
@@ -104,6 +115,26 @@ async def _run(
                 task.cancel()
     finally:
         books.close()
+
+
+def _election(
+    settings: Settings,
+    leadership: Leadership,
+    driver: Driver,
+    connection: Connection,
+    controller: Controller,
+) -> Election | None:
+    """What follows the Lease, where there is one to follow."""
+    if not isinstance(leadership, ByLease):
+        return None
+    namespace, _, name = settings.lease.partition("/")
+    return Election(
+        leadership,
+        driver,
+        partial(read_lease, connection, namespace, name),
+        partial(look_at_ours, connection),
+        lambda: controller.started,
+    )
 
 
 def _first(group: BaseExceptionGroup) -> BaseException:

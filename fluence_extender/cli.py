@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluence_extender import __version__
-from fluence_extender.settings import DEFAULT_NAMESPACE, ENGINES, POLICIES, Settings
+from fluence_extender.settings import (
+    DEFAULT_LEASE_DURATION,
+    DEFAULT_NAMESPACE,
+    ENGINES,
+    POLICIES,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from fluence_extender.engines import Engine
@@ -68,6 +75,13 @@ LEVELS = click.option(
     show_envvar=True,
     help="A topology level and the node label that names it, outermost first; may be given several times.",
 )
+
+
+def _lease(_: click.Context, __: click.Parameter, value: str) -> str:
+    namespace, slash, name = value.partition("/")
+    if value and (not slash or not namespace or not name or "/" in name):
+        raise click.BadParameter(f"{value!r} is not NAMESPACE/NAME, for example {DEFAULT_NAMESPACE}/fluence")
+    return value
 
 
 @click.group(context_settings=CONTEXT)
@@ -146,6 +160,23 @@ def main() -> None:
     help="Seconds after which a gang that was begun and can't be completed is evicted; 0 for never.",
 )
 @click.option(
+    "--lease",
+    default="",
+    metavar="NAMESPACE/NAME",
+    callback=_lease,
+    envvar="FLUENCE_LEASE",
+    show_envvar=True,
+    help="The Lease by which the kube-scheduler beside us is elected; we lead while it does. Default: we always lead.",
+)
+@click.option(
+    "--identity",
+    default=socket.gethostname,
+    metavar="HOSTNAME",
+    envvar="FLUENCE_IDENTITY",
+    show_envvar=True,
+    help="The host name under which that kube-scheduler holds the Lease. Default: ours.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(("text", "json")),
     default="text",
@@ -199,7 +230,22 @@ def _tell(listeners: Listeners, engine: Engine) -> None:
     metavar="PATH",
     help="The scheduler's kubeconfig, as the scheduler will find it; default: in-cluster.",
 )
-def scheduler_config_command(url: str, kubeconfig: str) -> None:
+@click.option(
+    "--lease",
+    default="",
+    metavar="NAMESPACE/NAME",
+    callback=_lease,
+    help="Elect a leader by this Lease, for several replicas; tell `serve` the same. Default: no election.",
+)
+@click.option(
+    "--lease-duration",
+    type=click.IntRange(min=3),
+    default=DEFAULT_LEASE_DURATION,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the others wait after the leader's last renewal before one of them takes over.",
+)
+def scheduler_config_command(url: str, kubeconfig: str, lease: str, lease_duration: int) -> None:
     """Print a ready KubeSchedulerConfiguration for the kube-scheduler beside the service.
 
     Example: fluence-extender scheduler-config --kubeconfig ~/.kube/config > fluence.yaml && kube-scheduler
@@ -209,7 +255,7 @@ def scheduler_config_command(url: str, kubeconfig: str) -> None:
 
     if not url.startswith(("http://", "https://")):
         raise click.BadParameter(f"{url!r} is not a URL: it must begin with http://", param_hint="--url")
-    click.echo(scheduler_config(url, kubeconfig), nl=False)
+    click.echo(scheduler_config(url, kubeconfig, lease, lease_duration), nl=False)
 
 
 @main.command()

@@ -10,6 +10,10 @@ import yaml
 
 from fluence_extender.model.names import RESOURCE_DOMAIN, SCHEDULER_NAME
 
+ELECTION = """\
+# leaderElection: of several replicas one leads; the extender beside it follows the same Lease (serve --lease).
+"""
+
 HEADER = """\
 # kube-scheduler --config=THIS FILE. A process of its own: extenders are shared by all profiles of a process.
 # percentageOfNodesToScore 100: the planned node must never be missing from what the extender is offered.
@@ -19,8 +23,12 @@ HEADER = """\
 """
 
 
-def scheduler_config(url: str, kubeconfig: str) -> str:
-    """The configuration as YAML; ``url`` is where the verbs are served, an empty ``kubeconfig`` means in-cluster."""
+def scheduler_config(url: str, kubeconfig: str, lease: str = "", lease_duration: int = 15) -> str:
+    """The configuration as YAML; ``url`` is where the verbs are served, an empty ``kubeconfig`` means in-cluster.
+
+    ``lease`` is the Lease (NAMESPACE/NAME) by which one of several replicas is elected, "" for no election;
+    ``lease_duration`` is in seconds, at least 3.
+    """
     connection: dict[str, object] = {"qps": 1000, "burst": 2000}
     if kubeconfig:
         connection["kubeconfig"] = kubeconfig
@@ -28,7 +36,7 @@ def scheduler_config(url: str, kubeconfig: str) -> str:
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": connection,
-        "leaderElection": {"leaderElect": False},
+        "leaderElection": _election(lease, lease_duration),
         "percentageOfNodesToScore": 100,
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 5,
@@ -66,4 +74,20 @@ def scheduler_config(url: str, kubeconfig: str) -> str:
             }
         ],
     }
-    return HEADER + yaml.safe_dump(document, sort_keys=False)
+    return HEADER + (ELECTION if lease else "") + yaml.safe_dump(document, sort_keys=False)
+
+
+def _election(lease: str, duration: int) -> dict[str, object]:
+    """kube-scheduler's own proportions: it gives up after two thirds, and tries every seventh or so (15, 10, 2 s)."""
+    if not lease:
+        return {"leaderElect": False}
+    namespace, _, name = lease.partition("/")
+    return {
+        "leaderElect": True,
+        "leaseDuration": f"{duration}s",
+        "renewDeadline": f"{duration * 1000 * 2 // 3}ms",
+        "retryPeriod": f"{duration * 1000 * 2 // 15}ms",
+        "resourceLock": "leases",
+        "resourceName": name,
+        "resourceNamespace": namespace,
+    }

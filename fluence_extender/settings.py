@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ POLICIES = (
     "variation",
 )
 DEFAULT_NAMESPACE = "kube-system"
+DEFAULT_LEASE_DURATION = 15
+"""Seconds; kube-scheduler's own default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,9 @@ class Settings:
     """One process's settings; every one can also be given by environment (see ``serve --help``).
 
     ``resources`` is a local resources.yaml, None for the ConfigMap in ``resources_namespace``; ``levels`` maps
-    topology levels, outermost first, to the node labels that name them.
+    topology levels, outermost first, to the node labels that name them. ``lease`` is the Lease (NAMESPACE/NAME) that
+    the kube-scheduler beside us is elected by, "" where there is only one replica; ``identity`` is the host name that
+    kube-scheduler holds it under.
     """
 
     kubeconfig: str | None = None
@@ -43,3 +48,5 @@ class Settings:
     api_port: int = 8889
     levels: Mapping[str, str] = field(default_factory=lambda: dict(LEVELS))
     completion_limit: float | None = 300.0
+    lease: str = ""
+    identity: str = field(default_factory=socket.gethostname)

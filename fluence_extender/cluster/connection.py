@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,8 @@ CONNECT_LIMIT = 5.0
 CALL_LIMIT = 8.0
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT)
 CLOSE_ROUNDS = 100
-KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5000))
+"""The last one, in milliseconds: what the peer hasn't taken by then is dropped, and never arrives later (tcp(7))."""
 
 
 class _Transport(RESTClientObject):
@@ -100,6 +101,8 @@ class Connection:
         self._calls = asyncio.Semaphore(POOL)
         self._transport, self._fingerprint = _open(credentials)
         self._retired: _Transport | None = None
+        self.permit: Callable[[], None] = lambda: None
+        """Called immediately before each write is sent, repeated ones too; what it raises keeps the write back."""
 
     @property
     def origin(self) -> str:
@@ -196,6 +199,8 @@ class Connection:
         authorization = await self._credentials.authorization()
         if authorization:
             headers["Authorization"] = authorization
+        if request.method != "GET":
+            self.permit()
         url = f"{self.server}{request.path}"
         if request.query:
             url = f"{url}?{urlencode(request.query)}"

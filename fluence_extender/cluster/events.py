@@ -19,7 +19,7 @@ import structlog
 
 from fluence_extender.cluster.backoff import Backoff
 from fluence_extender.cluster.connection import Connection, Request
-from fluence_extender.cluster.port import ClusterError, Gone, Regarding
+from fluence_extender.cluster.port import ClusterError, Gone, NotLeading, Regarding
 from fluence_extender.model.names import DOMAIN
 
 log = structlog.get_logger(__name__)
@@ -116,6 +116,8 @@ class EventRecorder:
         """Write one event; whether it needs no further try. Waits a while where the API server is away."""
         try:
             await self._write(key, entry)
+        except NotLeading:
+            return True
         except ClusterError as error:
             log.warning("an event can't be written", reason=key[1], error=str(error))
             if 400 <= error.status < 429:

@@ -1,4 +1,4 @@
-"""Taking over, after a start, what the cluster says is running.
+"""Taking over what the cluster says is running, after a start or from the leader before us.
 
 Bound pods are facts and come first, those whose recorded devices exist before the others; then pods that were steered
 get their nominated node again where it still suits them. Everything else is planned anew.
@@ -9,28 +9,50 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from fluence_extender.gangs.gang import Member
+from fluence_extender.gangs.assembly import foreign_gates
+from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.model.gang import GangState
+from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import refusal
 
 
-def replay(
-    registry: Registry, books: Books, node: Callable[[str], Node | None], adopt: Callable[[Member], None]
-) -> None:
-    """Take over bound and steered pods, the strongest first; ``adopt`` takes a bound pod."""
+def take_over_bound(registry: Registry, books: Books, adopt: Callable[[Member], None]) -> None:
+    """Let ``adopt`` take each bound pod, the strongest first."""
     living = [member for _, member in registry.members() if not member.pod.finished]
     for member in in_order_of_strength(living, books.devices.recorded):
         adopt(member)
-    for member in sorted(living, key=lambda one: (one.pod.created, one.pod.uid)):
-        _resume(registry, books, node, member)
+
+
+def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node | None]) -> None:
+    """Hold for the members of committed gangs the nodes they were promised, the oldest first.
+
+    A gang is committed once a member of it is bound or was steered; then a nomination is a promise also where the
+    member still has our gate.
+    """
     for gang in registry.gangs.values():
         # Nobody waits: what there was to be bound has been bound before.
-        gang.whole = not gang.pending()
+        gang.whole = gang.whole or not gang.pending()
+        for member in gang.members.values():
+            member.promised = ""
+    pending = [
+        (gang, member)
+        for gang in registry.gangs.values()
+        if any(member.bound or promised(member) for member in gang.alive())
+        for member in gang.pending()
+    ]
+    for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
+        _resume(books, node, gang, member)
+
+
+def promised(member: Member) -> str:
+    """The node that a member was steered to by whoever led, "" where it wasn't or is bound already."""
+    steered = member.pending and GATE not in member.pod.gates
+    return member.pod.nominated if steered else ""
 
 
 def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
@@ -63,16 +85,15 @@ def _lacks_devices(member: Member) -> bool:
     return any(held[kind] < amount for kind, amount in member.pod.devices.items())
 
 
-def _resume(registry: Registry, books: Books, find: Callable[[str], Node | None], member: Member) -> None:
+def _resume(books: Books, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
     pod = member.pod
-    found = registry.member(pod.uid)
-    if found is None or pod.node or pod.deleting or pod.gates or pod.problem or not pod.nominated:
+    if foreign_gates(pod) or pod.problem or not pod.nominated:
         return
-    gang = found[0]
     node = find(pod.nominated)
     if node is None or refusal(pod, node) is not None or node.name in books.closed(gang.key):
         return
     member.assignment = books.resume(pod, gang.key)
     if member.assignment is not None:
         member.nominated = True
+        member.steer_wanted = GATE in pod.gates
         gang.state = GangState.COMMITTED

@@ -1,0 +1,84 @@
+"""What a replica knows of gangs while another one leads.
+
+Facts are followed as the leader follows them: bound pods hold their share, so that taking over is quick. Plans are the
+leader's; of them only what it wrote is shown: ungated, nominated pods are committed to that node. Invariant: while we
+stand by nobody holds anything but bound pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fluence_extender.gangs.attempts import size_of
+from fluence_extender.gangs.barrier import Barrier
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.history import What
+from fluence_extender.gangs.registry import Registry
+from fluence_extender.gangs.replay import promised
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.reason import Reason, Why, waiting
+
+LEADER_PLACES = Reason(Why.WAITING, "waiting for the leader to place it; this replica stands by")
+
+
+class Standby:
+    """Keeps the gangs' states true to the cluster, without deciding anything."""
+
+    def __init__(self, registry: Registry, books: Books, clock: Callable[[], float]) -> None:
+        self._registry = registry
+        self._books = books
+        self._clock = clock
+
+    def begin(self, why: str) -> None:
+        """Drop what was planned and isn't bound; who waits at a barrier is told ``why``."""
+        for gang in self._registry.gangs.values():
+            gang.barrier.fail(why)
+            gang.barrier = Barrier()
+            gang.incomplete_since = None
+            gang.replans, gang.rest_until = 0, 0.0
+            for member in gang.members.values():
+                self._forget_plan(member)
+        self._registry.dirty.update(self._registry.gangs)
+
+    def _forget_plan(self, member: Member) -> None:
+        if not member.bound:
+            self._books.release(member.pod.uid)
+            member.assignment = None
+        member.steer_wanted = member.nominated = member.clearing = member.excused = member.binding = False
+        member.barred.clear()
+        member.forget_refusals()
+
+    def step(self) -> None:
+        """Settle the states of the gangs that have changed."""
+        if self._registry.dirty:
+            self._registry.revision += 1
+        for key in sorted(self._registry.dirty):
+            self._settle(self._registry.gangs[key])
+        self._registry.dirty.clear()
+
+    def _settle(self, gang: Gang) -> None:
+        alive = list(gang.alive())
+        for member in alive:
+            member.promised = promised(member)
+        size = size_of(gang)
+        reason = size if isinstance(size, Reason) else None
+        if not isinstance(size, Reason):
+            gang.size = size
+        bound = sum(1 for member in alive if member.bound)
+        if not alive:
+            gang.state = GangState.FINISHED
+            gang.begin_anew()
+        elif bound == len(alive) and (gang.whole or bound + gang.ended >= gang.size):
+            if gang.state is not GangState.BOUND:
+                gang.note(What.COMPLETE, "", f"{bound} members have their nodes")
+            gang.state, gang.whole = GangState.BOUND, True
+        elif bound or any(member.promised for member in alive):
+            gang.state = GangState.COMMITTED
+        else:
+            gang.state = GangState.WAITING
+            gang.begin_anew()
+            present = len(alive) + gang.ended
+            if reason is None:
+                reason = waiting(present, gang.size) if present < gang.size else LEADER_PLACES
+        gang.explain(reason if alive and bound < len(alive) else None, self._clock())
