@@ -5,10 +5,10 @@ Invariant: an explanation's text depends on the devices and the request alone, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fluence_extender.graph.containment import Containment
+from fluence_extender.graph.containment import Containment, without_levels
 from fluence_extender.graph.vertex import NODE_TYPE
 
 BACKEND = "backend"
@@ -38,16 +38,28 @@ class Device:
     attributes: Mapping[str, str] = field(default_factory=dict)
     ancestors: tuple[int, ...] = ()
 
+    @property
+    def place(self) -> str:
+        """The path less the topology levels: where it is, wherever its node hangs."""
+        return without_levels(self.path)
+
     def attribute(self, key: str) -> str | None:
         """The attribute's value; ``backend`` is the backend's name."""
         return self.backend if key == BACKEND else self.attributes.get(key)
 
 
-@dataclass(frozen=True, slots=True)
 class DeviceCatalogue:
     """All virtual devices of a graph, in the order of their ranks."""
 
-    devices: tuple[Device, ...] = ()
+    __slots__ = ("_by_place", "devices")
+
+    def __init__(self, devices: Iterable[Device] = ()) -> None:
+        self.devices = tuple(devices)
+        self._by_place = {device.place: device for device in self.devices}
+
+    def at(self, path: str) -> Device | None:
+        """The device that had ``path`` when it was given, wherever its node hangs now."""
+        return self._by_place.get(without_levels(path))
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -59,6 +71,15 @@ def device_catalogue(containment: Containment) -> DeviceCatalogue:
     """List the virtual devices of a graph."""
     devices = [_device(containment, path) for path in containment.devices]
     return DeviceCatalogue(tuple(sorted(devices, key=lambda device: device.rank)))
+
+
+def changed_catalogue(
+    catalogue: DeviceCatalogue, containment: Containment, gone: Collection[str], come: Iterable[str]
+) -> DeviceCatalogue:
+    """The catalogue after the devices at the paths ``gone`` have left and those at ``come`` have joined."""
+    kept = [device for device in catalogue.devices if device.path not in gone]
+    joined = [_device(containment, path) for path in come]
+    return DeviceCatalogue(tuple(sorted([*kept, *joined], key=lambda device: device.rank)))
 
 
 def eligible(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str]) -> tuple[Device, ...]:

@@ -126,7 +126,7 @@ def _unmarked(containment: Containment, parent: str, leaving: VirtualResource) -
         kind
         for child in containment.children(parent)
         for resource in [containment.vertex(child).resource]
-        if resource is not None and resource is not leaving and resource != leaving
+        if resource is not None and child.rpartition("/")[2] not in leaving.names
         for kind in resource.types()
     }
     gone = {class_property(kind) for kind in leaving.types() - others}

@@ -7,7 +7,7 @@ virtual resources in file order, so two builds from the same cluster are equal.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 
 from fluence_extender.graph.changes import apply, plan_node, plan_resource
 from fluence_extender.graph.containment import LEVELS, Containment
@@ -54,7 +54,7 @@ def check_against_cluster(
 
     That is unknown parents, names of nodes, and types of topology levels.
     """
-    names = set(node_names)
+    names = node_names if isinstance(node_names, Set) else set(node_names)
     problems: list[Problem] = []
     for top in resources.resources:
         if top.parent != CLUSTER_PARENT and top.parent not in names:
@@ -76,7 +76,7 @@ def check_against_cluster(
 
 
 def _faults(
-    one: VirtualResource, node_names: set[str], levels: Mapping[str, str], is_top: bool
+    one: VirtualResource, node_names: Set[str], levels: Mapping[str, str], is_top: bool
 ) -> Iterable[tuple[str, str]]:
     rule = type_rule(one.type, levels.keys())
     if rule is not None:
@@ -88,7 +88,7 @@ def _faults(
             yield f"name {name!r} is the name of a leaf of every node", "choose another name"
 
 
-def _parent_advice(parent: str, node_names: set[str]) -> str:
+def _parent_advice(parent: str, node_names: Set[str]) -> str:
     if len(node_names) <= 10:
-        return nearest(parent, node_names | {CLUSTER_PARENT})
+        return nearest(parent, {*node_names, CLUSTER_PARENT})
     return "use 'cluster' or the name of a physical node; a virtual resource can't be a parent"

@@ -28,7 +28,8 @@ LEVELS: Mapping[str, str] = MappingProxyType({"zone": "topology.kubernetes.io/zo
 class Containment:
     """A cluster's graph, changed in place by `apply` (see `fluence_extender.graph.changes`) and nothing else.
 
-    ``nodes`` maps the name of each physical node to its path, ``devices`` each virtual vertex's path to its parent's.
+    ``nodes`` maps the name of each physical node to its path, ``devices`` each virtual vertex's path to its parent's;
+    ``revision`` grows with every change of the tree.
     """
 
     units: Units
@@ -37,6 +38,7 @@ class Containment:
     counters: Counters = field(default_factory=Counters)
     nodes: dict[str, str] = field(default_factory=dict)
     devices: dict[str, str] = field(default_factory=dict)
+    revision: int = 0
 
     def __post_init__(self) -> None:
         unusable = sorted(set(self.levels) & (RESERVED_TYPES - {"rack", "socket"}))
@@ -84,13 +86,26 @@ class Containment:
 
     def add(self, parent: str, vertex: Vertex) -> None:
         """Hang ``vertex`` below ``parent``, after its present children."""
+        self.revision += 1
         self.tree.add_node(vertex.path, vertex=vertex)
         self.tree.add_edge(parent, vertex.path)
 
     def replace(self, vertex: Vertex) -> None:
         """Put ``vertex`` in the place of the one that has its path."""
+        self.revision += 1
         self.tree.nodes[vertex.path]["vertex"] = vertex
 
     def remove(self, paths: Iterable[str]) -> None:
         """Take out ``paths``, which must be a whole subtree."""
+        self.revision += 1
         self.tree.remove_nodes_from(list(paths))
+
+
+def without_levels(path: str) -> str:
+    """A vertex's path less the topology levels in it: the same wherever its node hangs.
+
+    A level's name is ``type=value``, and no node or device has a ``=`` in its name.
+    """
+    if "=" not in path:
+        return path
+    return "/".join(part for part in path.split("/") if "=" not in part)

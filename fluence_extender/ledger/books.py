@@ -1,37 +1,44 @@
-"""The books: every pod's hold and every node's account, with the matcher kept equal to them.
+"""The books: every pod's hold and every node's account, exact, with the matcher's bookings kept equal to them.
 
 Invariant: for each node the matcher's bookings cover the exact use of its pods, or the node is in ``strained`` and
 takes nothing new; a pod's end frees exactly its share. What the cluster says is bound is always taken into account,
 whether there is room for it or not.
+
+Where the matcher's graph can't follow a change in place the books are ``behind``: they serve on with the old graph,
+on which nothing is offered that has gone, until one that was rebuilt beside takes its place.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from fluence_extender.graph.jgf import GraphTooLarge
-from fluence_extender.graph.units import Units
+import structlog
+
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.bookings import Bookings, Position, Use
 from fluence_extender.ledger.devices import Devices
+from fluence_extender.ledger.graph import Edit
 from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.ledger.journal import Journal
-from fluence_extender.ledger.mirror import Mirror
+from fluence_extender.ledger.mirror import LoadFailed, Mirror
+from fluence_extender.ledger.rebuild import Rebuild
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.matcher.port import Jgf
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.resources import CPU, MEMORY, NOTHING, Resources
+from fluence_extender.model.resources import NOTHING, Resources
+
+log = structlog.get_logger(__name__)
 
 LOW_FIRST = ("lonode", "lonodex", "low")
 """Policies that fill nodes from the lowest id up; the others begin at the other end (fluxion reference 4.5)."""
 
-
-FEW = 16
-"""Up to one node in so many is put in order by itself, rather than picked from the order of all."""
+FEW_DIFFERENCES = 64
+"""What may be booked while everybody waits, when a rebuilt graph is put in place of the old one."""
 
 
 class NoRoom(Exception):
@@ -43,28 +50,29 @@ class NoRoom(Exception):
 
 
 class Books:
-    """See the module docstring. ``version`` grows whenever a pod that had no place might have one now."""
+    """See the module docstring. ``version`` grows whenever a pod that had no place might have one now.
+
+    ``on_behind`` is called when the graph has fallen behind and is to be rebuilt; ``fault`` says why that has failed.
+    """
 
     def __init__(self, mirror: Mirror, policy: str = "lonode") -> None:
-        self._mirror = mirror
         self._exclusive = policy.endswith("nodex")
         self._descending = policy not in LOW_FIRST
         self.journal = Journal()
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
         self._holdings: dict[str, Holding] = {}
+        self._bookings = Bookings(mirror, self._holdings)
         self._foreign: dict[str, str] = {}
         self._gangs_at: dict[str, Counter[object]] = {}
         self._gang_of: dict[str, object] = {}
-        self._unbooked: dict[str, set[str]] = {}
-        self._short: set[str] = set()
-        self._ordered: tuple[str, ...] | None = None
-        self._stale = False
         self._negative: set[str] = set()
+        self._changes = 0
+        self._followed = 0
         self.resources = VirtualResources("")
-        self._devices = Devices(mirror)
         self.version = 0
         self.fault = ""
+        self.on_behind: Callable[[], None] = lambda: None
 
     # Reading.
 
@@ -79,16 +87,23 @@ class Books:
         return self._holdings
 
     @property
+    def bookings(self) -> Bookings:
+        """The matcher's jobs that stand for the holds and for others' pods."""
+        return self._bookings
+
+    @property
     def mirror(self) -> Mirror:
-        """The matcher's side, as up to date as the accounts."""
-        self._freshen()
-        return self._mirror
+        """The matcher's side."""
+        return self._bookings.mirror
 
     @property
     def devices(self) -> Devices:
-        """The virtual devices, on a graph as up to date as the accounts."""
-        self._freshen()
-        return self._devices
+        """The virtual devices."""
+        return self._bookings.devices
+
+    def node(self, name: str) -> Node | None:
+        """The node of that name as it was last taken note of."""
+        return self._nodes.get(name)
 
     @property
     def foreign(self) -> Mapping[str, str]:
@@ -96,25 +111,14 @@ class Books:
         return self._foreign
 
     @property
-    def short(self) -> Set[str]:
-        """The pods of ours that hold more of their devices than there is by now."""
-        return self._short
-
-    @property
-    def in_step(self) -> bool:
-        """Whether the graph shows what the accounts say now; otherwise that is still to be done."""
-        return not self._stale
-
-    def awaits_room(self, uid: str) -> bool:
-        """Whether a hold couldn't be booked yet because its leaves are taken."""
-        held = self._holdings.get(uid)
-        return held is not None and uid in self._unbooked.get(held.assignment.node, ())
+    def behind(self) -> bool:
+        """Whether the graph lacks changes that are in the accounts."""
+        return self._followed != self._changes
 
     @property
     def strained(self) -> set[str]:
         """Nodes on which more is used than could be booked: nothing new lands there."""
-        self._freshen()
-        return self._negative | set(self._mirror.deficits) | set(self._unbooked)
+        return self._negative | self._bookings.strained
 
     def holds(self, uid: str, node: str) -> bool:
         """Whether the pod holds its share on ``node``."""
@@ -128,72 +132,93 @@ class Books:
             shut |= {name for name, gangs in self._gangs_at.items() if any(one != gang for one in gangs)}
         return shut
 
+    def room(self, name: str) -> Resources:
+        """What is free on a node of the graph: of what the node has gained only what the graph has already."""
+        account = self._accounts[name]
+        if not self.behind:
+            return account.free
+        return account.free - self.mirror.graph.unseen(name, account.allocatable)
+
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
         """Those of ``names`` that are nodes of the graph, in the order the policy fills them."""
-        self._freshen()
-        if self._ordered is None:
-            ranked = sorted(self._mirror.containment.nodes, key=self._mirror.rank, reverse=self._descending)
-            self._ordered = tuple(ranked)
-        if len(names) == len(self._ordered):
-            return self._ordered
-        if len(names) * FEW < len(self._ordered):
-            present = [name for name in names if name in self._mirror.containment.nodes]
-            return tuple(sorted(present, key=self._mirror.rank, reverse=self._descending))
-        wanted = names if isinstance(names, Set) else set(names)
-        return tuple(name for name in self._ordered if name in wanted)
+        if not self.behind and len(names) == len(self.mirror.graph.nodes):
+            return self.mirror.everywhere(self._descending)
+        return self.mirror.in_order(names, self._descending)
 
     def rounded(self, requests: Resources) -> Resources:
         """``requests`` in whole units of the graph, as the matcher will count them."""
-        return round_up(requests, self._mirror.units)
+        return self.mirror.rounded(requests)
 
     def ask(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int]:
         """Ask the matcher for the whole of a gang of equal members. Raises `MatcherError`."""
-        self._freshen()
-        everywhere = len(nodes) == len(self._mirror.containment.nodes)
-        return self._mirror.ask(requests, count, None if everywhere else nodes)
+        return self.mirror.ask(requests, count, nodes)
 
     def document(self, expanded: bool) -> Jgf:
         """The graph as JGF in whole cores and GiB: one vertex a leaf, or one sized vertex for equal leaves."""
+        if self.behind:
+            return self.mirror.described(self._nodes.values(), self.resources, expanded)
         return self.mirror.document(expanded)
 
     # Nodes and others' pods.
 
     def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
-        """Take a whole set of nodes, and resources if given; holds stay."""
+        """Take a whole set of nodes, and resources if given, and build the graph at once; holds stay.
+
+        Raises `MatcherError` and `GraphTooLarge` when no graph can be built; ``fault`` says so until one can.
+        """
         if resources is not None:
             self.resources = resources
         self._nodes = {node.name: node for node in nodes}
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
-        self._stale = True
-        self.changed()
+        self._changes += 1
+        self.catch_up()
 
     def replace_resources(self, resources: VirtualResources) -> None:
-        """Take other virtual resources; holds stay.
-
-        Raises `MatcherError` and `GraphTooLarge` when the matcher can't take them; then everything is as before.
-        """
-        self._load(resources)
+        """Take other virtual resources; holds stay."""
+        self.resources = resources
+        edit = None if self.behind else self.mirror.plan(None, None, resources)
+        self._follow(edit, (), (NOTHING, NOTHING))
         self.changed()
 
     def put_node(self, node: Node) -> None:
         """Take note of a node that joins or has changed."""
         old = self._nodes.get(node.name)
         self._nodes[node.name] = node
-        self._account(node.name).resize(node.allocatable)
+        account = self._account(node.name)
+        account.resize(node.allocatable)
         self.changed()
-        levels = self._mirror.level_values
+        levels = self.mirror.level_values
         if old is None or old.allocatable != node.allocatable or levels(old) != levels(node):
-            self._regraph(node.name if old is not None else None, node)
+            edit = None if self.behind else self.mirror.plan(node.name if old is not None else None, node)
+            self._follow(edit, self._ours_on(node.name), (node.allocatable, account.foreign_use))
+            self._settle(node.name)
 
     def drop_node(self, name: str) -> None:
         """Take note of a node that has left; what pods held there stays on its account until they are gone."""
         if self._nodes.pop(name, None) is None:
             return
         self._account(name).resize(NOTHING)
-        self._regraph(name, None)
+        edit = None if self.behind else self.mirror.plan(name, None)
+        self._follow(edit, self._ours_on(name), (NOTHING, NOTHING))
+        self._negative.discard(name)
         self._forget_empty(name)
         self.changed()
+
+    def _ours_on(self, node: str) -> list[str]:
+        return [uid for uid in self._accounts[node].users if uid in self._holdings]
+
+    def _follow(self, edit: Edit | None, here: Iterable[str], use: Use) -> None:
+        """Change the graph in place if that can be done; else it has fallen behind, and serves as far as it can."""
+        if edit is not None:
+            try:
+                self._bookings.change(edit, here, use)
+                return
+            except MatcherError as error:
+                log.warning("the graph could not be changed in place; it is rebuilt", error=str(error))
+        self._changes += 1
+        self.mirror.graph.mask_devices(self._nodes, self.resources)
+        self.on_behind()
 
     def put_foreign(self, pod: Pod) -> None:
         """Count a bound pod of another scheduler."""
@@ -219,13 +244,7 @@ class Books:
         node = self._nodes.get(name)
         account = self._account(name)
         account.recount(node.allocatable if node is not None else NOTHING)
-        for uid, held in list(self._holdings.items()):
-            if held.assignment.node == name and held.job is not None:
-                self._mirror.cancel((held.job,))
-                self._holdings[uid] = replace(held, job=None)
-            if held.assignment.node == name and name in self._mirror.containment.nodes:
-                self._unbooked.setdefault(name, set()).add(uid)
-        self._mirror.forget_node(name)
+        self._bookings.unhook(name, self._ours_on(name))
         self._settle(name)
         self._forget_empty(name)
         self.changed()
@@ -238,40 +257,32 @@ class Books:
 
     def take(self, pod: Pod, assignment: Assignment, gang: object, claim: Claim = Claim.PLANNED) -> None:
         """Hold a planned place; the pod's drafted devices become part of it. Raises `NoRoom`."""
-        self._freshen()
         requests = self.rounded(pod.requests)
         try:
-            job = self._mirror.book(assignment.node, requests)
+            self._bookings.book(pod.uid, assignment.node, requests)
         except (MatcherError, KeyError) as error:
-            self._devices.give_up(pod.uid)
+            self.devices.give_up(pod.uid)
             raise NoRoom(f"node {assignment.node} has no room left in whole units") from error
-        self._hold(pod, assignment, gang, claim, job, requests)
+        self._hold(pod, assignment, gang, claim, requests)
 
     def adopt(self, pod: Pod, gang: object, claim: Claim) -> Assignment:
         """Take into account that a pod is bound, whether there is room or not; return what it holds."""
         self.release(pod.uid)
-        self._freshen()
         requests = self.rounded(pod.requests)
-        job: int | None = None
-        if pod.node in self._mirror.containment.nodes:
-            try:
-                job = self._mirror.book(pod.node, requests)
-            except MatcherError:
-                self._unbooked.setdefault(pod.node, set()).add(pod.uid)
-        shares = self._devices.redraft(pod, pod.requires) if pod.devices else ()
+        shares = self.devices.redraft(pod, pod.requires) if pod.devices else ()
         assignment = Assignment(pod.uid, pod.node, shares)
-        self._hold(pod, assignment, gang, claim, job, requests)
+        self._hold(pod, assignment, gang, claim, requests)
+        self._bookings.book_bound(pod.uid, pod.node, requests)
         return assignment
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
         """Hold a steered pod's nominated node for it again after a start; None when there is no room."""
-        self._freshen()
         if pod.nominated not in self._nodes or not self._accounts[pod.nominated].takes(
             self.rounded(pod.requests), pod.host_ports
         ):
             return None
-        elsewhere = self._devices.nodes() - {pod.nominated}
-        drafted = self._devices.draft(pod, pod.requires, elsewhere) if pod.devices else ()
+        elsewhere = self.devices.nodes() - {pod.nominated}
+        drafted = self.devices.draft(pod, pod.requires, elsewhere) if pod.devices else ()
         if not isinstance(drafted, tuple):
             return None
         assignment = Assignment(pod.uid, pod.nominated, drafted)
@@ -286,14 +297,10 @@ class Books:
         held = self._holdings.get(pod.uid)
         if held is None or held.requests == pod.requests:
             return
-        self._freshen()
+        amended = self._holdings[pod.uid] = replace(held, requests=pod.requests)
         node = held.assignment.node
-        if held.job is not None:
-            self._mirror.cancel((held.job,))
-        self._holdings[pod.uid] = replace(held, requests=pod.requests, job=None)
         self._account(node).add(pod.uid, self.rounded(pod.requests), foreign=False, ports=held.ports)
-        if node in self._mirror.containment.nodes:
-            self._unbooked.setdefault(node, set()).add(pod.uid)
+        self._bookings.rebook(amended)
         self._settle(node)
         self.changed()
 
@@ -305,15 +312,12 @@ class Books:
 
     def release(self, uid: str) -> None:
         """Free what a pod holds, drafts included; nothing happens when it holds nothing."""
-        self._devices.give_up(uid)
+        self.devices.give_up(uid)
         held = self._holdings.pop(uid, None)
         if held is None:
             return
         node = held.assignment.node
-        self._mirror.cancel(held.jobs)
-        if held.assignment.devices and self._short:
-            # Others hold more of their devices than could be booked: what is free now is theirs first.
-            self._stale = True
+        self._bookings.release(held)
         self._account(node).remove(uid)
         gang = self._gang_of.pop(uid)
         self._gangs_at[node][gang] -= 1
@@ -333,29 +337,77 @@ class Books:
 
     def close(self) -> None:
         """Free the matcher."""
-        self._mirror.close()
+        self._bookings.close()
+
+    # Rebuilding.
+
+    def begin_rebuild(self) -> Rebuild:
+        """Begin to build a graph for what the books say now. Run it, wherever, then `finish_rebuild` it here."""
+        return Rebuild(self.mirror.blank(), self._position(), self._changes)
+
+    def finish_rebuild(self, rebuild: Rebuild, most: int | None = FEW_DIFFERENCES) -> bool:
+        """Put a graph that has been built in place of the old one, which is freed.
+
+        False when more than ``most`` has to be booked yet: run it once more. Bookings on others' requests may have been
+        counted in other units: then every hold is rounded anew.
+        """
+        now = self._position()
+        if most is not None and rebuild.lacks(now) > most:
+            return False
+        rebuild.run()
+        old, self._bookings = self._bookings, rebuild.bookings
+        self._bookings.holdings = self._holdings
+        self._followed = rebuild.changes
+        self.fault = ""
+        if old.mirror.units != self.mirror.units:
+            self._round_anew()
+        if self.behind:
+            self.mirror.graph.mask_devices(self._nodes, self.resources)
+            self.on_behind()
+        for name in self._nodes:
+            # Others see by what the graph has of a node, too.
+            self.journal.note(name)
+        old.close()
+        self.changed()
+        return True
+
+    def take_back_resources(self) -> VirtualResources | None:
+        """Go back to the resources that are in the graph, and return those that weren't; None when there are none."""
+        refused, declared = self.resources, self.mirror.graph.declared
+        if refused == declared:
+            return None
+        self.resources = declared
+        self._changes += 1
+        self.mirror.graph.mask_devices(self._nodes, declared)
+        return refused
+
+    def catch_up(self) -> None:
+        """Rebuild the graph here and now if it has fallen behind. Raises `MatcherError`, `GraphTooLarge`."""
+        if not self.behind:
+            return
+        rebuild = self.begin_rebuild()
+        try:
+            rebuild.run()
+        except LoadFailed as error:
+            self.fault = f"the resource graph can't be loaded: {error}"
+            raise
+        self.finish_rebuild(rebuild, None)
+
+    def _position(self) -> Position:
+        use: dict[str, Use] = {}
+        for name in self._nodes:
+            account = self._accounts[name]
+            use[name] = (account.allocatable, account.foreign_use)
+        return Position(dict(self._nodes), self.resources, use, dict(self._holdings))
 
     # Inside.
 
     def _hold(
-        self,
-        pod: Pod,
-        assignment: Assignment,
-        gang: object,
-        claim: Claim,
-        job: int | None,
-        requests: Resources,
+        self, pod: Pod, assignment: Assignment, gang: object, claim: Claim, requests: Resources
     ) -> None:
-        self._holdings[pod.uid] = Holding(
-            pod.namespace,
-            pod.name,
-            assignment,
-            pod.requests,
-            claim,
-            job,
-            self._devices.jobs(pod.uid),
-            pod.host_ports,
-        )
+        held = Holding(pod.namespace, pod.name, assignment, pod.requests, claim, pod.host_ports)
+        self._holdings[pod.uid] = held
+        self._bookings.keep_devices(held)
         self._gang_of[pod.uid] = gang
         self._gangs_at.setdefault(assignment.node, Counter())[gang] += 1
         self._account(assignment.node).add(pod.uid, requests, foreign=False, ports=pod.host_ports)
@@ -373,7 +425,7 @@ class Books:
             del self._accounts[name]
             self.journal.note(name)
             self._negative.discard(name)
-            self._unbooked.pop(name, None)
+            self._bookings.forget(name)
 
     def _note_negative(self, name: str) -> None:
         account = self._accounts[name]
@@ -383,102 +435,12 @@ class Books:
     def _settle(self, name: str) -> None:
         """Book what others use of a node, and what of ours couldn't be booked before."""
         self._note_negative(name)
-        if self._stale or name not in self._mirror.containment.nodes:
-            return
-        account = self._accounts[name]
-        self._mirror.book_foreign(name, account.allocatable, account.foreign_use)
-        waiting = [uid for uid in self._unbooked.pop(name, set()) if uid in self._holdings]
-        self._book_again(sorted(waiting, key=lambda uid: (-self._holdings[uid].claim, uid)))
-
-    def _book_again(self, uids: Iterable[str]) -> None:
-        """Book holds that have no job on their node yet."""
-        for uid in uids:
-            held = self._holdings[uid]
-            node = held.assignment.node
-            if node not in self._mirror.containment.nodes:
-                continue
-            try:
-                job = self._mirror.book(node, self.rounded(held.requests))
-            except MatcherError:
-                self._unbooked.setdefault(node, set()).add(uid)
-                continue
-            self._holdings[uid] = replace(held, job=job)
-
-    def _regraph(self, old: str | None, node: Node | None) -> None:
-        """Change the graph where a node has changed, or mark it for loading anew."""
-        self._ordered = None
-        if self._stale:
-            return
-        name = old if node is None else node.name
-        tied = any(resource.parent == name for resource in self.resources.resources)
-        if tied or (old is not None and old not in self._mirror.containment.nodes):
-            # Devices hang on the node: what pods hold of them is booked again on a graph loaded anew.
-            self._stale = True
-            return
-        here = [uid for uid, held in self._holdings.items() if held.assignment.node == name]
-        if old is not None:
-            self._unhook(old, here)
-        if not self._mirror.replace_node(old, node):
-            self._stale = True
-        elif node is not None:
-            self._unbooked[node.name] = set(here)
-            self._settle(node.name)
-
-    def _unhook(self, node: str, uids: Iterable[str]) -> None:
-        """Take the compute jobs of a node's pods out of the matcher; the device jobs stay."""
-        self._mirror.forget_node(node)
-        self._unbooked.pop(node, None)
-        for uid in uids:
-            held = self._holdings[uid]
-            if held.job is not None:
-                self._mirror.cancel((held.job,))
-                self._holdings[uid] = replace(held, job=None)
-
-    def _freshen(self) -> None:
-        """Load the graph anew if it is stale, and book everything on it, the strongest claims first.
-
-        Raises what the load raises, each time until one succeeds; ``fault`` says it meanwhile.
-        """
-        if not self._stale:
-            return
-        try:
-            self._load(self.resources)
-        except (MatcherError, GraphTooLarge) as error:
-            self.fault = f"the resource graph can't be loaded: {error}"
-            raise
-
-    def _load(self, resources: VirtualResources) -> None:
-        units = self._mirror.units
-        self._mirror.load(self._nodes.values(), resources)
-        if self._mirror.units != units:
-            self._round_anew()
-        self.resources = resources
-        self.fault = ""
-        self._stale = False
-        self._ordered = None
-        self._unbooked.clear()
-        self._short.clear()
-        for name in self._nodes:
-            self._settle(name)
-        for uid, held in sorted(self._holdings.items(), key=lambda item: -item[1].claim):
-            again, covered = self._devices.again(held.assignment.devices)
-            if not covered:
-                self._short.add(uid)
-            self._holdings[uid] = replace(held, job=None, device_jobs=again)
-            self._book_again((uid,))
+        if name in self._nodes:
+            account = self._accounts[name]
+            self._bookings.settle(name, (account.allocatable, account.foreign_use))
 
     def _round_anew(self) -> None:
         """Count every hold in the units that the graph has now."""
         for uid, held in self._holdings.items():
             rounded = self.rounded(held.requests)
             self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
-
-
-def round_up(requests: Resources, units: Units) -> Resources:
-    """``requests`` with cpu and memory rounded up to whole units."""
-    if units.cpu_millicores == 1 and units.memory_bytes == 1:
-        return requests
-    sizes = {CPU: units.cpu_millicores, MEMORY: units.memory_bytes}
-    return Resources(
-        {name: -(-amount // sizes.get(name, 1)) * sizes.get(name, 1) for name, amount in requests.items()}
-    )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fluence_extender.graph.catalogue import Device, eligible, why_none
+from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher.errors import MatcherError
@@ -47,6 +48,20 @@ class Devices:
             if found is None:
                 self.give_up(pod.uid)
                 return self._why(kind, amount, requires, usable)
+            shares.extend(found)
+        return tuple(shares)
+
+    def hold(
+        self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
+    ) -> tuple[DeviceShare, ...] | None:
+        """Hold exactly the devices ``chosen`` for each kind, with the units of each; None when they are not free."""
+        shares: list[DeviceShare] = []
+        for some in chosen:
+            devices = [device for device, _ in some]
+            found = self._take(pod.uid, [devices], sum(amount for _, amount in some))
+            if found is None:
+                self.give_up(pod.uid)
+                return None
             shares.extend(found)
         return tuple(shares)
 
@@ -96,8 +111,8 @@ class Devices:
                 for device in eligible(self._mirror.catalogue, kind, requires)
                 if device.node in ("", pod.node)
             ]
-            paths = {one.path for one in named if one.type == kind}
-            chosen = [device for device in usable if device.path in paths]
+            places = {without_levels(one.path) for one in named if one.type == kind}
+            chosen = [device for device in usable if device.place in places]
             found = self._take(pod.uid, [chosen, usable], amount)
             shares.extend(found or ())
         return tuple(shares)
@@ -107,11 +122,10 @@ class Devices:
 
         A share whose device is gone needs nothing; of a pool that has become too small what is left of it is held.
         """
-        devices = {device.path: device for device in self._mirror.catalogue.devices}
         jobs: list[int] = []
         covered = True
         for share in shares:
-            device = devices.get(share.path)
+            device = self._mirror.catalogue.at(share.path)
             if device is None or device.type != share.type:
                 continue
             amount, job = self._as_much(device, share.amount)
@@ -138,7 +152,7 @@ class Devices:
         """Whether shares that the pod was given are still such as it asks for."""
         return all(
             any(
-                device.path == share.path
+                device.place == without_levels(share.path)
                 for device in eligible(self._mirror.catalogue, share.type, pod.requires)
             )
             for share in shares
@@ -146,14 +160,13 @@ class Devices:
 
     def recorded(self, pod: Pod) -> bool:
         """Whether the pod's stamp names devices that there are."""
-        paths = {device.path for device in self._mirror.catalogue.devices}
         named = recorded_devices(pod.annotations)
-        return bool(named) and all(one.path in paths for one in named)
+        return bool(named) and all(self._mirror.catalogue.at(one.path) is not None for one in named)
 
     def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
         """The node that the shares tie their pod to, or None."""
-        nodes = {device.path: device.node for device in self._mirror.catalogue.devices if device.node}
-        return next((nodes[share.path] for share in shares if share.path in nodes), None)
+        found = (self._mirror.catalogue.at(share.path) for share in shares)
+        return next((device.node for device in found if device is not None and device.node), None)
 
     def jobs(self, uid: str) -> tuple[int, ...]:
         """Hand a draft's jobs over to the pod's hold."""

@@ -20,27 +20,16 @@ class Claim(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One pod's hold: its place, its exact requests, and the matcher's jobs that stand for it.
-
-    ``job`` is the one on its node, None while it takes no leaf or couldn't be booked; ``device_jobs``
-    those of its devices.
-    """
+    """One pod's hold: its place and its exact requests, with the host ports it takes."""
 
     namespace: str
     name: str
     assignment: Assignment
     requests: Resources
     claim: Claim
-    job: int | None = None
-    device_jobs: tuple[int, ...] = ()
     ports: tuple[HostPort, ...] = ()
 
     @property
     def uid(self) -> str:
         """The pod's uid."""
         return self.assignment.uid
-
-    @property
-    def jobs(self) -> tuple[int, ...]:
-        """All of its jobs."""
-        return self.device_jobs if self.job is None else (self.job, *self.device_jobs)

@@ -107,8 +107,8 @@ class JobInfo:
     at: int
 
 
-class Matcher(Protocol):
-    """One resource graph and the jobs on it. Not thread-safe; every refusal is a `MatcherError` and changes nothing."""
+class Allocator(Protocol):
+    """The part of a matcher that gives and takes back. Every refusal is a `MatcherError` and changes nothing."""
 
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
         """Match ``jobspec``; without ``jobid`` the engine counts as libreapi_cli does.
@@ -121,6 +121,26 @@ class Matcher(Protocol):
         """Free all that the job holds. Raises `UnknownJob`."""
         ...
 
+    def info(self, jobid: int) -> JobInfo:
+        """Say what became of a job, cancelled ones included. Raises `UnknownJob`."""
+        ...
+
+    def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
+        """Add the subtree in ``jgf``, a document with the path from the root down to it. Raises `InvalidGraph`."""
+        ...
+
+    def remove_subgraph(self, path: str) -> None:
+        """Remove the vertex at ``path`` and all below it. Raises `MatcherError` (unknown path, root)."""
+        ...
+
+    def close(self) -> None:
+        """Free the graph; the matcher can't be used afterwards."""
+        ...
+
+
+class Matcher(Allocator, Protocol):
+    """One resource graph and the jobs on it. Not thread-safe; every refusal is a `MatcherError` and changes nothing."""
+
     def partial_cancel(self, jobid: int, R: Jgf | str | bytes) -> bool:  # noqa: N803
         """Free a part of what the job has allocated; returns whether nothing is left of it, and the job is gone.
 
@@ -130,10 +150,6 @@ class Matcher(Protocol):
         what libreapi_cli would free and then miscount (fluxion reference 5.2): vertices of one rank that don't lie
         under one and the same parent or below one another, vertices whose exclusive children stay, the root.
         """
-        ...
-
-    def info(self, jobid: int) -> JobInfo:
-        """Say what became of a job, cancelled ones included. Raises `UnknownJob`."""
         ...
 
     def set_status(self, path: str, up: bool) -> None:
@@ -162,14 +178,6 @@ class Matcher(Protocol):
         """
         ...
 
-    def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
-        """Add the subtree in ``jgf``, a document with the path from the root down to it. Raises `InvalidGraph`."""
-        ...
-
-    def remove_subgraph(self, path: str) -> None:
-        """Remove the vertex at ``path`` and all below it. Raises `MatcherError` (unknown path, root)."""
-        ...
-
     def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
         """Allocate exactly what ``R`` lists, as after a restart. Raises `JobExists`, `InvalidJobspec`.
 
@@ -177,8 +185,4 @@ class Matcher(Protocol):
         for as long as there is. ``rv1_nosched`` names no vertices, so it is accepted only where every rank is a node
         right below the root, and cores and gpus right below that, with the names libreapi_cli gives them.
         """
-        ...
-
-    def close(self) -> None:
-        """Free the graph; the matcher can't be used afterwards."""
         ...

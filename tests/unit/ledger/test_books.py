@@ -98,7 +98,7 @@ def test_pod_without_requests_holds_a_slot_and_no_leaf(make: MakeBooks) -> None:
     books = make(node("n0", pods=1))
     idle = pod(requests=Resources({"pods": 1}))
     take(books, idle)
-    assert books.holdings[idle.uid].jobs == ()
+    assert books.bookings.job(idle.uid) is None
     assert books.accounts["n0"].free["pods"] == 0
     assert accepts(books, asks(4000))
 
@@ -267,8 +267,8 @@ def test_node_that_shrinks_keeps_the_stronger_claims_booked(make: MakeBooks) -> 
     books.adopt(strong, "g", Claim.BOUND)
     books.put_node(node("n0", 4000))
     assert books.strained == {"n0"}
-    assert books.holdings[strong.uid].job is not None
-    assert books.holdings[weak.uid].job is None
+    assert books.bookings.job(strong.uid) is not None
+    assert books.bookings.job(weak.uid) is None
 
 
 def test_node_with_absurd_allocatable_offers_nothing(make: MakeBooks) -> None:
@@ -445,6 +445,7 @@ def test_larger_node_that_joins_changes_how_memory_is_counted_and_nothing_else()
     take(books, odd)
     assert books.accounts["n0"].users[odd.uid]["memory"] == 2048
     books.put_node(node("n1", gib=24 * 1024))
+    books.catch_up()
     assert accepts(books, Resources({"memory": 24 * TIB}), "n1")
     assert books.accounts["n0"].users[odd.uid]["memory"] == 8192
     assert accepts(books, Resources({"memory": 16 * GIB - 8192}))

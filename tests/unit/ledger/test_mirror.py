@@ -1,4 +1,4 @@
-"""The matcher's copy of the accounts."""
+"""A matcher on the cluster's graph, and the graph as it changes in place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluence_extender.matcher import MatcherOptions, create_matcher
 from fluence_extender.matcher.errors import Busy, InvalidJobspec, MatcherError
 from fluence_extender.matcher.port import Jgf, Matcher
 from fluence_extender.model.node import Node
-from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.resources import Resources
 from tests.core.values import asks, node
 
 
@@ -28,7 +28,7 @@ def mirror(*nodes: Node, resources: str = "", incremental: bool = True) -> Mirro
 def test_empty_graph_is_busy_not_broken() -> None:
     empty = mirror()
     with pytest.raises(Busy):
-        empty.ask(asks(1000), 1, None)
+        empty.ask(asks(1000), 1, [])
     empty.cancel((1, 2))
     empty.close()
 
@@ -36,7 +36,7 @@ def test_empty_graph_is_busy_not_broken() -> None:
 def test_answer_counts_members_by_node_and_holds_nothing() -> None:
     one = mirror(node("n0"), node("n1"))
     for _ in range(2):
-        assert one.ask(asks(1500, 1), 3, None) == {"n0": 2, "n1": 1}
+        assert one.ask(asks(1500, 1), 3, ["n0", "n1"]) == {"n0": 2, "n1": 1}
     assert one.ask(asks(1000), 2, ["n1"]) == {"n1": 2}
     with pytest.raises(MatcherError):
         one.ask(asks(1000), 5, ["n1"])
@@ -44,7 +44,7 @@ def test_answer_counts_members_by_node_and_holds_nothing() -> None:
 
 def test_request_that_the_graph_does_not_count_is_not_answered() -> None:
     with pytest.raises(InvalidJobspec):
-        mirror(node("n0")).ask(Resources({"pods": 1}), 1, None)
+        mirror(node("n0")).ask(Resources({"pods": 1}), 1, ["n0"])
 
 
 def test_pod_without_leaves_needs_no_job() -> None:
@@ -59,48 +59,84 @@ def test_unknown_jobs_are_free_already() -> None:
     assert one.book("n0", asks(4000)) is not None
 
 
-def test_foreign_use_that_has_no_room_is_a_deficit_until_it_has() -> None:
+def changed(one: Mirror, leaving: str | None, joining: Node | None, resources: str | None = None) -> None:
+    edit = one.plan(leaving, joining, parse_resources(resources) if resources is not None else None)
+    assert edit is not None
+    one.carry_out(edit)
+
+
+SIMULATOR = "resources: [{type: simulator, name: sv1, count: 1}]"
+LOCAL = "resources: [{type: simulator, name: s, parent: n1, count: 1}, {type: laser, name: l, count: 1}]"
+
+
+def test_graph_that_must_not_change_in_place_plans_nothing() -> None:
+    assert mirror(node("n0"), incremental=False).plan(None, node("n1")) is None
+
+
+def test_node_that_needs_larger_units_is_not_put_in_place() -> None:
+    one = Mirror(make)
+    one.load([node("n0")], parse_resources(""))
+    assert one.plan(None, node("n1", gib=8 * 1024)) is None
+
+
+def test_last_node_leaves_and_another_comes() -> None:
     one = mirror(node("n0"))
-    whole = node("n0").allocatable
-    ours = one.book("n0", asks(3000, 1))
-    assert ours is not None
-    one.book_foreign("n0", whole, asks(3000, 2))
-    assert one.deficits == {"n0": {"core": 2}}
-    one.cancel((ours,))
-    one.book_foreign("n0", whole, asks(3000, 2))
-    assert one.deficits == {}
-    assert one.ask(asks(1000), 1, None) == {"n0": 1}
-    with pytest.raises(MatcherError):
-        one.ask(asks(2000), 1, None)
-    one.book_foreign("n0", whole, NOTHING)
-    assert one.ask(asks(4000), 1, None) == {"n0": 1}
+    changed(one, "n0", None)
+    with pytest.raises(Busy):
+        one.ask(asks(1000), 1, [])
+    changed(one, None, node("n1"))
+    assert one.ask(asks(4000), 1, ["n1"]) == {"n1": 1}
 
 
-def test_foreign_use_beyond_the_node_takes_all_of_it() -> None:
-    one = mirror(node("n0"))
-    one.book_foreign("n0", node("n0").allocatable, asks(99_000, 999))
-    assert one.deficits == {}
-    with pytest.raises(MatcherError):
-        one.ask(asks(1000), 1, None)
-
-
-def test_graph_that_must_not_change_in_place_asks_for_a_load() -> None:
-    assert not mirror(node("n0"), incremental=False).replace_node(None, node("n1"))
-
-
-def test_last_node_can_not_be_taken_out_in_place() -> None:
-    one = mirror(node("n0"))
-    assert not one.replace_node("n0", None)
-
-
-def test_name_of_a_backend_keeps_a_node_from_joining_in_place() -> None:
-    one = mirror(node("n0"), resources="resources: [{type: simulator, name: sv1, count: 1}]")
-    assert not one.replace_node(None, node("sv1"))
-    one.load(
-        [node("n0"), node("sv1")], parse_resources("resources: [{type: simulator, name: sv1, count: 1}]")
-    )
+def test_node_that_takes_the_name_of_a_backend_drives_it_out_until_it_leaves() -> None:
+    one = mirror(node("n0"), resources=SIMULATOR)
+    changed(one, None, node("sv1"))
     assert one.catalogue.types == ()
-    assert one.ask(asks(4000), 2, None) == {"n0": 1, "sv1": 1}
+    assert one.ask(asks(4000), 2, ["n0", "sv1"]) == {"n0": 1, "sv1": 1}
+    changed(one, "sv1", None)
+    assert one.catalogue.types == ("simulator",)
+
+
+def test_resources_of_a_node_come_and_go_and_move_with_it() -> None:
+    one = mirror(node("n0"), resources=LOCAL)
+    assert one.catalogue.types == ("laser",)
+    changed(one, None, node("n1"))
+    assert one.catalogue.types == ("laser", "simulator")
+    changed(one, "n1", node("n1", labels={"topology.kubernetes.io/zone": "a"}))
+    moved = one.catalogue.at("/cluster/n1/s")
+    assert moved is not None
+    assert moved.path == "/cluster/zone=a/n1/s"
+    changed(one, "n1", None)
+    assert one.catalogue.types == ("laser",)
+
+
+def test_edited_resources_are_changed_alone() -> None:
+    one = mirror(node("n0"), node("n1"), resources=LOCAL)
+    kept = one.catalogue.at("/cluster/l")
+    edited = "resources: [{type: laser, name: l, count: 1}, {type: laser, name: m, count: 2, parent: n0}]"
+    changed(one, None, None, edited)
+    assert [device.path for device in one.catalogue.devices] == ["/cluster/l", "/cluster/n0/m"]
+    assert one.catalogue.at("/cluster/l") is kept
+    changed(one, "n0", None)
+    changed(one, None, None, LOCAL)
+    assert one.catalogue.types == ("laser", "simulator")
+
+
+def test_nodes_are_in_order_of_their_ranks_as_they_come_and_go() -> None:
+    one = mirror(node("n2"), node("n10"), node("n1"))
+    assert one.everywhere(descending=False) == ("n1", "n2", "n10")
+    changed(one, "n2", node("n2", 8000))
+    assert one.everywhere(descending=False) == ("n1", "n10", "n2")
+    assert one.everywhere(descending=True) == ("n2", "n10", "n1")
+    assert one.in_order({"n2", "n1", "elsewhere"}, descending=False) == ("n1", "n2")
+
+
+def test_devices_that_are_gone_are_not_offered_by_a_graph_that_lags() -> None:
+    one = mirror(node("n0"), node("n1"), resources=LOCAL, incremental=False)
+    one.graph.mask_devices({"n0"}, parse_resources(LOCAL))
+    assert one.catalogue.types == ("laser",)
+    one.graph.mask_devices({"n0", "n1"}, parse_resources(""))
+    assert one.catalogue.types == ()
 
 
 def test_resource_whose_parent_is_gone_is_left_out() -> None:
