@@ -5,41 +5,57 @@ Everything here runs on the event loop that also feeds the controller, so an ans
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from fluence_extender.extender.port import (
+from fluence_extender.extender.port import Anywhere, AskedPod, BindRefused, Location, Nowhere, On, Unseen
+from fluence_extender.extender.state import (
     AllocationView,
-    Anywhere,
-    AskedPod,
-    BindRefused,
+    Counts,
+    DeviceView,
+    GangStory,
     GangView,
-    Location,
-    MemberView,
-    Nowhere,
-    On,
-    Unseen,
+    Graph,
+    Listing,
+    NodeStory,
+    NodeView,
 )
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import CannotBind, Driver
-from fluence_extender.gangs.gang import Gang, Member
-from fluence_extender.graph.units import leaf_type
-from fluence_extender.ledger.holding import Holding
-from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.gangs.gang import Gang
+from fluence_extender.gangs.history import What
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import SCHEDULER_NAME
-from fluence_extender.model.resources import CPU, MEMORY
+from fluence_extender.state.backends import device_listing
+from fluence_extender.state.gangs import NO_PLACE_YET, allocation_listing, gang_listing, gang_story
+from fluence_extender.state.graph import graph
+from fluence_extender.state.nodes import node_listing, node_story
 
 NOT_SEEN = "the pod has not been seen yet"
-NO_PLACE_YET = "the gang is about to be placed"
+
+
+PATIENCE = 6.0
+"""Seconds that a filter call waits for us to take over: an error would clear the nominations we are about to read."""
 
 
 class Service:
-    """Implements the `Placements` port; ``missing`` says what has still to be listed, "" when nothing."""
+    """Implements the `Placements` port.
 
-    def __init__(self, controller: Controller, driver: Driver, missing: Callable[[], str]) -> None:
+    ``missing`` says what has still to be listed, "" when nothing; ``asked`` is told that a scheduler calls a replica
+    that stands by.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        driver: Driver,
+        missing: Callable[[], str],
+        asked: Callable[[], None] = lambda: None,
+    ) -> None:
         self._controller = controller
         self._driver = driver
         self._missing = missing
+        self._asked = asked
 
     @property
     def ready(self) -> bool:
@@ -54,10 +70,22 @@ class Service:
             return missing
         return "the cluster has been listed, what runs there is being replayed"
 
+    @property
+    def leading(self) -> bool:
+        """Whether this replica decides and writes."""
+        return self._driver.leading
+
+    async def settled(self) -> None:
+        """Wait until this replica leads, for a few seconds at most."""
+        self._asked()
+        await self._driver.led(PATIENCE)
+
     def locate(self, pod: AskedPod) -> Location:
         """Say where the pod is to go."""
         if pod.scheduler != SCHEDULER_NAME:
             return Anywhere()
+        if not self._driver.leading:
+            return Unseen(self._driver.why_not_leading)
         found = self._controller.member(pod.uid)
         if found is None:
             return Unseen(NOT_SEEN)
@@ -65,6 +93,7 @@ class Service:
         if member.bound:
             return On(member.bound)
         if member.assignment is not None:
+            gang.note(What.FILTERED, member.pod.name, f"kube-scheduler was told {member.assignment.node}")
             return On(member.assignment.node)
         return Nowhere(gang.reason.text) if gang.reason is not None else Unseen(NO_PLACE_YET)
 
@@ -80,7 +109,9 @@ class Service:
             raise BindRefused(str(refused)) from refused
 
     def may_evict(self, uids: Sequence[str]) -> bool:
-        """Whether no gang of ours would be left running below its size."""
+        """Whether we lead, and no gang of ours would be left running below its size."""
+        if not self._driver.leading:
+            return False
         leaving = set(uids)
         touched: dict[GangKey, Gang] = {}
         for uid in leaving:
@@ -93,75 +124,35 @@ class Service:
                 return False
         return True
 
-    def gangs(self) -> Sequence[GangView]:
+    def gangs(self, gone: bool = False) -> Listing[GangView]:
         """All gangs, by namespace and name."""
-        gangs = sorted(self._controller.registry.gangs.values(), key=lambda gang: gang.key)
-        return [_gang_view(gang) for gang in gangs]
+        return gang_listing(self._controller, gone)
 
-    def allocations(self) -> Sequence[AllocationView]:
+    def gang(self, namespace: str, name: str, convention: str = "") -> GangStory | None:
+        """One gang with its history."""
+        return gang_story(self._controller, namespace, name, convention)
+
+    def allocations(self) -> Listing[AllocationView]:
         """What pods of ours hold, by namespace and pod."""
-        held = sorted(self._controller.books.holdings.values(), key=lambda one: (one.namespace, one.name))
-        return [_allocation_view(one) for one in held]
+        return allocation_listing(self._controller)
 
-    def graph(self, expand_leaves: bool) -> dict[str, Any]:
+    def nodes(self) -> Listing[NodeView]:
+        """All nodes, by name."""
+        return node_listing(self._controller)
+
+    def node(self, name: str) -> NodeStory | None:
+        """One node with the pods that use it."""
+        return node_story(self._controller, name)
+
+    def backends(self) -> Listing[DeviceView]:
+        """All virtual devices."""
+        return device_listing(self._controller)
+
+    def graph(self, expand: bool) -> Graph:
         """The graph as JGF, compact or in whole cores and GiB with one vertex a leaf."""
-        return self._controller.books.document(expand_leaves)
+        return graph(self._controller, expand)
 
-
-def _member_view(member: Member) -> MemberView:
-    assignment = member.assignment
-    node = member.bound or member.pod.node or (assignment.node if assignment is not None else "")
-    return MemberView(
-        member.pod.name, member.pod.uid, node, assignment.backend if assignment is not None else ""
-    )
-
-
-def _being_bound(gang: Gang) -> str:
-    """What a gang that has its places still waits for, in kube-scheduler's words where it has any."""
-    refused = min(
-        ((one.pod.name, one.pod.refusal) for one in gang.pending() if one.pod.refusal), default=None
-    )
-    return (
-        "placed, being bound"
-        if refused is None
-        else f"placed; kube-scheduler says of {refused[0]}: {refused[1]}"
-    )
-
-
-def _gang_view(gang: Gang) -> GangView:
-    members = sorted(gang.members.values(), key=lambda member: member.pod.name)
-    reason = gang.reason.text if gang.reason is not None else ""
-    if not reason and gang.state in (GangState.WAITING, GangState.PLANNED, GangState.COMMITTED):
-        reason = NO_PLACE_YET if gang.state is GangState.WAITING else _being_bound(gang)
-    return GangView(
-        gang.key.namespace,
-        gang.key.name,
-        gang.state.value,
-        reason,
-        gang.size,
-        tuple(_member_view(member) for member in members),
-    )
-
-
-def _allocation_view(held: Holding) -> AllocationView:
-    devices: dict[str, int] = {}
-    gpus = 0
-    for name, amount in held.requests.items():
-        leaf = leaf_type(name)
-        if leaf == "gpu":
-            gpus += amount
-        elif leaf not in (None, "core", "memory"):
-            devices[name] = amount
-    for share in held.assignment.devices:
-        devices[share.type] = devices.get(share.type, 0) + share.amount
-    return AllocationView(
-        held.namespace,
-        held.name,
-        held.uid,
-        held.assignment.node,
-        held.requests[CPU] / 1000,
-        held.requests[MEMORY],
-        gpus,
-        held.assignment.backend,
-        devices,
-    )
+    def counts(self) -> Counts:
+        """How many gangs there are in each state, and how many pods hold something."""
+        states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
+        return Counts(states, len(self._controller.books.holdings))

@@ -61,7 +61,7 @@ def _apply_examples(console: Console, plane: ControlPlane) -> None:
 
 
 def _now(plane: ControlPlane, stack: Stack) -> list[Row]:
-    gangs: list[dict[str, Any]] = stack.get("/v1/gangs")
+    gangs: list[dict[str, Any]] = stack.get("/v1/gangs")["items"]
     return rows(gangs, plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"])
 
 

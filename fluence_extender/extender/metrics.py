@@ -5,8 +5,6 @@ Gauges that mirror the placements are set when they are read, so they can't drif
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -55,6 +53,9 @@ class Metrics:
         self._ready = Gauge(
             "fluence_extender_ready", "1 once the cluster is listed and replayed.", registry=registry
         )
+        self._leader = Gauge(
+            "fluence_leader", "1 while this replica leads: it decides and writes.", registry=registry
+        )
         self._engine = Info("fluence_extender_engine", "The matcher engine in use.", registry=registry)
         self.resources_rejected = Counter(
             "fluence_extender_resources_rejected",
@@ -76,11 +77,12 @@ class Metrics:
 
     def mirror(self, placements: Placements) -> None:
         """Set the gauges from the placements as they are now."""
-        states = Tally(gang.state for gang in placements.gangs())
+        counts = placements.counts()
         for state in GangState:
-            self._gangs.labels(state).set(states[state])
-        self._allocations.set(len(placements.allocations()))
+            self._gangs.labels(state).set(counts.gangs.get(state.value, 0))
+        self._allocations.set(counts.allocations)
         self._ready.set(placements.ready)
+        self._leader.set(placements.leading)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition and its content type, in the format that the ``Accept`` header asks for."""

@@ -6,9 +6,21 @@ often it is asked until the plan changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fluence_extender.extender.state import (
+    AllocationView,
+    Counts,
+    DeviceView,
+    GangStory,
+    GangView,
+    Graph,
+    Listing,
+    NodeStory,
+    NodeView,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,43 +66,6 @@ class BindRefused(Exception):
     """The pod can't be bound there now; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberView:
-    """One member of a gang in the state API; ``node`` and ``backend`` are "" while there is none."""
-
-    pod: str
-    uid: str
-    node: str = ""
-    backend: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GangView:
-    """One gang in the state API; ``state`` is waiting, planned, committed, bound or finished."""
-
-    namespace: str
-    name: str
-    state: str
-    reason: str
-    size: int
-    members: tuple[MemberView, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AllocationView:
-    """What one pod holds: cores (a fraction may be held), memory in bytes, whole gpus and other devices."""
-
-    namespace: str
-    pod: str
-    uid: str
-    node: str
-    core: float
-    memory: int
-    gpu: int
-    backend: str = ""
-    devices: Mapping[str, int] = field(default_factory=dict)
-
-
 class Placements(Protocol):
     """The service behind the verbs and the state API."""
 
@@ -102,6 +77,15 @@ class Placements(Protocol):
     @property
     def not_ready_reason(self) -> str:
         """What is still missing, "" when ready."""
+        ...
+
+    @property
+    def leading(self) -> bool:
+        """Whether this replica decides and writes; otherwise it stands by and shows what it sees of the cluster."""
+        ...
+
+    async def settled(self) -> None:
+        """Wait until this replica leads, for a few seconds at most: a scheduler asks, so it has begun to lead."""
         ...
 
     def locate(self, pod: AskedPod) -> Location:
@@ -123,17 +107,34 @@ class Placements(Protocol):
         """Whether evicting all of these pods (ours and others') breaks no gang of ours."""
         ...
 
-    def gangs(self) -> Sequence[GangView]:
-        """All gangs that are known, ordered by namespace and name."""
+    def gangs(self, gone: bool = False) -> Listing[GangView]:
+        """All gangs by namespace and name, with those ``gone`` lately if wanted."""
         ...
 
-    def allocations(self) -> Sequence[AllocationView]:
-        """What pods of ours hold, planned and committed included, ordered by namespace and pod."""
+    def gang(self, namespace: str, name: str, convention: str = "") -> GangStory | None:
+        """One gang, or the one of that name that went last; ``convention`` tells several of one name apart."""
         ...
 
-    def graph(self, expand: bool) -> dict[str, Any]:
-        """The resource graph as JGF; ``expand`` makes a vertex of each unit, else equal leaves share one.
+    def allocations(self) -> Listing[AllocationView]:
+        """What pods of ours hold, planned and committed included, by namespace and pod."""
+        ...
 
-        The document is the caller's: it doesn't change afterwards.
-        """
+    def nodes(self) -> Listing[NodeView]:
+        """All nodes by name."""
+        ...
+
+    def node(self, name: str) -> NodeStory | None:
+        """One node with the pods that use it."""
+        ...
+
+    def backends(self) -> Listing[DeviceView]:
+        """All virtual devices by backend and path."""
+        ...
+
+    def graph(self, expand: bool) -> Graph:
+        """The resource graph as JGF; ``expand`` makes a vertex of each unit, else equal leaves share one."""
+        ...
+
+    def counts(self) -> Counts:
+        """How many there are: a look at what is known, without making any of it."""
         ...

@@ -76,6 +76,8 @@ class Verbs:
         if is_ours(pod) and not self._placements.ready:
             error = _not_ready(self._placements)
             return Answer(Outcome.NOT_READY, filter_result(offer.nothing(), error=error))
+        if is_ours(pod) and not self._placements.leading:
+            await self._placements.settled()
         location = location_of(pod, self._placements)
         if isinstance(location, Unseen):
             # An error is tried again by itself; a refusal would wait for something to happen in the cluster.

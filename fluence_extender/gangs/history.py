@@ -1,8 +1,8 @@
 """What happened to each gang, for whoever asks later.
 
 A history is a short list of plain entries in the order in which things happened. What happens to many members in a row,
-or again and again to one, is one entry with a count, so that a gang of 5,000 members has as short a history as one of 5.
-Gangs that are gone are remembered for a while.
+or again and again to one, is one entry with a count, so that a gang of 5,000 members has a history as short as one of
+5 has. Gangs that are gone are remembered for a while.
 
 Invariant: memory is bounded in each gang and over all gangs that are gone; noting something never fails and decides
 nothing.

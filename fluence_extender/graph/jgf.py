@@ -42,6 +42,13 @@ def to_jgf(containment: Containment) -> Jgf:
     return _document([containment.vertex(path) for path in paths], edges)
 
 
+def vertices_jgf(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
+    """Return vertices and the edges to them, in compact form: each with the one above it, None for the root."""
+    taken = list(vertices)
+    edges = [(above, below) for below, above in taken if above is not None]
+    return _document([below for below, _ in taken], edges)
+
+
 def addition_jgf(containment: Containment, addition: Addition) -> Jgf:
     """Return ``addition`` in compact form, with the path from the root down to it.
 

@@ -47,6 +47,7 @@ class World:
         self.cluster = MemoryCluster(*objects)
         self.scheduler = KubeScheduler(self.cluster)
         self.rejected: list[str] = []
+        self.shown: dict[int, dict[str, tuple[str, str]]] = {}
         self.crashes: list[BaseException] = []
         self._uids = itertools.count(1)
         self._tasks: list[asyncio.Task[None]] = []

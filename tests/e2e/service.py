@@ -56,9 +56,14 @@ class Fluence:
         """A JSON document."""
         return json.loads(self.text(path))
 
+    def items(self, path: str) -> list[Manifest]:
+        """The items of a list."""
+        found: list[Manifest] = self.get(path)["items"]
+        return found
+
     def gangs(self, namespace: str = "") -> list[Manifest]:
         """All gangs, or those of one namespace."""
-        return [one for one in self.get("/v1/gangs") if namespace in ("", one["namespace"])]
+        return self.items(f"/v1/gangs?namespace={namespace}")
 
     def gang(self, namespace: str, name: str) -> Manifest | None:
         """One gang, None while it isn't known."""
@@ -68,7 +73,7 @@ class Fluence:
 
     def allocations(self, namespace: str = "") -> list[Manifest]:
         """What pods hold, or those of one namespace."""
-        return [one for one in self.get("/v1/allocations") if namespace in ("", one["namespace"])]
+        return self.items(f"/v1/allocations?namespace={namespace}")
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of one sample; 0 where there is none."""

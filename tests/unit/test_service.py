@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.extender.port import AllocationView, Anywhere, AskedPod, Nowhere, On, Unseen
+from fluence_extender.extender.port import Anywhere, AskedPod, Nowhere, On, Unseen
+from fluence_extender.extender.state import AllocationView
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.model.names import GATE
 from fluence_extender.service import Service
 from tests.core.engine import FINE_EMBEDDED
 from tests.core.values import GIB, asks, node
+from tests.core.shown import drawn, every
 from tests.core.world import World
 from tests.unit.gangs.conftest import gang
 
@@ -67,7 +69,7 @@ def test_gangs_are_listed_with_state_reason_and_members(w: World) -> None:
     gang(w, "b", 9000)
     pods = gang(w, "a", 1000, 1000, devices={"simulator": 1})
     w.advance(1)
-    first, second = w.service.gangs()
+    first, second = every(w.service.gangs())
     assert (first.namespace, first.name, first.state, first.size) == ("default", "a", "committed", 2)
     assert [(one.pod, one.uid, one.node, one.backend) for one in first.members] == [
         (pod.name, pod.uid, "n0", "sv1") for pod in pods
@@ -81,8 +83,10 @@ def test_gangs_are_listed_with_state_reason_and_members(w: World) -> None:
 def test_allocations_say_what_each_pod_holds(w: World) -> None:
     one = w.pod("p", gates=(GATE,), requests=asks(1500, 2, nvidia_com__gpu=1), devices={"simulator": 2})
     w.advance(1)
-    assert list(w.service.allocations()) == [
-        AllocationView("default", "p", one.uid, "n0", 1.5, 2 * GIB, 1, "sv1", {"simulator": 2})
+    assert every(w.service.allocations()) == [
+        AllocationView(
+            "default", "p", one.uid, "n0", 1.5, 2 * GIB, 1, "sv1", {"simulator": 2}, "p", "committed"
+        )
     ]
 
 
@@ -103,9 +107,9 @@ async def _bind_all(w: World, pods: list) -> None:  # type: ignore[type-arg]
 
 
 def test_graph_is_the_cluster_in_whole_units(w: World) -> None:
-    names = {one["metadata"]["name"] for one in w.service.graph(False)["graph"]["nodes"]}
+    names = {one["metadata"]["name"] for one in drawn(w, False)["graph"]["nodes"]}
     assert {"cluster", "n0", "n1", "sv1"} <= names
-    cores = [one for one in w.service.graph(True)["graph"]["nodes"] if one["metadata"]["type"] == "core"]
+    cores = [one for one in drawn(w, True)["graph"]["nodes"] if one["metadata"]["type"] == "core"]
     assert len(cores) == 8
 
 
@@ -125,5 +129,5 @@ def test_gang_that_has_places_says_what_kube_scheduler_has_against_a_member(w: W
     first = gang(w, "g", 1000, 1000)[0]
     w.advance(1)
     w.change(first, refusal="no PersistentVolumeClaim data")
-    (view,) = w.service.gangs()
+    (view,) = every(w.service.gangs())
     assert view.reason == "placed; kube-scheduler says of g-0: no PersistentVolumeClaim data"

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
-from fluence_extender.extender.port import (
+from fluence_extender.extender.port import AskedPod, Location, Nowhere, On
+from fluence_extender.extender.state import (
     AllocationView,
-    AskedPod,
+    Amounts,
+    Counts,
+    DeviceView,
+    EntryView,
+    GangStory,
     GangView,
-    Location,
+    Graph,
+    HolderView,
+    Items,
+    Listing,
     MemberView,
-    Nowhere,
-    On,
+    NodeStory,
+    NodeView,
+    Pieces,
+    ShapeView,
+    UserView,
 )
+
+CREATED = datetime(2026, 6, 30, 12, tzinfo=UTC)
+LATER = CREATED + timedelta(milliseconds=125)
 
 GANGS = (
     GangView(
@@ -24,21 +39,61 @@ GANGS = (
         "",
         2,
         (MemberView("vqe-0", "u-0", "n1", "ibm-a"), MemberView("vqe-1", "u-1", "n1")),
+        created=CREATED,
     ),
     GangView(
-        "team", "big", "waiting", "waiting for members (1 of 8 exist)", 8, (MemberView("big-0", "u-2"),)
+        "team",
+        "big",
+        "waiting",
+        "waiting for members (1 of 8 exist)",
+        8,
+        (MemberView("big-0", "u-2"),),
+        "podgroup",
+        "WaitingForMembers",
     ),
 )
-ALLOCATIONS = (
-    AllocationView("default", "vqe-0", "u-0", "n1", 1.5, 2**31, 0, "ibm-a", {"qpu": 1}),
-    AllocationView("default", "vqe-1", "u-1", "n1", 1, 2**30, 2),
+GONE = GangView("team", "old", "gone", "its pods are gone", 1)
+ASKS = (ShapeView(2, {"cpu": 1.5, "memory": 2**31, "pods": 1}, {"qpu": 1}, {"vendor": "ibm"}),)
+HISTORY = (
+    EntryView(CREATED, "seen", "", "", 2, LATER),
+    EntryView(LATER, "planned", "", "on n1 with ibm-a", 1, LATER),
 )
-GRAPH: dict[str, Any] = {
-    "graph": {
-        "nodes": [{"id": str(i), "metadata": {"type": "core", "id": i}} for i in range(2500)],
-        "edges": [{"source": "0", "target": str(i)} for i in range(1, 2500)],
-    }
-}
+ALLOCATIONS = (
+    AllocationView("default", "vqe-0", "u-0", "n1", 1.5, 2**31, 0, "ibm-a", {"qpu": 1}, "vqe", "planned"),
+    AllocationView("default", "vqe-1", "u-1", "n1", 1, 2**30, 2, gang="vqe"),
+)
+WHOLE: Amounts = {"cpu": 4.0, "memory": 2**33, "pods": 110}
+NODES = (
+    NodeView(
+        "n1",
+        True,
+        (),
+        {"zone": "z1"},
+        WHOLE,
+        {"cpu": 2.5, "memory": 3 * 2**30, "pods": 2},
+        {"cpu": 0.1, "pods": 1},
+        {"cpu": 1.4, "memory": 5 * 2**30, "pods": 107},
+    ),
+    NodeView("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE),
+)
+USERS = (
+    UserView("default", "vqe-0", "u-0", "vqe", "planned", {"cpu": 1.5, "pods": 1}),
+    UserView("kube-system", "agent", "u-9", "", "other", {"cpu": 0.1, "pods": 1}),
+)
+HOLDER = HolderView("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
+VENDOR = {"vendor": "ibm"}
+BACKENDS = (
+    DeviceView("ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), True, ()),
+    DeviceView("ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), True, ()),
+    DeviceView(
+        "lab", "lab", "/cluster/n2/lab", "qpu", "n2", {}, 1, 0, 1, (), False, ("its node n2: cordoned",)
+    ),
+)
+VERTICES: list[dict[str, Any]] = [{"id": str(i), "metadata": {"type": "core", "id": i}} for i in range(2500)]
+EDGES: list[dict[str, Any]] = [{"source": "0", "target": str(i)} for i in range(1, 2500)]
+GRAPH: dict[str, Any] = {"graph": {"nodes": VERTICES, "edges": EDGES}}
+
+V = TypeVar("V")
 
 
 class HeldPlacements:
@@ -47,12 +102,16 @@ class HeldPlacements:
     def __init__(self, plan: Mapping[str, Location] | None = None) -> None:
         self.plan = dict(plan or {})
         self.missing = ""
+        self.leading = True
+        self.asked_to_lead = 0
         self.refusals: list[tuple[str, str]] = []
         self.bound: dict[str, str] = {}
         self.protected: frozenset[str] = frozenset()
         self.failure: Exception | None = None
         self.barrier: asyncio.Event | None = None
         self.expanded: list[bool] = []
+        self.revision = "1"
+        self.read = 0
 
     @property
     def ready(self) -> bool:
@@ -61,6 +120,9 @@ class HeldPlacements:
     @property
     def not_ready_reason(self) -> str:
         return self.missing
+
+    async def settled(self) -> None:
+        self.asked_to_lead += 1
 
     def locate(self, pod: AskedPod) -> Location:
         if self.failure is not None:
@@ -82,15 +144,59 @@ class HeldPlacements:
             raise self.failure
         return not self.protected.intersection(uids)
 
-    def gangs(self) -> Sequence[GangView]:
-        return GANGS
+    def gangs(self, gone: bool = False) -> Listing[GangView]:
+        return self._listing((*GANGS, GONE) if gone else GANGS)
 
-    def allocations(self) -> Sequence[AllocationView]:
-        return ALLOCATIONS
+    def gang(self, namespace: str, name: str, convention: str = "") -> GangStory | None:
+        for gang in (*GANGS, GONE):
+            if (gang.namespace, gang.name) == (namespace, name) and convention in ("", gang.convention):
+                return GangStory(gang, ASKS, HISTORY, 3, self.revision)
+        return None
 
-    def graph(self, expand: bool) -> dict[str, Any]:
+    def allocations(self) -> Listing[AllocationView]:
+        return self._listing(ALLOCATIONS)
+
+    def nodes(self) -> Listing[NodeView]:
+        return self._listing(NODES)
+
+    def node(self, name: str) -> NodeStory | None:
+        found = [node for node in NODES if node.name == name]
+        return NodeStory(found[0], USERS, self.revision) if found else None
+
+    def backends(self) -> Listing[DeviceView]:
+        return self._listing(BACKENDS)
+
+    def graph(self, expand: bool) -> Graph:
         self.expanded.append(expand)
-        return GRAPH
+
+        async def read() -> Pieces:
+            return Pieces(lambda: halves(VERTICES), lambda: halves(EDGES))
+
+        return Graph(self.revision, read)
+
+    def counts(self) -> Counts:
+        return Counts({"planned": 1, "waiting": 1}, 2)
+
+    def _listing(self, views: Sequence[V]) -> Listing[V]:
+        self.read = 0
+
+        def read() -> Items[V]:
+            self.read += 1
+            return listed(views)
+
+        return Listing(self.revision, read)
+
+
+def listed(views: Sequence[V]) -> Items[V]:
+    """Items under keys of their own."""
+    keys = [(f"{number:06}",) for number in range(len(views))]
+    return Items(keys, lambda key: views[int(key[0])])
+
+
+async def halves(items: list[dict[str, Any]]) -> AsyncIterator[list[dict[str, Any]]]:
+    """Two pieces, and an empty one between them."""
+    for piece in (items[: len(items) // 2], [], items[len(items) // 2 :]):
+        yield piece
 
 
 def on(node: str) -> HeldPlacements:

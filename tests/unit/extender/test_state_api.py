@@ -1,66 +1,208 @@
 from __future__ import annotations
 
-import json
-
 import pytest
-from pydantic import TypeAdapter
 
-from fluence_extender.extender.documents import pieces
-from fluence_extender.extender.views import Allocation, Gang
-from tests.unit.extender.held_placements import ALLOCATIONS, GANGS, GRAPH
+from fluence_extender.extender.paging import BadToken, start_of, token_after
+from tests.unit.extender.held_placements import ALLOCATIONS, BACKENDS, GANGS, GRAPH, NODES
+from tests.unit.extender.openapi_check import answer_schema, example_of, problems
 
-STATE = ["/v1/gangs", "/v1/gangs/team/big", "/v1/allocations", "/v1/graph"]
+LISTS = ["/v1/gangs", "/v1/allocations", "/v1/nodes", "/v1/backends"]
+ITEMS = ["/v1/gangs/team/big", "/v1/nodes/n1", "/v1/graph"]
+STATE = [*LISTS, *ITEMS]
+
+
+async def items(api, path):
+    return (await api.get(path)).json()["items"]
 
 
 async def test_gangs_are_shown_with_their_members(api):
     answer = await api.get("/v1/gangs")
     assert answer.headers["content-type"] == "application/json"
-    shown = TypeAdapter(list[Gang]).validate_json(answer.content)
-    assert [(gang.namespace, gang.name, gang.state, gang.size) for gang in shown] == [
-        ("default", "vqe", "planned", 2),
-        ("team", "big", "waiting", 8),
+    assert [(gang["namespace"], gang["name"], gang["state"]) for gang in answer.json()["items"]] == [
+        ("default", "vqe", "planned"),
+        ("team", "big", "waiting"),
     ]
-    assert answer.json()[1] == {
+    assert answer.json()["items"][1] == {
         "namespace": "team",
         "name": "big",
         "state": "waiting",
         "reason": "waiting for members (1 of 8 exist)",
+        "why": "WaitingForMembers",
         "size": 8,
+        "convention": "podgroup",
+        "created": None,
         "members": [{"pod": "big-0", "uid": "u-2", "node": "", "backend": ""}],
     }
 
 
-async def test_one_gang_is_found_by_its_name(api):
-    answer = await api.get("/v1/gangs/default/vqe")
-    assert Gang.model_validate_json(answer.content).members[0].backend == GANGS[0].members[0].backend
+async def test_one_gang_is_found_by_its_name_and_tells_its_history(api):
+    found = (await api.get("/v1/gangs/default/vqe")).json()
+    assert found["members"][0]["backend"] == GANGS[0].members[0].backend
+    assert found["asks"] == [
+        {
+            "members": 2,
+            "requests": {"cpu": 1.5, "memory": 2**31, "pods": 1},
+            "devices": {"qpu": 1},
+            "requires": {"vendor": "ibm"},
+        }
+    ]
+    assert found["history"][1] == {
+        "at": "2026-06-30T12:00:00.125000Z",
+        "what": "planned",
+        "pod": "",
+        "detail": "on n1 with ibm-a",
+        "count": 1,
+        "until": "2026-06-30T12:00:00.125000Z",
+    }
+    assert (found["forgotten"], found["leading"]) == (3, True)
     missing = await api.get("/v1/gangs/default/big")
     assert (missing.status_code, missing.json()) == (404, {"detail": "no gang default/big"})
+    assert (await api.get("/v1/gangs/team/big?convention=group")).status_code == 404
+    assert (await api.get("/v1/gangs/team/big?convention=podgroup")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("namespace=team", ["big"]),
+        ("state=waiting", ["big"]),
+        ("state=bound", []),
+        ("node=n1", ["vqe"]),
+        ("backend=ibm-a", ["vqe"]),
+        ("backend=ibm-a&state=waiting", []),
+        ("gone=true", ["vqe", "big", "old"]),
+        ("state=gone", ["old"]),
+    ],
+)
+async def test_gangs_are_filtered(api, query, names):
+    assert [gang["name"] for gang in await items(api, f"/v1/gangs?{query}")] == names
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/v1/nodes?schedulable=true", ["n1"]),
+        ("/v1/nodes?schedulable=false", ["n2"]),
+        ("/v1/backends?type=qpu", ["qpu0", "lab"]),
+        ("/v1/backends?backend=ibm-a", ["ibm-a", "qpu0"]),
+        ("/v1/backends?node=n2", ["lab"]),
+        ("/v1/backends?usable=true&type=qpu", ["qpu0"]),
+        ("/v1/backends?usable=false", ["lab"]),
+    ],
+)
+async def test_nodes_and_devices_are_filtered(api, path, names):
+    assert [one["name"] for one in await items(api, path)] == names
 
 
 async def test_allocations_are_shown_with_exact_amounts(api):
-    answer = await api.get("/v1/allocations")
-    shown = TypeAdapter(list[Allocation]).validate_json(answer.content)
-    assert [one.model_dump() for one in shown] == [
-        {
-            "namespace": held.namespace,
-            "pod": held.pod,
-            "uid": held.uid,
-            "node": held.node,
-            "core": held.core,
-            "memory": held.memory,
-            "gpu": held.gpu,
-            "backend": held.backend,
-            "devices": dict(held.devices),
-        }
-        for held in ALLOCATIONS
+    shown = await items(api, "/v1/allocations")
+    assert [(one["pod"], one["core"], one["memory"], one["claim"]) for one in shown] == [
+        (held.pod, held.core, held.memory, held.claim) for held in ALLOCATIONS
     ]
+    assert shown[0]["devices"] == {"qpu": 1}
+    assert await items(api, "/v1/allocations?backend=ibm-a") == shown[:1]
+    assert await items(api, "/v1/allocations?node=n1&namespace=default") == shown
+    assert await items(api, "/v1/allocations?namespace=team") == []
+
+
+async def test_nodes_and_devices_are_shown_as_they_are(api):
+    first, second = await items(api, "/v1/nodes")
+    assert (first["name"], first["free"], first["problems"]) == ("n1", dict(NODES[0].free), [])
+    assert (second["schedulable"], second["problems"]) == (False, ["cordoned"])
+    one = (await api.get("/v1/nodes/n1")).json()
+    assert {key: one[key] for key in first} == first
+    assert [(pod["pod"], pod["claim"]) for pod in one["pods"]] == [("vqe-0", "planned"), ("agent", "other")]
+    assert (await api.get("/v1/nodes/n9")).json() == {"detail": "no node n9"}
+    shown = await items(api, "/v1/backends")
+    assert [one["path"] for one in shown] == [one.path for one in BACKENDS]
+    assert shown[0]["holders"][0]["path"] == "/cluster/ibm-a/qpu0"
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_pages_joined_are_the_list(api, path):
+    whole = await items(api, path)
+    token, joined, pages = "", [], 0
+    while pages == 0 or token:
+        page = (await api.get(path, params={"limit": 1, "continue": token})).json()
+        joined += page["items"]
+        pages += 1
+        token = page["metadata"]["continue"]
+        assert page["metadata"].get("remainingItemCount", 0) == len(whole) - pages
+    assert joined == whole
+    assert pages == len(whole)
+
+
+async def test_a_filtered_page_says_whether_there_are_more_and_not_how_many(api):
+    page = (await api.get("/v1/backends?type=qpu&limit=1")).json()
+    assert "remainingItemCount" not in page["metadata"]
+    token = page["metadata"]["continue"]
+    last = (await api.get(f"/v1/backends?type=qpu&limit=1&continue={token}")).json()
+    assert [one["name"] for one in last["items"]] == ["lab"]
+    assert last["metadata"]["continue"] == ""
+
+
+@pytest.mark.parametrize(
+    "token", ["nonsense", "é", "WyJub2RlcyJd", "bnVsbA", "W10", "WyJnYW5ncyIsMV0", "[" * 9999]
+)
+async def test_a_token_of_no_list_is_told(api, token):
+    answer = await api.get("/v1/gangs", params={"continue": token})
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"detail": "continue: not a token of this list; leave it out to begin anew"},
+    )
+
+
+def test_pages_are_stable_while_items_come_and_go():
+    keys = [("a",), ("c",), ("e",)]
+    token = token_after("nodes", ("c",))
+    assert start_of("nodes", token, keys) == 2
+    assert start_of("nodes", token, [("a",), ("b",), ("e",)]) == 2
+    assert start_of("nodes", token, [("d",), ("e",)]) == 0
+    assert start_of("nodes", token, []) == 0
+    with pytest.raises(BadToken):
+        start_of("backends", token, keys)
 
 
 async def test_the_graph_is_whole_and_compact_unless_asked(api, placements):
     assert (await api.get("/v1/graph")).json() == GRAPH
     assert (await api.get("/v1/graph?expand=true")).json() == GRAPH
     assert placements.expanded == [False, True]
-    assert (await api.get("/v1/graph?expand=nonsense")).status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/v1/graph?expand=nonsense", "/v1/gangs?state=tired", "/v1/nodes?limit=-1"])
+async def test_an_impossible_value_is_told_in_words(api, path):
+    answer = await api.get(path)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(path.partition("?")[2].partition("=")[0])
+
+
+@pytest.mark.parametrize("path", STATE)
+async def test_an_answer_that_has_not_changed_is_not_made_again(api, placements, path):
+    first = await api.get(path)
+    tag = first.headers["etag"]
+    assert tag.startswith('"')
+    for asked in (tag, f'"other", {tag}', f"W/{tag}", "*"):
+        again = await api.get(path, headers={"if-none-match": asked})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert placements.read == 0 or path not in LISTS
+    assert (await api.get(path, headers={"if-none-match": '"other"'})).content == first.content
+    placements.revision = "2"
+    changed = await api.get(path, headers={"if-none-match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != tag
+
+
+@pytest.mark.parametrize("path", STATE)
+async def test_a_standby_says_that_it_is_one(api, placements, path):
+    leader = await api.get(path)
+    assert leader.headers["fluence-leading"] == "true"
+    placements.leading = False
+    standby = await api.get(path, headers={"if-none-match": leader.headers["etag"]})
+    assert (standby.status_code, standby.headers["fluence-leading"]) == (200, "false")
+    if path in LISTS:
+        assert standby.json()["metadata"]["leading"] is False
+    elif path != "/v1/graph":
+        assert standby.json()["leading"] is False
 
 
 @pytest.mark.parametrize("path", STATE)
@@ -98,31 +240,40 @@ async def test_the_documents_describe_every_field_and_need_no_other_host(api):
         "/v1/gangs",
         "/v1/gangs/{namespace}/{name}",
         "/v1/allocations",
+        "/v1/nodes",
+        "/v1/nodes/{name}",
+        "/v1/backends",
         "/v1/graph",
         "/healthz",
         "/readyz",
         "/metrics",
     }
-    for model in ("Gang", "Member", "Allocation"):
-        for field in document["components"]["schemas"][model]["properties"].values():
-            assert field["description"]
-            assert field.get("examples") or field["type"] == "array"
+    for name, model in document["components"]["schemas"].items():
+        for field in model.get("properties", {}).values():
+            assert field.get("description"), name
+            assert field.get("examples") or field.get("type") == "array" or "$ref" in field, name
     for path in ("/docs", "/redoc"):
         assert (await api.get(path)).status_code == 404
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        {},
-        [],
-        {"a": []},
-        {"a": {}, "b": [1, 2, 3, 4, 5], "c": None, 'd"': "é"},
-        [1, 2, 3],
-        [1, 2, 3, 4],
-        {"graph": {"nodes": {"0": {"metadata": {"list": [1, 2, 3, 4, 5, 6, 7]}}}}},
-        "text",
-    ],
-)
-def test_the_pieces_of_a_document_are_the_document(document):
-    assert json.loads(b"".join(pieces(document, size=3))) == document
+@pytest.mark.parametrize("path", STATE)
+async def test_answers_and_examples_are_as_the_document_says(api, path):
+    document = (await api.get("/openapi.json")).json()
+    assert problems(document, path, 200, (await api.get(path)).json()) == []
+    assert problems(document, path, 200, example_of(document, answer_schema(document, path, 200))) == []
+    assert problems(document, path, 200, {"nonsense": 1}) != []
+
+
+async def test_problems_are_as_the_document_says(api, placements):
+    document = (await api.get("/openapi.json")).json()
+    for path, query, status in (
+        ("/v1/gangs/a/b", "", 404),
+        ("/v1/nodes/none", "", 404),
+        ("/v1/gangs", "?continue=x", 400),
+        ("/v1/nodes", "?limit=x", 422),
+    ):
+        answer = await api.get(path + query)
+        assert answer.status_code == status
+        assert problems(document, path, status, answer.json()) == []
+    placements.missing = "listing pods"
+    assert problems(document, "/v1/gangs", 503, (await api.get("/v1/gangs")).json()) == []

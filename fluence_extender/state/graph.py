@@ -1,0 +1,112 @@
+"""The resource graph in pieces, each small enough that look-ups don't wait for it.
+
+Invariant: a document is the graph of one moment. The vertices are gathered in slices, and from the start again if the
+graph has changed in between; what is gathered doesn't change any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from fluence_extender.extender.state import Graph, Pieces
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.graph.containment import Containment
+from fluence_extender.graph.jgf import MOST_VERTICES, GraphTooLarge, Jgf, expand, vertices_jgf
+from fluence_extender.graph.shown import in_units, sized
+from fluence_extender.graph.units import COARSE, Units
+from fluence_extender.graph.vertex import Vertex
+from fluence_extender.state.nodes import cluster_revision
+
+SLICE = 250
+"""Vertices at once; one takes a few microseconds."""
+
+LEAVES = 2000
+"""Single leaves at once."""
+
+TRIES = 5
+"""Gatherings in slices, before a graph that doesn't stand still is gathered at one go."""
+
+Gathered = list[tuple[Vertex, Vertex | None]]
+Scale = Mapping[str, tuple[int, int]]
+
+
+def graph(controller: Controller, expanded: bool) -> Graph:
+    """The graph that gangs are placed on."""
+
+    def now() -> Containment:
+        return controller.books.mirror.containment
+
+    return Graph(cluster_revision(controller), lambda: pieces_of(now, expanded))
+
+
+async def pieces_of(now: Callable[[], Containment], expanded: bool) -> Pieces:
+    """The graph that ``now`` gives, in whole cores and GiB: one vertex a leaf, or one sized vertex for equal leaves.
+
+    Raises `GraphTooLarge`.
+    """
+    gathered, units = await _gathered(now)
+    scale = scale_of(units)
+    if expanded:
+        total = sum(_leaves(vertex, scale) for vertex, _ in gathered)
+        if total > MOST_VERTICES:
+            raise GraphTooLarge(total, MOST_VERTICES)
+
+    async def pieces(part: str) -> AsyncIterator[list[Jgf]]:
+        for slice_ in _slices(gathered, scale, expanded):
+            document = in_units(vertices_jgf(slice_), scale)
+            shown = expand(document) if expanded else sized(document)
+            yield shown["graph"][part]
+
+    return Pieces(lambda: pieces("nodes"), lambda: pieces("edges"))
+
+
+def scale_of(units: Units) -> Scale:
+    """How counts in ``units`` become whole cores and GiB."""
+    return {
+        "core": (units.cpu_millicores, COARSE.cpu_millicores),
+        "memory": (units.memory_bytes, COARSE.memory_bytes),
+    }
+
+
+async def _gathered(now: Callable[[], Containment]) -> tuple[Gathered, Units]:
+    for _ in range(TRIES):
+        containment = now()
+        revision = containment.revision
+        gathered: Gathered = []
+        for number, path in enumerate(containment.walk(), start=1):
+            gathered.append(_with_parent(containment, path))
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+                if now() is not containment or containment.revision != revision:
+                    break
+        else:
+            return gathered, containment.units
+    containment = now()
+    return [_with_parent(containment, path) for path in containment.walk()], containment.units
+
+
+def _with_parent(containment: Containment, path: str) -> tuple[Vertex, Vertex | None]:
+    above = containment.parent(path)
+    return containment.vertex(path), None if above is None else containment.vertex(above)
+
+
+def _slices(gathered: Gathered, scale: Scale, expanded: bool) -> list[Gathered]:
+    """``gathered`` in slices of a bounded number of vertices as they will be shown, but for single huge ones."""
+    if not expanded:
+        return [gathered[start : start + SLICE] for start in range(0, len(gathered), SLICE)]
+    slices: list[Gathered] = [[]]
+    size = 0
+    for one in gathered:
+        leaves = _leaves(one[0], scale)
+        if size and size + leaves > LEAVES:
+            slices.append([])
+            size = 0
+        slices[-1].append(one)
+        size += leaves
+    return slices
+
+
+def _leaves(vertex: Vertex, scale: Scale) -> int:
+    present, wanted = scale.get(vertex.type, (1, 1))
+    return vertex.count * present // wanted
