@@ -12,8 +12,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fluence_extender.gangs.history import What
 from fluence_extender.model.gang import Convention
+from fluence_extender.model.happening import What
 
 T = TypeVar("T")
 

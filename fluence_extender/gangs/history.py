@@ -14,8 +14,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Generic, TypeVar
+
+from fluence_extender.model.happening import What
+
+__all__ = ["Entry", "Gone", "History", "Memory", "What"]
 
 G = TypeVar("G")
 Clock = Callable[[], float]
@@ -34,28 +37,6 @@ REMEMBERED_FOR = 3600.0
 """Seconds that a gang is remembered for after it has gone."""
 
 LONGEST_DETAIL = 300
-
-
-class What(StrEnum):
-    """The kinds of entries."""
-
-    SEEN = "seen"
-    TAKEN_OVER = "taken-over"
-    WHOLE = "whole"
-    WAITING = "waiting"
-    PLANNED = "planned"
-    WITHDRAWN = "withdrawn"
-    COMMITTED = "committed"
-    STEERED = "steered"
-    FILTERED = "filtered"
-    REFUSED = "refused"
-    BOUND = "bound"
-    COMPLETE = "complete"
-    FAILED = "failed"
-    EVICTED = "evicted"
-    RELEASED = "released"
-    FINISHED = "finished"
-    GONE = "gone"
 
 
 TURNS = frozenset({What.PLANNED, What.WITHDRAWN, What.COMPLETE, What.FINISHED, What.GONE})

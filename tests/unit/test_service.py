@@ -14,8 +14,8 @@ from fluence_extender.gangs.driver import Driver
 from fluence_extender.model.names import GATE
 from fluence_extender.service import Service
 from tests.core.engine import FINE_EMBEDDED
-from tests.core.values import GIB, asks, node
 from tests.core.shown import drawn, every
+from tests.core.values import GIB, asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import gang
 

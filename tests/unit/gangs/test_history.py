@@ -1,0 +1,201 @@
+"""What a gang's history says, and that it stays short."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.gangs import history as module
+from fluence_extender.gangs.history import KEPT, KEPT_FIRST, REMEMBERED, REMEMBERED_FOR, History, Memory, What
+from fluence_extender.model.gang import Convention
+from tests.core.values import node
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def told(history: History) -> list[tuple[str, str, str, int]]:
+    return [(one.what.value, one.pod, one.detail, one.count) for one in history.entries]
+
+
+def test_each_member_of_a_small_gang_has_entries_of_its_own() -> None:
+    history = History(Clock())
+    for pod in ("a", "b"):
+        history.note(What.BOUND, pod, f"to n-{pod}", members=2)
+    assert told(history) == [("bound", "a", "to n-a", 1), ("bound", "b", "to n-b", 1)]
+    assert [one.at for one in history.entries] == [1001, 1002]
+
+
+def test_members_of_a_large_gang_share_entries_that_count_them() -> None:
+    history = History(Clock())
+    for number in range(500):
+        history.note(What.STEERED, f"p-{number}", "to n1", members=500)
+        history.note(What.BOUND, f"p-{number}", f"to n-{number}", members=500)
+    assert told(history) == [("steered", "", "to n1", 500), ("bound", "", "", 500)]
+    assert (history.entries[0].at, history.entries[0].until) == (1001, 1999)
+    assert history.noted == 1000
+
+
+def test_what_happens_again_is_counted_until_the_plan_changes() -> None:
+    history = History(Clock())
+    history.note(What.PLANNED, "", "on n1")
+    for _ in range(3):
+        history.note(What.FILTERED, "p", "n1")
+    history.note(What.PLANNED, "", "on n2")
+    history.note(What.FILTERED, "p", "n2")
+    history.note(What.FILTERED, "p", "n1")
+    assert [(what, count) for what, _, _, count in told(history)] == [
+        ("planned", 1),
+        ("filtered", 3),
+        ("planned", 1),
+        ("filtered", 1),
+        ("filtered", 1),
+    ]
+
+
+def test_a_reason_that_only_counts_on_is_one_entry() -> None:
+    history = History(Clock())
+    for present in range(1, 8):
+        history.wait("WaitingForMembers", f"waiting for members ({present} of 8 exist)")
+    history.wait("WaitingForMembers", "waiting for members (7 of 8 exist)")
+    history.wait("Busy", "busy")
+    assert told(history) == [
+        ("waiting", "", "waiting for members (7 of 8 exist)", 7),
+        ("waiting", "", "busy", 1),
+    ]
+
+
+def test_a_long_history_keeps_its_beginning_and_its_end() -> None:
+    history = History(Clock())
+    for number in range(1000):
+        history.note(What.PLANNED, "", f"on n{number}")
+    details = [one.detail for one in history.entries]
+    assert len(details) == KEPT
+    assert details[:KEPT_FIRST] == [f"on n{number}" for number in range(KEPT_FIRST)]
+    assert details[-1] == "on n999"
+    assert history.forgotten == 1000 - KEPT
+    history.note(What.FAILED, "p", "x" * 10_000)
+    assert len(history.entries[-1].detail) == module.LONGEST_DETAIL
+
+
+def test_an_entry_that_was_dropped_is_not_counted_on() -> None:
+    history = History(Clock())
+    for number in range(KEPT + KEPT_FIRST):
+        history.note(What.FAILED, "p", f"fault {number}")
+    history.note(What.FAILED, "p", f"fault {KEPT_FIRST}")
+    assert history.entries[-1].detail == f"fault {KEPT_FIRST}"
+
+
+def test_gangs_that_are_gone_are_remembered_for_a_while() -> None:
+    clock = Clock()
+    memory: Memory[str] = Memory(clock)
+    memory.keep("a", "gang a")
+    assert [one.gang for one in memory] == ["gang a"]
+    found = memory.get("a")
+    assert found is not None
+    assert found.gang == "gang a"
+    clock.now += REMEMBERED_FOR
+    assert memory.get("a") is None
+    assert list(memory) == []
+    memory.keep("b", "gang b")
+    assert memory.take("a") is None
+    assert memory.take("b") == "gang b"
+    assert memory.get("b") is None
+
+
+def test_no_more_than_a_number_of_gangs_is_remembered() -> None:
+    memory: Memory[int] = Memory(Clock())
+    for number in range(REMEMBERED + 5):
+        memory.keep(number, number)
+    assert [one.gang for one in memory] == list(range(5, REMEMBERED + 5))
+
+
+def test_life_of_a_gang_is_told_from_its_first_pod_to_its_last(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    pods = gang(w, "g", 3000, 3000)
+    w.advance(5)
+    story = w.service.gang("default", "g")
+    assert story is not None
+    assert [(one.what, one.pod) for one in story.history if one.what not in ("filtered", "steered")] == [
+        ("seen", "g-0"),
+        ("seen", "g-1"),
+        ("whole", ""),
+        ("planned", ""),
+        ("committed", ""),
+        *[("bound", one.pod) for one in story.history if one.what == "bound"],
+        ("complete", ""),
+    ]
+    assert {one.pod for one in story.history if one.what == "bound"} == {"g-0", "g-1"}
+    assert {one.pod for one in story.history if one.what == "steered"} == {"g-0", "g-1"}
+    assert {one.pod for one in story.history if one.what == "filtered"} == {"g-0", "g-1"}
+    assert [one.detail for one in story.history if one.what == "planned"] == ["on n0, n1"]
+    for pod in pods:
+        w.cluster.remove(w.now(pod))
+    w.advance(1)
+    story = w.service.gang("default", "g")
+    assert story is not None
+    assert (story.gang.state, story.gang.members) == ("gone", ())
+    assert [one.what for one in story.history][-3:] == ["released", "released", "gone"]
+    gang(w, "g", 1000)
+    w.advance(1)
+    story = w.service.gang("default", "g")
+    assert story is not None
+    assert (story.gang.state, story.gang.size) == ("bound", 1)
+    assert "gone" in [one.what for one in story.history]
+
+
+def test_waits_refusals_and_the_end_are_told(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    one = gang(w, "g", 1000, size=2)[0]
+    w.advance(1)
+    story = w.service.gang("default", "g")
+    assert story is not None
+    assert (story.history[-1].what, story.history[-1].detail) == (
+        "waiting",
+        "waiting for members (1 of 2 exist)",
+    )
+    other = w.pod("g-1", labels=one.labels, annotations=one.annotations, requests=one.requests)
+    w.advance(1)
+    w.service.refused(w.asked(other), "n0")
+    w.change(one, phase="Failed")
+    w.change(other, phase="Succeeded")
+    w.advance(1)
+    story = w.service.gang("default", "g")
+    assert story is not None
+    told_ = [(entry.what, entry.pod, entry.detail) for entry in story.history]
+    assert ("refused", "g-1", "n0: not offered") in told_
+    assert ("released", "g-0", "the pod has failed") in told_
+    assert ("released", "g-1", "the pod has succeeded") in told_
+    assert told_[-1][0] == "finished"
+
+
+def test_after_a_restart_what_was_bound_before_is_told_as_such(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    gang(w, "g", 1000)
+    w.advance(5)
+    w.restart()
+    w.advance(1)
+    story = w.service.gang("default", "g")
+    assert story is not None
+    assert [(one.what, one.detail) for one in story.history][1] == (
+        "taken-over",
+        "bound to n0 before this service started",
+    )
+
+
+@pytest.mark.parametrize("convention", ["", Convention.ALONE, Convention.LABEL])
+def test_namesakes_are_told_apart_by_their_convention(convention: str, world: MakeWorld) -> None:
+    w = world(node("n0"))
+    gang(w, "twin", 1000)
+    w.pod("twin")
+    w.advance(3)
+    story = w.service.gang("default", "twin", convention)
+    assert story is not None
+    assert story.gang.convention == (convention or Convention.LABEL)
+    assert w.service.gang("default", "twin", Convention.POD_GROUP) is None
