@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import urllib.error
+import urllib.request
 from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, wait_for
+from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, pod, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence, discrepancies
-from tests.e2e.workloads import gang, ours
+from tests.e2e.workloads import QPU, RESOURCES, gang, ours
+from tests.unit.extender.openapi_check import problems
 
 
 def children(document: Manifest) -> dict[str, list[Manifest]]:
@@ -59,26 +63,148 @@ def test_gang_is_found_by_its_name(fluence: Fluence, namespace: Namespace, own_n
     namespace.create(*gang("pair", 2, cpu="1"))
     pods = namespace.wait_until_bound(2)
     fluence.wait_for_state(namespace.name, "pair", "bound")
-    assert fluence.get(f"/v1/gangs/{namespace.name}/pair") == {
-        "namespace": namespace.name,
-        "name": "pair",
-        "state": "bound",
-        "reason": "",
-        "size": 2,
-        "members": [
-            {
-                "pod": one["metadata"]["name"],
-                "uid": one["metadata"]["uid"],
-                "node": node_of(one),
-                "backend": "",
-            }
-            for one in pods
-        ],
-    }
+    found = fluence.get(f"/v1/gangs/{namespace.name}/pair")
+    assert (found["state"], found["reason"], found["size"]) == ("bound", "", 2)
+    assert found["members"] == [
+        {"pod": one["metadata"]["name"], "uid": one["metadata"]["uid"], "node": node_of(one), "backend": ""}
+        for one in pods
+    ]
+    assert found["created"] == min(one["metadata"]["creationTimestamp"] for one in pods)
+    assert found["asks"] == [{"members": 2, "requests": {"cpu": 1, "pods": 1}, "devices": {}, "requires": {}}]
     with pytest.raises(urllib.error.HTTPError) as missing:
         fluence.get(f"/v1/gangs/{namespace.name}/nobody")
     with missing.value as answer:
         assert answer.code == 404
+
+
+def test_life_of_a_gang_is_told_with_its_times(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    (node,) = own_nodes(1, cpu="2")
+    began = datetime.now(UTC) - timedelta(seconds=2)
+    namespace.create(*gang("pair", 1, size=2, cpu="1"))
+    fluence.wait_for_reason(namespace.name, "pair", "waiting for members (1 of 2 exist)")
+    namespace.create(*gang("pair", 1, first=1, size=2, cpu="1"))
+    fluence.wait_for_state(namespace.name, "pair", "bound")
+    history = fluence.get(f"/v1/gangs/{namespace.name}/pair")["history"]
+    times = [datetime.fromisoformat(one["at"]) for one in history]
+    assert times == sorted(times)
+    assert began < times[0] <= times[-1] < datetime.now(UTC) + timedelta(seconds=2)
+    told = [(one["what"], one["pod"]) for one in history]
+    for what in ("seen", "steered", "filtered", "bound"):
+        assert {pod for happened, pod in told if happened == what} == {"pair-0", "pair-1"}, (what, told)
+    turns = [what for what, pod in told if not pod]
+    assert turns == ["waiting", "whole", "planned", "committed", "complete"]
+    assert {one["detail"] for one in history if one["what"] == "bound"} == {f"to {node}"}
+    for number in range(2):
+        namespace.delete_pod(f"pair-{number}")
+    wait_for(lambda: not fluence.gangs(namespace.name), 30, "the gang to go")
+    gone = fluence.get(f"/v1/gangs/{namespace.name}/pair")
+    assert gone["state"] == "gone"
+    assert [one["what"] for one in gone["history"]][-3:] == ["released", "released", "gone"]
+    assert [one["name"] for one in fluence.items(f"/v1/gangs?namespace={namespace.name}&gone=true")] == [
+        "pair"
+    ]
+
+
+def test_nodes_say_who_uses_them_and_why_they_are_closed(
+    fluence: Fluence, cluster: Cluster, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    (name,) = own_nodes(1, cpu="4", memory="8Gi", labels={"topology.kubernetes.io/zone": "z1"})
+    namespace.create(ours("mine", cpu="1500m", memory="1Gi"), pod("theirs", cpu="250m", memory="2Gi"))
+    namespace.bind("theirs", name)
+    namespace.wait_until_bound(2)
+    fluence.wait_for_state(namespace.name, "mine", "bound")
+
+    def shown() -> Manifest | None:
+        found: Manifest = fluence.get(f"/v1/nodes/{name}")
+        return found if len(found["pods"]) == 2 else None
+
+    found = wait_for(shown, 20, "the node to be used by two pods")
+    assert found is not None
+    gib = 2**30
+    assert (found["schedulable"], found["problems"], found["levels"]) == (True, [], {"zone": "z1"})
+    assert (found["held"]["cpu"], found["others"]["cpu"], found["free"]["cpu"]) == (1.5, 0.25, 2.25)
+    assert (found["held"]["memory"], found["others"]["memory"]) == (gib, 2 * gib)
+    assert found["free"]["memory"] == found["allocatable"]["memory"] - 3 * gib
+    assert [(one["pod"], one["claim"]) for one in found["pods"]] == [("mine", "bound"), ("theirs", "other")]
+    (listed,) = fluence.items("/v1/nodes")
+    assert {key: found[key] for key in listed} == listed
+    cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+    closed = wait_for(lambda: fluence.items("/v1/nodes?schedulable=false"), 20, "the node to be cordoned")
+    assert closed[0]["problems"] == ["cordoned"]
+
+
+def test_devices_say_what_they_are_and_who_holds_them(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Callable[[str], None]
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(RESOURCES)
+    wait_for(lambda: len(fluence.items("/v1/backends?usable=true")) == 2, 20, "the devices to be there")
+    namespace.create(ours("task", cpu="1", requests={QPU: 1}))
+    namespace.wait_until_bound(1)
+    found = {one["backend"]: one for one in fluence.items("/v1/backends")}
+    assert found["ibm_fez"]["attributes"] == {"vendor": "ibm", "region": "us-east"}
+    assert found["rigetti_ankaa"]["attributes"] == {"vendor": "rigetti", "region": "us-west-1"}
+    (taken,) = [one for one in found.values() if one["held"]]
+    assert (taken["total"], taken["free"], taken["type"]) == (1, 0, "qpu")
+    assert [(one["namespace"], one["pod"]) for one in taken["holders"]] == [(namespace.name, "task")]
+    (allocation,) = fluence.allocations(namespace.name)
+    assert allocation["backend"] == taken["backend"]
+
+
+def test_pages_and_tags_work_over_the_wire(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+) -> None:
+    own_nodes(1, cpu="8")
+    namespace.create(*(ours(f"p{number}", cpu="500m") for number in range(5)))
+    namespace.wait_until_bound(5)
+    for number in range(5):
+        fluence.wait_for_state(namespace.name, f"p{number}", "bound")
+    first = fluence.get(f"/v1/gangs?namespace={namespace.name}&limit=2")
+    namespace.delete_pod("p0")
+    wait_for(lambda: len(fluence.gangs(namespace.name)) == 4, 20, "a gang to go")
+    token = first["metadata"]["continue"]
+    rest = fluence.get(f"/v1/gangs?namespace={namespace.name}&continue={token}")
+    assert [one["name"] for one in (*first["items"], *rest["items"])] == [f"p{number}" for number in range(5)]
+    assert rest["metadata"] == {"leading": True, "continue": ""}
+
+    def unchanged() -> bool:
+        url = f"{installation.stack.api_url}/v1/gangs"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            tag, leading = answer.headers["ETag"], answer.headers["Fluence-Leading"]
+            answer.read()
+        assert leading == "true"
+        with pytest.raises(urllib.error.HTTPError) as again:
+            urllib.request.urlopen(urllib.request.Request(url, headers={"If-None-Match": tag}), timeout=10)
+        with again.value as refused:
+            return refused.code == 304
+
+    assert unchanged()
+
+
+def test_answers_are_as_the_openapi_document_says(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Callable[[str], None]
+) -> None:
+    (name,) = own_nodes(1, cpu="4")
+    resources(RESOURCES)
+    wait_for(lambda: len(fluence.items("/v1/backends")) == 2, 20, "the devices to be there")
+    namespace.create(
+        *gang("pair", 2, cpu="1"), ours("task", cpu="1", requests={QPU: 1}), ours("huge", cpu="64")
+    )
+    namespace.wait_until_bound(3)
+    fluence.wait_for_reason(namespace.name, "huge", "unsatisfiable")
+    document = fluence.get("/openapi.json")
+    for path in (
+        "/v1/gangs",
+        "/v1/allocations",
+        "/v1/nodes",
+        "/v1/backends",
+        "/v1/graph",
+        f"/v1/nodes/{name}",
+        *(f"/v1/gangs/{namespace.name}/{one}" for one in ("pair", "task", "huge")),
+    ):
+        assert problems(document, path, 200, fluence.get(path)) == []
 
 
 def test_metrics_count_what_the_documents_show(
