@@ -1,0 +1,175 @@
+"""Comparing the books with the cluster and with the matcher's graph, object by object.
+
+Whatever is seen is taken into the books at once, so at any moment between two observations the three agree; where they
+don't, something has been missed or miscounted. Each function looks at one object, changes nothing and costs what that
+object costs, so that a whole audit can be cut into slices.
+
+Not drift: a hold whose leaves are taken (it waits for room, and its node takes nothing new), a device that was taken
+out of resources.yaml while held, and a graph that is being rebuilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fluence_extender.graph.units import request_counts
+from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.holding import Claim, Holding
+from fluence_extender.model.node import Node
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import Pod
+
+
+class DriftKind(StrEnum):
+    """What can differ, as ``fluence_drift_total`` names it."""
+
+    NOT_HELD = "bound-not-held"
+    HELD_GONE = "held-gone"
+    WRONG_NODE = "wrong-node"
+    WRONG_AMOUNT = "wrong-amount"
+    WRONG_CLAIM = "wrong-claim"
+    PLAN_DIFFERS = "plan-differs"
+    DEVICE_NOT_BOOKED = "device-not-booked"
+    JOB_MISSING = "job-missing"
+    JOB_ORPHANED = "job-orphaned"
+    FOREIGN_DIFFERS = "foreign-differs"
+    NODE_DIFFERS = "node-differs"
+    ACCOUNT_DIFFERS = "account-differs"
+    NOMINATION_UNPLANNED = "nomination-unplanned"
+    MISSED_BY_WATCH = "missed-by-watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference: ``subject`` is the pod (``namespace/name``), node or job, ``uid`` the pod's, "" for others.
+
+    ``found`` is what the books say, ``expected`` what they ought to.
+    """
+
+    kind: DriftKind
+    subject: str
+    found: str
+    expected: str
+    uid: str = ""
+    node: str = ""
+    job: int = 0
+
+
+def of_pod(books: Books, pod: Pod, place: Assignment | None) -> Iterator[Drift]:
+    """What the books have wrong of a pod as the cluster shows it; ``place`` is the one planned for it."""
+    if not pod.ours:
+        yield from _of_foreign(books, pod)
+    elif place is not None and not pod.node and pod.uid not in books.holdings:
+        yield _about(pod, DriftKind.PLAN_DIFFERS, "holds nothing", f"planned on {place.node}")
+    elif pod.node and not pod.finished:
+        held = books.holdings.get(pod.uid)
+        if held is None:
+            yield _about(pod, DriftKind.NOT_HELD, "holds nothing", f"bound to {pod.node}")
+        elif held.assignment.node != pod.node:
+            yield _about(pod, DriftKind.WRONG_NODE, f"held on {held.assignment.node}", f"bound to {pod.node}")
+        elif held.requests != pod.requests:
+            yield _about(pod, DriftKind.WRONG_AMOUNT, f"holds {held.requests}", f"asks for {pod.requests}")
+        elif held.claim is not Claim.BOUND:
+            yield _about(pod, DriftKind.WRONG_CLAIM, held.claim.name.lower(), "bound")
+
+
+def _of_foreign(books: Books, pod: Pod) -> Iterator[Drift]:
+    node = books.foreign.get(pod.uid, "")
+    expected = pod.node if not pod.finished else ""
+    account = books.accounts.get(node)
+    counted = account.users.get(pod.uid) if account is not None and pod.uid in account.foreign else None
+    if node != expected or (node and counted != pod.requests):
+        found = f"counted on {node} with {counted}" if node else "not counted"
+        due = f"uses {pod.requests} on {expected}" if expected else "uses nothing"
+        yield _about(pod, DriftKind.FOREIGN_DIFFERS, found, due)
+
+
+def of_foreign_gone(books: Books, uid: str) -> Iterator[Drift]:
+    """The drift of a counted pod of others that the cluster doesn't have."""
+    node = books.foreign.get(uid)
+    if node is not None:
+        yield Drift(DriftKind.FOREIGN_DIFFERS, uid, f"counted on {node}", "the pod is gone", uid, node)
+
+
+def of_holding(books: Books, held: Holding, pod: Pod | None, place: Assignment | None) -> Iterator[Drift]:
+    """What is wrong with a hold; ``pod`` is None where the cluster has none of that uid, ``place`` is the plan's."""
+    if pod is None or pod.finished or not pod.ours:
+        yield _holder(
+            held, DriftKind.HELD_GONE, f"held on {held.assignment.node}", "the pod holds nothing any more"
+        )
+        return
+    if place != held.assignment:
+        expected = "no place is planned" if place is None else f"planned on {place.node}"
+        yield _holder(held, DriftKind.PLAN_DIFFERS, f"held on {held.assignment.node}", expected)
+        return
+    if not books.behind:
+        yield from _of_job(books, held)
+        yield from _of_devices(books, held)
+
+
+def _of_job(books: Books, held: Holding) -> Iterator[Drift]:
+    node = held.assignment.node
+    if node not in books.mirror.graph.nodes or books.bookings.awaits_room(held):
+        return
+    counts = request_counts(books.rounded(held.requests), books.mirror.units)
+    if not counts:
+        return
+    job = books.bookings.job(held.uid)
+    if job is None or not books.mirror.holds(job, node, counts):
+        yield _holder(held, DriftKind.JOB_MISSING, f"the matcher's job {job}", f"{counts} on {node}")
+
+
+def _of_devices(books: Books, held: Holding) -> Iterator[Drift]:
+    if not held.assignment.devices or held.uid in books.bookings.short:
+        return
+    mirror = books.mirror
+    devices = (mirror.catalogue.at(one.path) for one in held.assignment.devices)
+    wanted = {device.path for device in devices if device is not None}
+    jobs = books.bookings.device_jobs(held.uid)
+    booked = {path for job in jobs for path in mirror.placement(job) or ()}
+    if not wanted <= booked:
+        lacking = ", ".join(sorted(wanted - booked))
+        yield _holder(held, DriftKind.DEVICE_NOT_BOOKED, f"jobs {jobs}", f"{lacking} held")
+
+
+def of_node(books: Books, name: str, node: Node | None) -> Iterator[Drift]:
+    """What the books have wrong of a node; None where the cluster has none of that name."""
+    account = books.accounts.get(name)
+    known = books.node(name)
+    if known != node or (node is not None and (account is None or account.allocatable != node.allocatable)):
+        found = "unknown" if known is None or account is None else f"{account.allocatable}"
+        yield _at(name, DriftKind.NODE_DIFFERS, found, "gone" if node is None else f"{node.allocatable}")
+        return
+    if account is None:
+        return
+    if (account.free, account.foreign_use) != account.sums():
+        yield _at(name, DriftKind.ACCOUNT_DIFFERS, f"{account.free} free", f"{account.sums()[0]} free")
+    elif node is not None and not books.behind:
+        others = books.bookings.others
+        if name not in books.mirror.graph.nodes:
+            yield _at(name, DriftKind.NODE_DIFFERS, "not in the graph", "in the graph")
+        elif others.differs(name, account.allocatable, account.foreign_use):
+            expected = f"{account.foreign_use} used by others"
+            yield _at(name, DriftKind.JOB_MISSING, f"the matcher's job {others.job(name)}", expected)
+
+
+def of_jobs(books: Books) -> Iterator[Drift]:
+    """The matcher's jobs that nobody holds."""
+    for job in sorted(books.mirror.jobs - books.bookings.owned()):
+        yield Drift(
+            DriftKind.JOB_ORPHANED, f"job {job}", str(books.mirror.placement(job)), "nobody's", job=job
+        )
+
+
+def _about(pod: Pod, kind: DriftKind, found: str, expected: str) -> Drift:
+    return Drift(kind, pod.key, found, expected, pod.uid, pod.node)
+
+
+def _holder(held: Holding, kind: DriftKind, found: str, expected: str) -> Drift:
+    return Drift(kind, f"{held.namespace}/{held.name}", found, expected, held.uid, held.assignment.node)
+
+
+def _at(node: str, kind: DriftKind, found: str, expected: str) -> Drift:
+    return Drift(kind, node, found, expected, node=node)
