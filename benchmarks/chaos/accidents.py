@@ -1,0 +1,170 @@
+"""Disturbances: processes die, stop and hang, connections break, nodes change, resources.yaml is edited.
+
+Invariant: what was disturbed is as before afterwards. Accidents that hit the same `target` mustn't overlap.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from benchmarks.chaos.agenda import Agenda
+from benchmarks.chaos.deeds import Accident, Cut, Disturb, Edit, Hit, How, NodeChange, Process
+from benchmarks.chaos.script import DEVICES, NODE_CORES
+from benchmarks.chaos.stage import PODS, Stage
+from benchmarks.chaos.users import unless
+from benchmarks.chaos.workloads import FAULTY_RESOURCES, resources_yaml
+from fluence_extender.localcluster.controlplane import LEASES
+from fluence_extender.localcluster.nodes import node_manifest, resource_list
+from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
+from tests.e2e.harness import NODE_READY, Manifest
+
+NODES_PATH = "/api/v1/nodes"
+TAINT = {"key": "example.com/chaos", "effect": "NoSchedule"}
+
+
+def target(what: Accident) -> str:
+    """What an accident hits."""
+    match what:
+        case Hit() | Cut():
+            return f"{what.process} {what.replica}"
+        case Disturb():
+            return what.node
+        case Edit():
+            return "resources.yaml"
+
+
+@dataclass(slots=True)
+class Accidents:
+    """Lets them happen on ``stage``; ``before_end`` is called before an extender ends; ``nodes`` says what was done to
+    which node since it was last cleared.
+    """
+
+    stage: Stage
+    agenda: Agenda
+    before_end: Callable[[], None]
+    nodes: dict[str, list[NodeChange]] = field(default_factory=dict)
+    resources: str = field(default=resources_yaml(DEVICES))
+
+    def begin(self) -> None:
+        """Write the resources.yaml to begin with."""
+        self._write_resources(self.resources)
+
+    def happen(self, what: Accident) -> None:
+        """Let it happen. Raises `ApiError`."""
+        match what:
+            case Hit():
+                self._hit(what)
+            case Cut():
+                self._cut(what)
+            case Disturb():
+                self._disturb(what)
+            case Edit():
+                self._edit(what)
+
+    def _hit(self, hit: Hit) -> None:
+        component = self.stage.component(hit.process, hit.replica)
+        if hit.process is Process.EXTENDER and hit.how is not How.FREEZE:
+            self.before_end()
+        undo: Callable[[], object] = component.launch
+        if hit.how is How.FREEZE:
+            undo = _freeze(component.pid)
+        elif hit.how is How.KILL:
+            component.kill()
+        else:
+            component.stop()
+        if hit.process is Process.KWOK and hit.how is not How.FREEZE:
+            undo = self._start_kwok
+        self.agenda.later(hit.seconds, target(hit), f"{target(hit)} is back", undo)
+
+    def _start_kwok(self) -> None:
+        # A new process is a new holder of the nodes' leases, and would wait for the old ones to expire.
+        self.stage.api.delete(LEASES)
+        self.stage.plane.component(Process.KWOK.value).launch()
+
+    def _cut(self, cut: Cut) -> None:
+        relay = self.stage.replicas[cut.replica].relays[cut.process]
+        if not cut.seconds:
+            relay.cut()
+            return
+        relay.silence()
+        self.agenda.later(cut.seconds, target(cut), f"{target(cut)} is connected again", relay.restore)
+
+    def _disturb(self, disturb: Disturb) -> None:
+        node = disturb.node
+        self.nodes.setdefault(node, []).append(disturb.change)
+        change, undo = self._change(node, disturb.change)
+        # First of all: a change whose answer is lost may have been made.
+        self.agenda.later(disturb.seconds, target(disturb), f"{node} is as it was", undo)
+        change()
+
+    def _change(self, node: str, change: NodeChange) -> tuple[Callable[[], object], Callable[[], object]]:
+        """What makes the change, and what undoes it."""
+        path = f"{NODES_PATH}/{node}"
+        match change:
+            case NodeChange.CORDON:
+                return self._patches(path, _spec(unschedulable=True), _spec(unschedulable=None))
+            case NodeChange.TAINT:
+                return self._patches(path, _spec(taints=[TAINT]), _spec(taints=None))
+            case NodeChange.UNREADY:
+                return self._patches(path, _ready("false"), _ready(None))
+            case NodeChange.SHRINK:
+                return self._patches(f"{path}/status", _size(NODE_CORES // 2), _size(NODE_CORES))
+            case NodeChange.GROW:
+                return self._patches(f"{path}/status", _size(NODE_CORES + 4), _size(NODE_CORES))
+            case NodeChange.DELETE | NodeChange.LOSE:
+                made = node_manifest(node, resource_list(NODE_CORES, "32Gi", 110, "100Gi", {}), {}, ())
+                again = partial(self.stage.api.request, "POST", NODES_PATH, made)
+                return partial(self._delete_node, node, change), partial(unless, 409, again)
+
+    def _patches(
+        self, path: str, change: Manifest, undo: Manifest
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
+        patch = partial(self.stage.api.patch, path)
+        return partial(patch, change), partial(unless, 404, partial(patch, undo))
+
+    def _delete_node(self, node: str, change: NodeChange) -> None:
+        self.stage.api.delete(f"{NODES_PATH}/{node}")
+        if change is NodeChange.LOSE:
+            self.stage.api.delete(PODS, fieldSelector=f"spec.nodeName={node}", gracePeriodSeconds="0")
+
+    def _edit(self, edit: Edit) -> None:
+        if edit.faulty:
+            correct = partial(self._write_resources, self.resources)
+            self.agenda.later(edit.seconds, target(edit), "resources.yaml is corrected", correct)
+            self._write_resources(FAULTY_RESOURCES)
+        else:
+            self.resources = resources_yaml(edit.devices)
+            self._write_resources(self.resources)
+
+    def _write_resources(self, text: str) -> None:
+        self.stage.api.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
+                "data": {RESOURCES_KEY: text},
+            }
+        )
+
+
+def _freeze(pid: int | None) -> Callable[[], object]:
+    assert pid is not None, "a process that doesn't run can't be frozen"
+    os.kill(pid, signal.SIGSTOP)
+    return lambda: os.kill(pid, signal.SIGCONT)
+
+
+def _spec(**fields: object) -> Manifest:
+    return {"spec": fields}
+
+
+def _ready(value: str | None) -> Manifest:
+    return {"metadata": {"annotations": {NODE_READY: value}}}
+
+
+def _size(cores: int) -> Manifest:
+    amounts = {"cpu": str(cores)}
+    return {"status": {"allocatable": amounts, "capacity": amounts}}

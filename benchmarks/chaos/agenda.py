@@ -1,0 +1,80 @@
+"""What is still to be undone or done late, at its time, by one thread, however often it fails at first.
+
+Invariant: nothing is forgotten: what fails is tried again until `mend` runs out of patience.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from benchmarks.chaos.story import Story
+from fluence_extender.localcluster import LocalClusterError
+
+AGAIN = 0.5
+PATIENCE = 90.0
+
+
+class NotMended(Exception):
+    """A disturbance could not be undone: the stage is broken, which says nothing about the service."""
+
+
+@dataclass(order=True, slots=True)
+class _Entry:
+    due: float
+    number: int
+    target: str = field(compare=False)
+    told: str = field(compare=False)
+    work: Callable[[], object] = field(compare=False)
+    trouble: str = field(compare=False, default="")
+
+
+@dataclass(slots=True)
+class Agenda:
+    """Work that is due later; ``target`` names what it is about."""
+
+    story: Story
+    _entries: list[_Entry] = field(default_factory=list)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def later(self, seconds: float, target: str, told: str, work: Callable[[], object]) -> None:
+        """Do ``work`` in so many seconds, and tell the story ``told`` when it is done."""
+        self._entries.append(_Entry(time.monotonic() + seconds, next(self._numbers), target, told, work))
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass, doing what falls due."""
+        until = time.monotonic() + seconds
+        while True:
+            self._do_due()
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, 0.05))
+
+    def await_free(self, target: str) -> None:
+        """Wait until nothing about ``target`` is to be done any more. Raises `NotMended`."""
+        self._await(lambda entry: entry.target == target)
+
+    def mend(self) -> None:
+        """Wait until nothing is to be done any more. Raises `NotMended`."""
+        self._await(lambda entry: True)
+
+    def _await(self, concerns: Callable[[_Entry], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while left := [entry for entry in self._entries if concerns(entry)]:
+            if time.monotonic() > deadline:
+                raise NotMended(f"after {PATIENCE:g} s: {[(one.told, one.trouble) for one in left]}")
+            self.let_pass(0.05)
+
+    def _do_due(self) -> None:
+        now = time.monotonic()
+        for entry in sorted(one for one in self._entries if one.due <= now):
+            try:
+                entry.work()
+            except LocalClusterError as error:
+                entry.due, entry.trouble = time.monotonic() + AGAIN, str(error)[:200]
+            else:
+                self._entries.remove(entry)
+                self.story.tell(f"  {entry.told}")

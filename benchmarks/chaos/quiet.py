@@ -1,0 +1,161 @@
+"""Quiet points: nothing is broken any more; the truth must come to hold within bounds, and nothing be left over.
+
+What is looked at: the API server's objects, what the service says that it holds, the kubelets' verdicts, and the
+service's own count of drift.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.chaos.deeds import Create, NodeChange
+from benchmarks.chaos.stage import PODS, Stage
+from benchmarks.chaos.truth import (
+    devices_held_twice,
+    half_placed,
+    overfull,
+    refused_and_left,
+    waiting_although_it_fits,
+)
+from benchmarks.chaos.witness import Witness
+from fluence_extender.localcluster import ApiError, Violation
+from tests.e2e.harness import Manifest, node_of
+from tests.e2e.service import Fluence, discrepancies
+
+DRIFT = "fluence_drift"
+CALM = 3
+"""Looks in a row that must find nothing."""
+EVERY = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a quiet point found: violations, refused pods with the reason, and the seconds it took."""
+
+    violations: tuple[str, ...]
+    explained: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(slots=True)
+class Quiet:
+    """Looks at ``stage``; ``wanted`` are the workloads that users want, ``patience`` is in seconds."""
+
+    stage: Stage
+    wanted: dict[str, Create]
+    witness: Witness
+    patience: float
+    excused: set[str] = field(default_factory=set)
+    drift: float = 0.0
+    _drift_seen: float = 0.0
+    _judged: int = 0
+
+    def point(self, disturbed: dict[str, list[NodeChange]]) -> Outcome:
+        """Wait until all is well, or patience ends."""
+        began = time.monotonic()
+        self.excused |= {node for node, changes in disturbed.items() if NodeChange.SHRINK in changes}
+        calm, found = 0, ["nothing was looked at"]
+        while calm < CALM and time.monotonic() - began < self.patience:
+            time.sleep(EVERY)
+            found = self._look()
+            calm = 0 if found else calm + 1
+        seconds = time.monotonic() - began
+        self.stage.cluster.judge.settle()
+        refused, explained = self._refusals(disturbed)
+        drifted = self._drifted()
+        self.excused &= self._overfull_now()
+        return Outcome((*found, *refused, *drifted), tuple(explained), seconds)
+
+    def note_drift(self) -> None:
+        """Add up the service's count of drift, before it ends or at a quiet point."""
+        with suppress(OSError, urllib.error.URLError):
+            now = drift_of(self.stage.fluence)
+            self.drift += now - self._drift_seen if now >= self._drift_seen else now
+            self._drift_seen = now
+
+    def _look(self) -> list[str]:
+        try:
+            return self._unready() or self._faults()
+        except (ApiError, OSError) as error:
+            return [f"no answer: {error}"]
+
+    def _unready(self) -> list[str]:
+        down = [f"{one.name} doesn't run" for one in self.stage.components() if not one.running]
+        return down + [
+            f"{replica.extender.name} isn't ready" for replica in self.stage.replicas if not replica.ready()
+        ]
+
+    def _faults(self) -> list[str]:
+        cluster = self.stage.cluster
+        nodes = cluster.nodes()
+        pods = self.stage.api.get(PODS)["items"]
+        sums = [line for line in discrepancies(cluster, self.stage.fluence) if not line.startswith("node ")]
+        return [
+            *half_placed(self.wanted, pods, self.witness.whole),
+            *refused_and_left(self.wanted, pods),
+            *devices_held_twice(pods),
+            *overfull(nodes, pods, self.excused),
+            *waiting_although_it_fits(self.wanted, nodes, pods),
+            *sums,
+        ]
+
+    def _overfull_now(self) -> set[str]:
+        nodes = self.stage.cluster.nodes()
+        lines = overfull(nodes, self.stage.cluster.pods(), ())
+        return {node for node in self.excused if any(f"node {node} " in line for line in lines)}
+
+    def _refusals(self, disturbed: dict[str, list[NodeChange]]) -> tuple[list[str], list[str]]:
+        """The pods that a kubelet refused since the last time: without a good reason, and with one."""
+        judged = self.stage.cluster.judge.violations
+        fresh, self._judged = judged[self._judged :], len(judged)
+        pods = self.stage.cluster.pods() if fresh else []
+        bad: list[str] = []
+        good: list[str] = []
+        for one in fresh:
+            reason = explanation(one, pods, disturbed)
+            (good if reason else bad).append(f"refused by kubelet: {one} ({reason or 'without a reason'})")
+        return bad, good
+
+    def _drifted(self) -> list[str]:
+        before = self.drift
+        self.note_drift()
+        return [f"drift was repaired {self.drift - before:g} times"] if self.drift > before else []
+
+
+def explanation(
+    refused: Violation,
+    pods: list[Manifest],
+    disturbed: dict[str, list[NodeChange]],
+) -> str:
+    """Why nobody is to blame that a kubelet had no room for a pod; empty if there is no reason."""
+    changes = [one for one in disturbed.get(refused.node, ()) if one in SHRINKING]
+    if changes:
+        return f"meanwhile: {', '.join(changes)} {refused.node}"
+    foreign = [
+        pod["metadata"]["name"]
+        for pod in pods
+        if node_of(pod) == refused.node and pod["spec"]["schedulerName"] == "default-scheduler"
+    ]
+    if foreign:
+        return f"default-scheduler put {', '.join(foreign)} there"
+    return ""
+
+
+SHRINKING = (NodeChange.DELETE, NodeChange.LOSE, NodeChange.SHRINK, NodeChange.GROW)
+
+
+def drift_of(fluence: Fluence) -> float:
+    """The service's count of repaired drift; 0 while it doesn't export one."""
+    families = text_string_to_metric_families(fluence.text("/metrics"))
+    return sum(
+        sample.value
+        for family in families
+        if family.name == DRIFT
+        for sample in family.samples
+        if sample.name == f"{DRIFT}_total"
+    )

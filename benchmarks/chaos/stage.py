@@ -1,0 +1,156 @@
+"""The real cluster on which a script is performed: a control plane, the service under its own rights, and relays.
+
+Every replica of the service and its kube-scheduler reach the API server through a relay of their own, so that either
+can lose it alone. The verbs keep their port through restarts, as in a pod.
+"""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.chaos.deeds import Process
+from benchmarks.chaos.script import NODE_CORES, NODES
+from fluence_extender.demo.stack import free_ports
+from fluence_extender.localcluster import Api, Component, ControlPlane
+from fluence_extender.scheduler_config import scheduler_config
+from tests.e2e.harness import Cluster, Manifest
+from tests.e2e.installation import Installation
+from tests.e2e.service import Fluence, over_http
+from tests.network.relay import Relay
+
+NAMESPACE = "chaos"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+COMPLETION_LIMIT = 12.0
+
+
+class HastyApi(Api):
+    """The admin's client with no patience: one thread does everything, also what ends an outage."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        timeout: float = 2.0,
+    ) -> Manifest:
+        """As `Api.request`, for two seconds."""
+        return super().request(method, path, body, query=query, content_type=content_type, timeout=timeout)
+
+
+@dataclass(slots=True)
+class Replica:
+    """One extender with its kube-scheduler; ``relays`` by whose connections pass through them."""
+
+    extender: Component
+    scheduler: Component
+    api_url: str
+    relays: dict[Process, Relay]
+
+    def ready(self) -> bool:
+        """Whether the extender says that it is ready."""
+        try:
+            with urllib.request.urlopen(f"{self.api_url}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+class Stage:
+    """Use it as a context manager; ``folder`` keeps the logs."""
+
+    def __init__(self, folder: Path, engine: str, arguments: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self._arguments = ("--engine", engine, "--completion-limit", f"{COMPLETION_LIMIT:g}", *arguments)
+        self._cleanup = ExitStack()
+        self.plane = ControlPlane(folder)
+        self.replicas: list[Replica] = []
+        self.api: Api
+
+    def __enter__(self) -> Self:
+        try:
+            self._cleanup.enter_context(self.plane)
+            self._set_up()
+        except BaseException:
+            self._cleanup.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as the checks see it."""
+        return Cluster(self.api, self.plane.kubeconfig, self.plane.judge, self.plane)
+
+    @property
+    def fluence(self) -> Fluence:
+        """The state API of the first replica."""
+        return Fluence(over_http(lambda: self.replicas[0].api_url))
+
+    def component(self, process: Process, replica: int = 0) -> Component:
+        """The process that a disturbance names."""
+        match process:
+            case Process.EXTENDER:
+                return self.replicas[replica].extender
+            case Process.SCHEDULER:
+                return self.replicas[replica].scheduler
+        return self.plane.component(process.value)
+
+    def components(self) -> list[Component]:
+        """Every process of the stage."""
+        plane = [Process.ETCD, Process.API_SERVER, Process.MANAGER, Process.KWOK, Process.OTHER_SCHEDULER]
+        own = [one for replica in self.replicas for one in (replica.extender, replica.scheduler)]
+        return [self.plane.component(one.value) for one in plane] + own
+
+    def revive(self) -> list[str]:
+        """Start again what ended by itself, as a kubelet would; its names."""
+        ended = [one for one in self.components() if not one.running]
+        for one in ended:
+            one.launch()
+        return [one.name for one in ended]
+
+    def _set_up(self) -> None:
+        api = self.api = HastyApi(self.plane.kubeconfig)
+        kubeconfig = Installation(self.plane).kubeconfig
+        api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        self.plane.add_nodes(names=NODES, cpu=NODE_CORES)
+        self.plane.start_scheduler(name=Process.OTHER_SCHEDULER.value)
+        self.replicas.append(self._replica(0, kubeconfig))
+
+    def _replica(self, number: int, kubeconfig: Path) -> Replica:
+        relays: dict[Process, Relay] = {}
+        copies: dict[Process, Path] = {}
+        for process in (Process.EXTENDER, Process.SCHEDULER):
+            relays[process] = self._cleanup.enter_context(Relay(self.plane.url))
+            copy = self.folder / f"{process.value}-{number}.kubeconfig"
+            copies[process] = relays[process].kubeconfig(kubeconfig, copy)
+        verbs, api = free_ports(2)
+        name = f"{Process.EXTENDER.value}-{number}"
+        command = [
+            *(sys.executable, "-m", "fluence_extender", "serve"),
+            *("--kubeconfig", str(copies[Process.EXTENDER])),
+            *("--port", str(verbs), "--api-port", str(api)),
+            *self._arguments,
+        ]
+        replica: Replica
+        extender = Component(name, command, self.plane.log(name), lambda: replica.ready())
+        self._cleanup.callback(extender.kill)
+        config = scheduler_config(f"http://127.0.0.1:{verbs}", str(copies[Process.SCHEDULER]))
+        scheduler = self.plane.start_scheduler(config, name=f"{Process.SCHEDULER.value}-{number}")
+        replica = Replica(extender, scheduler, f"http://127.0.0.1:{api}", relays)
+        extender.start()
+        return replica

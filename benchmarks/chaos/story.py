@@ -1,0 +1,32 @@
+"""What happened, in order, with times: so that a violation can be understood from what came just before it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Story:
+    """Lines as they come, each with the seconds since the beginning; printed at once when ``aloud``."""
+
+    aloud: bool = True
+    began: float = field(default_factory=time.monotonic)
+    lines: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def tell(self, text: str) -> None:
+        """Add a line."""
+        line = f"{time.monotonic() - self.began:8.2f}  {text}"
+        self.lines.append(line)
+        if self.aloud:
+            print(line, flush=True)
+
+    def count(self, what: str) -> None:
+        """Count a disturbance that took place."""
+        self.counts[what] += 1
+
+    def since(self, mark: int) -> list[str]:
+        """The lines from number ``mark`` on."""
+        return self.lines[mark:]

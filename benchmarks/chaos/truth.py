@@ -1,0 +1,120 @@
+"""What must hold at a quiet point, computed from the API server's objects alone.
+
+Each check takes plain values and gives a line for each violation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from benchmarks.chaos.deeds import Create, Form
+from benchmarks.chaos.witness import workload_of
+from fluence_extender.localcluster.admission import amounts, effective_requests
+from fluence_extender.localcluster.nodes import is_ready
+from fluence_extender.model.stamp import recorded_devices
+from tests.e2e.harness import Manifest, annotations_of, node_of, phase_of, summary
+
+ENDED = ("Succeeded", "Failed")
+
+
+def is_going(pod: Manifest) -> bool:
+    """Whether the pod is being deleted."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def is_alive(pod: Manifest) -> bool:
+    """Whether the pod has neither ended nor is being deleted."""
+    return phase_of(pod) not in ENDED and not is_going(pod)
+
+
+def by_workload(pods: Iterable[Manifest]) -> dict[str, list[Manifest]]:
+    """The pods of each workload."""
+    found: dict[str, list[Manifest]] = defaultdict(list)
+    for pod in pods:
+        found[workload_of(pod)].append(pod)
+    return found
+
+
+def half_placed(wanted: Mapping[str, Create], pods: Iterable[Manifest], whole: Collection[str]) -> list[str]:
+    """Gangs of which a part is bound, that never were whole and have not been evicted."""
+    found: list[str] = []
+    for name, mine in by_workload(pods).items():
+        what = wanted.get(name)
+        if what is None or what.form is Form.FOREIGN or name in whole:
+            continue
+        bound = sum(1 for pod in mine if is_alive(pod) and node_of(pod))
+        ended = sum(1 for pod in mine if phase_of(pod) == "Succeeded")
+        if bound and bound + ended < what.members:
+            found.append(f"half placed: {what}: {', '.join(map(summary, mine))}")
+    return found
+
+
+def refused_and_left(wanted: Mapping[str, Create], pods: Iterable[Manifest]) -> list[str]:
+    """Gangs that run on although a kubelet refused one of their pods, which nobody replaces."""
+    found: list[str] = []
+    for name, mine in by_workload(pods).items():
+        what = wanted.get(name)
+        if what is None or what.form in (Form.FOREIGN, Form.JOB) or what.members == 1:
+            continue
+        refused = [pod for pod in mine if str(pod["status"].get("reason", "")).startswith("OutOf")]
+        if refused and any(is_alive(pod) and node_of(pod) for pod in mine):
+            found.append(f"runs on without a refused member: {what}: {', '.join(map(summary, mine))}")
+    return found
+
+
+def devices_held_twice(pods: Iterable[Manifest]) -> list[str]:
+    """Devices that more than one bound pod was given."""
+    holders: dict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        if node_of(pod) and phase_of(pod) not in ENDED:
+            for share in recorded_devices(annotations_of(pod)):
+                holders[share.path].append(pod["metadata"]["name"])
+    return [f"device {path} is held by {names}" for path, names in holders.items() if len(names) > 1]
+
+
+def overfull(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], excused: Collection[str]) -> list[str]:
+    """Nodes whose pods ask for more than they have, but for those that were made smaller under their pods."""
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        if node_of(pod) and phase_of(pod) not in ENDED:
+            used[node_of(pod)].update({**effective_requests(pod["spec"]), "pods": 1})
+    found: list[str] = []
+    for name, node in nodes.items():
+        have = amounts(node["status"]["allocatable"])
+        over = {key: used[name][key] - have[key] for key in have if used[name][key] > have[key]}
+        if over and name not in excused:
+            found.append(f"node {name} is overfull by {over}")
+    return found
+
+
+def waiting_although_it_fits(
+    wanted: Mapping[str, Create], nodes: Mapping[str, Manifest], pods: Sequence[Manifest]
+) -> list[str]:
+    """Complete gangs of compute pods of which nothing is bound, and for which there is room beyond doubt."""
+    room = _room(nodes, pods)
+    found: list[str] = []
+    for name, mine in by_workload(pods).items():
+        what = wanted.get(name)
+        if what is None or what.form in (Form.FOREIGN, Form.QUANTUM):
+            continue
+        waiting = [pod for pod in mine if is_alive(pod) and not node_of(pod)]
+        if len(waiting) < what.members or len(waiting) < len(mine):
+            continue
+        largest = max(effective_requests(pod["spec"])["cpu"] for pod in waiting)
+        if sum(free // largest for free in room.values()) >= len(waiting):
+            found.append(f"waits although it fits: {what}: {', '.join(map(summary, mine))}")
+    return found
+
+
+def _room(nodes: Mapping[str, Manifest], pods: Iterable[Manifest]) -> dict[str, int]:
+    """Free millicores of each node that takes pods."""
+    room = {
+        name: amounts(node["status"]["allocatable"])["cpu"]
+        for name, node in nodes.items()
+        if is_ready(node) and not node["spec"].get("unschedulable") and not node["spec"].get("taints")
+    }
+    for pod in pods:
+        if node_of(pod) in room and phase_of(pod) not in ENDED:
+            room[node_of(pod)] -= effective_requests(pod["spec"]).get("cpu", 0)
+    return {name: max(0, free) for name, free in room.items()}

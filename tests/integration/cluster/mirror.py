@@ -1,0 +1,91 @@
+"""What a watcher was told, as a state; for tests that compare it with what the API server has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.port import (
+    Changed,
+    Deleted,
+    Kind,
+    Listed,
+    Observation,
+    ResourcesFile,
+    Sink,
+    Watched,
+)
+from fluence_extender.cluster.timing import Timing
+from fluence_extender.cluster.watch import Watcher
+from fluence_extender.model.pod import Pod
+
+QUICK = Timing(heartbeat=0.3, retry_cap=0.5, page=3)
+
+
+class Mirror:
+    """A sink; ``lists`` counts the lists of each kind."""
+
+    def __init__(self) -> None:
+        self.state: dict[Kind, dict[str, Watched]] = {kind: {} for kind in Kind}
+        self.lists: dict[Kind, int] = dict.fromkeys(Kind, 0)
+
+    def __call__(self, observation: Observation) -> None:
+        kept = self.state[observation.kind]
+        match observation:
+            case Listed(objects=objects):
+                self.lists[observation.kind] += 1
+                kept.clear()
+                kept.update({_name(one): one for one in objects})
+            case Changed(object=one):
+                kept[_name(one)] = one
+            case Deleted(object=one):
+                kept.pop(_name(one), None)
+
+    def pod(self, name: str) -> Pod | None:
+        """The pod of that name, None if there is none."""
+        found = self.state[Kind.POD].get(name)
+        return found if isinstance(found, Pod) else None
+
+    def names(self, kind: Kind, prefix: str = "") -> set[str]:
+        """The names of a kind that begin so."""
+        return {name for name in self.state[kind] if name.startswith(prefix)}
+
+    def file(self) -> str | None:
+        """The text of resources.yaml."""
+        (found,) = self.state[Kind.RESOURCES_FILE].values()
+        assert isinstance(found, ResourcesFile)
+        return found.text
+
+
+def _name(one: Watched) -> str:
+    return "" if isinstance(one, ResourcesFile) else one.name
+
+
+@asynccontextmanager
+async def mirrored(
+    kubeconfig: Path, timing: Timing = QUICK, sink: Callable[[Mirror], Sink] | None = None
+) -> AsyncIterator[tuple[Watcher, Mirror]]:
+    """A watcher of the cluster and what it has told, from the first lists on; ``sink`` may stand in between."""
+    mirror = Mirror()
+    async with connect(str(kubeconfig)) as connection:
+        watcher = Watcher(connection, sink(mirror) if sink else mirror, "default", timing)
+        task = asyncio.create_task(watcher.run())
+        try:
+            async with asyncio.timeout(30):
+                await watcher.synced()
+            yield watcher, mirror
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until ``condition()`` holds."""
+    for _ in range(round(seconds * 100)):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")

@@ -1,0 +1,158 @@
+"""A gateway in front of the API server: what passes is recorded, held back, and let through by count.
+
+It speaks plain HTTP to the client and TLS to the API server, and passes the client's own token on. A request that is
+held back when its client goes away never reaches the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+PASSED_ON = ("Authorization", "Content-Type", "Accept", "Accept-Encoding", "User-Agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request, as it came."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+
+    @property
+    def watch(self) -> bool:
+        """Whether it opens a watch."""
+        return self.query.get("watch") == "true"
+
+    @property
+    def pod_write(self) -> bool:
+        """Whether it changes a pod, binds or evicts it."""
+        return self.method != "GET" and "/pods/" in self.path
+
+
+class Gateway:
+    """Stands before ``upstream`` (an https URL vouched for by ``authority``); use it as a context manager."""
+
+    def __init__(self, upstream: str, authority: Path) -> None:
+        self.seen: list[Seen] = []
+        self._pod_writes_left: int | None = None
+        self.port = 0
+        self._upstream = upstream
+        self._tls = ssl.create_default_context(cafile=str(authority))
+        self._held: list[Callable[[Seen], bool]] = []
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._ending = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(10):
+            raise RuntimeError("the gateway doesn't start")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(10)
+
+    def kubeconfig(self, original: Path, copy: Path) -> Path:
+        """Write to ``copy`` the kubeconfig ``original`` with this gateway as its server."""
+        document = yaml.safe_load(original.read_text())
+        for cluster in document["clusters"]:
+            cluster["cluster"] = {"server": f"http://127.0.0.1:{self.port}"}
+        copy.touch(mode=0o600)
+        copy.write_text(yaml.safe_dump(document))
+        return copy
+
+    @contextmanager
+    def holding(self, matches: Callable[[Seen], bool]) -> Iterator[None]:
+        """While this lasts, such requests don't get through, and nothing more comes through such watches."""
+        self._held.append(matches)
+        try:
+            yield
+        finally:
+            self._held.remove(matches)
+            self._loop.call_soon_threadsafe(self._look_again)
+
+    def allow_pod_writes(self, count: int | None) -> None:
+        """Let so many more changes of pods through, then none; all of them when None."""
+        self._pod_writes_left = count
+        self._loop.call_soon_threadsafe(self._look_again)
+
+    def _look_again(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        app = web.Application(client_max_size=2**26)
+        app.router.add_route("*", "/{rest:.*}", self._pass)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as self._session:
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            self.port = int(runner.addresses[0][1])
+            self._ready.set()
+            await self._ending.wait()
+            await runner.cleanup()
+
+    async def _pass(self, request: web.Request) -> web.StreamResponse:
+        seen = Seen(request.method, request.path, dict(request.query))
+        self.seen.append(seen)
+        body = await request.read()
+        await self._admit(seen)
+        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        asked: dict[str, Any] = {"headers": headers, "data": body or None, "ssl": self._tls}
+        try:
+            async with self._session.request(
+                seen.method, f"{self._upstream}{request.path_qs}", **asked
+            ) as answer:
+                return await self._answer(request, seen, answer)
+        except aiohttp.ClientConnectionError:
+            # As if the client had met the API server itself: the connection ends without an answer.
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+
+    async def _answer(
+        self, request: web.Request, seen: Seen, answer: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        headers = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        await response.prepare(request)
+        async for chunk in answer.content.iter_any():
+            while self._is_held(seen):
+                await self._changed.wait()
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    async def _admit(self, seen: Seen) -> None:
+        while self._is_held(seen) or (seen.pod_write and self._pod_writes_left == 0):
+            await self._changed.wait()
+        if seen.pod_write and self._pod_writes_left is not None:
+            self._pod_writes_left -= 1
+
+    def _is_held(self, seen: Seen) -> bool:
+        return any(matches(seen) for matches in self._held)

@@ -1,0 +1,139 @@
+"""A relay of TCP connections that can be cut and silenced, between one client and the API server.
+
+It stands for the network: bytes pass untouched (TLS ends at the API server), a cut resets every connection at once, and
+while it is silent bytes are kept back in both directions and new connections are accepted but carry nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import yaml
+
+PIECE = 65536
+
+
+class Relay:
+    """Passes connections on to ``upstream`` (a URL), from ``start`` to ``stop`` or as a context manager."""
+
+    def __init__(self, upstream: str) -> None:
+        parts = urlsplit(upstream)
+        self._upstream = (parts.hostname or "", parts.port or 443)
+        self._loop = asyncio.new_event_loop()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._passing = asyncio.Event()
+        self._passing.set()
+        self._thread = threading.Thread(target=self._run, name=f"relay {self.port}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to accept connections."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cut everything and accept no more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._listener.close()
+
+    def cut(self) -> None:
+        """Reset every connection that there is."""
+        self._do(self._cut)
+
+    def silence(self) -> None:
+        """Let no byte pass until `restore`."""
+        self._do(self._passing.clear)
+
+    def restore(self) -> None:
+        """End a silence as networks do: what was under way is lost."""
+        self._do(self._cut)
+        self._do(self._passing.set)
+
+    def kubeconfig(self, original: Path, copy: Path) -> Path:
+        """Write to ``copy`` the kubeconfig ``original`` with this relay as its server."""
+        document = yaml.safe_load(original.read_text())
+        for cluster in document["clusters"]:
+            cluster["cluster"]["server"] = f"https://127.0.0.1:{self.port}"
+        copy.touch(mode=0o600)
+        copy.write_text(yaml.safe_dump(document))
+        return copy
+
+    def _do(self, work: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def run() -> None:
+            work()
+            done.set()
+
+        self._loop.call_soon_threadsafe(run)
+        if not done.wait(10):
+            raise RuntimeError("the relay doesn't react")
+
+    def _cut(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._accept, sock=self._listener))
+        self._loop.run_forever()
+        server.close()
+        self._cut()
+        self._passing.set()
+        self._loop.run_until_complete(asyncio.wait_for(self._ended(), 10))
+        self._loop.close()
+
+    async def _ended(self) -> None:
+        while self._writers:
+            self._cut()
+            await asyncio.sleep(0.01)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            await self._passing.wait()
+            beyond_reader, beyond_writer = await asyncio.open_connection(*self._upstream)
+        except OSError:
+            writer.transport.abort()
+            self._writers.discard(writer)
+            return
+        self._writers.add(beyond_writer)
+        try:
+            ways = {
+                asyncio.ensure_future(self._pass(reader, beyond_writer)),
+                asyncio.ensure_future(self._pass(beyond_reader, writer)),
+            }
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+        finally:
+            for end in (writer, beyond_writer):
+                # What was read before the other side ended still gets through.
+                end.close()
+                self._writers.discard(end)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await reader.read(PIECE):
+                await self._passing.wait()
+                writer.write(piece)
+                await writer.drain()
+        except OSError:
+            return
