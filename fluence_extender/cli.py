@@ -160,6 +160,15 @@ def main() -> None:
     help="Seconds after which a gang that was begun and can't be completed is evicted; 0 for never.",
 )
 @click.option(
+    "--audit-every",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    envvar="FLUENCE_AUDIT_EVERY",
+    show_envvar=True,
+    help="Seconds from one comparison of books, graph and cluster to the next.",
+)
+@click.option(
     "--lease",
     default="",
     metavar="NAMESPACE/NAME",

@@ -18,6 +18,7 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from fluence_extender.extender.port import Placements
+from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.gang import GangState
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
@@ -62,6 +63,14 @@ class Metrics:
             "Changes of resources.yaml that were refused, the old graph kept.",
             registry=registry,
         )
+        self._drift = Counter(
+            "fluence_drift",
+            "Differences between books, graph and cluster that an audit found and mended.",
+            ["kind"],
+            registry=registry,
+        )
+        for kind in DriftKind:
+            self._drift.labels(kind)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
@@ -70,6 +79,10 @@ class Metrics:
         """Count one answer of ``verb`` and the time it took."""
         self._latency[verb].observe(seconds)
         self._answers.labels(verb, outcome).inc()
+
+    def drifted(self, kind: DriftKind) -> None:
+        """Count one difference that was found."""
+        self._drift.labels(kind).inc()
 
     def name_engine(self, engine: str, version: str) -> None:
         """Say which engine places gangs, and its version."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from fluence_extender.extender.metrics import Metrics
+from fluence_extender.ledger.audit import DriftKind
 from tests.unit.extender.held_placements import by_name
 
 
@@ -49,3 +50,14 @@ def test_two_services_in_one_process_share_no_metrics():
     one.observe_verb("bind", "bound", 0.001)
     assert b'verb="bind"} 1.0' in one.render()[0]
     assert b'outcome="bound"' not in other.render()[0]
+
+
+def test_every_kind_of_drift_is_there_from_the_start_and_counts() -> None:
+    metrics = Metrics()
+    assert all(f'fluence_drift_total{{kind="{kind}"}} 0.0' in shown(metrics) for kind in DriftKind)
+    metrics.drifted(DriftKind.NOT_HELD)
+    assert 'fluence_drift_total{kind="bound-not-held"} 1.0' in shown(metrics)
+
+
+def shown(metrics: Metrics) -> str:
+    return metrics.render()[0].decode()

@@ -1,0 +1,342 @@
+"""The audit finds each kind of drift, mends it, and finds nothing where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.port import ClusterError, Kind, Look, ResourcesFile
+from fluence_extender.gangs.auditor import Auditor
+from fluence_extender.ledger.audit import DriftKind
+from fluence_extender.ledger.holding import Claim
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+from tests.core.invariants import check, check_at_rest
+from tests.core.values import asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+DEVICES = ResourcesFile("test", "resources: [{type: qpu, name: fez}, {type: simulator, name: sv1, count: 4}]")
+
+Spoil = Callable[[World, Pod], Any]
+
+
+def holding_lost(w: World, pod: Pod) -> None:
+    w.books.release(pod.uid)
+
+
+def moved(w: World, pod: Pod) -> None:
+    w.books.adopt(replace(w.now(pod), node="n1"), "g", Claim.BOUND)
+
+
+def shrunk(w: World, pod: Pod) -> None:
+    w.books.amend(replace(w.now(pod), requests=asks(1)))
+
+
+def weakened(w: World, pod: Pod) -> None:
+    held = w.books.holdings[pod.uid]
+    w.books._holdings[pod.uid] = replace(held, claim=Claim.PLANNED)
+
+
+def plan_forgotten(w: World, pod: Pod) -> None:
+    _member(w, pod).assignment = None
+
+
+def device_job_lost(w: World, pod: Pod) -> None:
+    w.books.mirror.cancel(w.books.bookings.device_jobs(pod.uid))
+
+
+def job_lost(w: World, pod: Pod) -> None:
+    job = w.books.bookings.job(pod.uid)
+    assert job is not None
+    w.books.mirror.cancel((job,))
+
+
+def job_lost_in_the_matcher(w: World, pod: Pod) -> None:
+    job = w.books.bookings.job(pod.uid)
+    assert job is not None
+    assert w.books.mirror._matcher is not None
+    w.books.mirror._matcher.cancel(job)
+
+
+def job_left_over(w: World, pod: Pod) -> None:
+    w.books.mirror.book("n1", asks(500, 1))
+
+
+def left_over_hold(w: World, pod: Pod) -> None:
+    gone = replace(pod, uid="gone", name="gone", node="n1", devices={})
+    w.books.adopt(gone, "x", Claim.BOUND)
+
+
+def foreign_forgotten(w: World, pod: Pod) -> None:
+    w.books.drop_foreign(_foreign(w).uid)
+
+
+def foreign_miscounted(w: World, pod: Pod) -> None:
+    w.books.put_foreign(replace(_foreign(w), requests=asks(1)))
+
+
+def foreign_left_over(w: World, pod: Pod) -> None:
+    w.books.put_foreign(replace(_foreign(w), uid="gone"))
+
+
+def foreign_job_lost(w: World, pod: Pod) -> None:
+    job = w.books.bookings.others.job("n1")
+    assert job is not None
+    w.books.mirror.cancel((job,))
+
+
+def node_forgotten(w: World, pod: Pod) -> None:
+    w.books.drop_node("n1")
+
+
+def node_miscounted(w: World, pod: Pod) -> None:
+    w.books.put_node(node("n1", cpu=2000))
+
+
+def node_left_over(w: World, pod: Pod) -> None:
+    w.books.put_node(node("n7"))
+
+
+def sum_wrong(w: World, pod: Pod) -> None:
+    account = w.books.accounts["n0"]
+    account.free = account.free + Resources({"cpu": 700})
+
+
+def _member(w: World, pod: Pod) -> Any:
+    found = w.controller.member(pod.uid)
+    assert found is not None
+    return found[1]
+
+
+def _foreign(w: World) -> Pod:
+    return next(pod for pod in w.cluster.pods() if not pod.ours)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind"),
+    [
+        (holding_lost, DriftKind.NOT_HELD),
+        (moved, DriftKind.WRONG_NODE),
+        (shrunk, DriftKind.WRONG_AMOUNT),
+        (weakened, DriftKind.WRONG_CLAIM),
+        (plan_forgotten, DriftKind.PLAN_DIFFERS),
+        (device_job_lost, DriftKind.DEVICE_NOT_BOOKED),
+        (job_lost, DriftKind.JOB_MISSING),
+        (job_lost_in_the_matcher, DriftKind.JOB_MISSING),
+        (job_left_over, DriftKind.JOB_ORPHANED),
+        (left_over_hold, DriftKind.HELD_GONE),
+        (foreign_forgotten, DriftKind.FOREIGN_DIFFERS),
+        (foreign_miscounted, DriftKind.FOREIGN_DIFFERS),
+        (foreign_left_over, DriftKind.FOREIGN_DIFFERS),
+        (foreign_job_lost, DriftKind.JOB_MISSING),
+        (node_forgotten, DriftKind.NODE_DIFFERS),
+        (node_miscounted, DriftKind.NODE_DIFFERS),
+        (node_left_over, DriftKind.NODE_DIFFERS),
+        (sum_wrong, DriftKind.ACCOUNT_DIFFERS),
+    ],
+)
+def test_drift_is_found_counted_and_mended(world: MakeWorld, spoil: Spoil, kind: DriftKind) -> None:
+    w, pod = running(world)
+    counted: list[DriftKind] = []
+    auditor = Auditor(w.controller, counted.append)
+    spoil(w, pod)
+    found = w.run(auditor.audit())
+    assert kind in {drift.kind for drift in found}
+    assert counted == [drift.kind for drift in found]
+    assert all(drift.found and drift.expected for drift in found)
+    w.run(auditor.audit())
+    assert auditor.sweep() == []
+    w.advance(0.1)
+    check(w)
+    w.advance(60)
+    check_at_rest(w)
+    assert w.now(pod).node == "n0"
+
+
+def running(world: MakeWorld) -> tuple[World, Pod]:
+    """A world in which a pod with a device runs on n0, beside a gang and a pod of another scheduler."""
+    w = world(node("n0"), node("n1"), DEVICES)
+    (pod,) = gang(w, "quantum", 1000, devices={"qpu": 1, "simulator": 2})
+    w.advance(3)
+    gang(w, "pair", 1000, 1000)
+    w.advance(3)
+    w.foreign("n1", "daemon", requests=asks(250, 1))
+    w.advance(1)
+    assert w.now(pod).node == "n0"
+    return w, w.now(pod)
+
+
+def test_audit_of_books_in_order_finds_nothing_and_changes_nothing(world: MakeWorld) -> None:
+    w, _ = running(world)
+    gang(w, "waits", 9000)
+    w.advance(3)
+    version, jobs = w.books.version, w.books.mirror.jobs
+    assert w.run(w.auditor.audit()) == []
+    assert (w.books.version, w.books.mirror.jobs) == (version, jobs)
+
+
+def test_replay_after_a_restart_is_no_drift(world: MakeWorld) -> None:
+    w, pod = running(world)
+    w.restart()
+    assert w.run(w.auditor.audit()) == []
+    w.advance(30)
+    assert w.drifted == []
+    assert w.books.holds(pod.uid, "n0")
+
+
+def test_planned_gang_whose_hold_got_lost_is_planned_anew(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    pods = gang(w, "g", 1000, 1000)
+    w.advance(1)
+    w.books.release(pods[0].uid)
+    found = w.run(w.auditor.audit())
+    assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
+    w.driver.wake()
+    w.advance(1)
+    assert w.books.holds(pods[0].uid, "n0")
+    check(w)
+
+
+def test_planned_hold_that_no_plan_stands_behind_is_released(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    (pod,) = gang(w, "g", 9000)
+    w.advance(1)
+    w.books.take(replace(pod, requests=asks(1000)), Assignment(pod.uid, "n0"), "g")
+    found = w.run(w.auditor.audit())
+    assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
+    assert pod.uid not in w.books.holdings
+
+
+def test_nomination_that_nobody_takes_back_is_found_at_the_second_audit(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    (pod,) = gang(w, "g", 9000)
+    w.advance(1)
+    auditor = Auditor(w.controller, lambda _: None)
+    # The write that takes it back is accepted and has no effect: as if somebody nominated the pod again at once.
+    w.cluster.nominate = ignored  # type: ignore[method-assign]
+    w.change(pod, nominated="n0")
+    w.advance(1)
+    assert _member(w, pod).clearing
+    assert w.run(auditor.audit()) == []
+    found = w.run(auditor.audit())
+    assert [drift.kind for drift in found] == [DriftKind.NOMINATION_UNPLANNED]
+    del w.cluster.nominate
+    w.driver.wake()
+    w.advance(1)
+    assert w.now(pod).nominated == ""
+    assert w.run(auditor.audit()) == w.run(auditor.audit()) == []
+
+
+async def ignored(pod: Pod, node: str) -> None:
+    """A nomination that comes to nothing."""
+
+
+def test_standby_leaves_nominations_alone(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    (pod,) = gang(w, "g", 9000)
+    w.cluster.nominate = ignored  # type: ignore[method-assign]
+    w.change(pod, nominated="n0")
+    w.advance(1)
+    auditor = Auditor(w.controller, lambda _: None, leads=lambda: False)
+    assert w.run(auditor.audit()) == w.run(auditor.audit()) == []
+
+
+# What the watch has missed.
+
+
+def missed(w: World, change: Callable[[], None]) -> None:
+    """Change the cluster without telling anybody."""
+    sinks, w.cluster._sinks = w.cluster._sinks, []
+    change()
+    w.cluster._sinks = sinks
+
+
+def test_binding_that_the_watch_missed_is_taken_in(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), scheduling=False)
+    (pod,) = gang(w, "g", 1000)
+    w.advance(1)
+    missed(w, lambda: w.change(pod, node="n1", nominated="", gates=()))
+    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
+    assert [drift.kind for drift in found] == [DriftKind.MISSED_BY_WATCH]
+    assert w.books.holds(pod.uid, "n1")
+    assert w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look)) == []
+
+
+def test_pod_whose_end_the_watch_missed_is_released(world: MakeWorld) -> None:
+    w, pod = running(world)
+    missed(w, lambda: w.cluster.remove(pod))
+    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
+    assert [(drift.kind, drift.expected) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "gone")]
+    assert pod.uid not in w.books.holdings
+
+
+def test_pod_that_the_watch_never_showed_is_taken_in(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    missed(w, lambda: w.pod("late", node="n0", requests=asks(1000)))
+    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
+    assert [(drift.kind, drift.found) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "unknown")]
+    assert [held.name for held in w.books.holdings.values()] == ["late"]
+
+
+def test_watch_that_is_only_slow_has_missed_nothing(world: MakeWorld) -> None:
+    w, pod = running(world)
+
+    async def audited() -> object:
+        w.cluster.held = True
+        w.cluster.remove(pod)
+        w.pod("new", requests=asks(100))
+        asyncio.get_running_loop().call_later(2.0, deliver)
+        return await w.auditor.compare_with_a_fresh_list(w.cluster.look)
+
+    def deliver() -> None:
+        w.cluster.held = False
+        w.cluster.deliver()
+
+    assert w.run(audited()) == []
+
+
+def test_pod_that_comes_and_goes_between_two_looks_is_no_drift(world: MakeWorld) -> None:
+    w, _ = running(world)
+
+    async def audited() -> object:
+        w.cluster.held = True
+        brief = w.pod("brief", requests=asks(100))
+        asyncio.get_running_loop().call_later(1.0, w.cluster.remove, brief)
+        return await w.auditor.compare_with_a_fresh_list(w.cluster.look)
+
+    assert w.run(audited()) == []
+    w.cluster.held = False
+    w.cluster.deliver()
+
+
+def test_nothing_is_judged_while_the_watch_is_out_of_touch(world: MakeWorld) -> None:
+    w, pod = running(world)
+    auditor = Auditor(w.controller, w.drifted.append, watching=lambda: False)
+    missed(w, lambda: w.cluster.remove(pod))
+    assert w.run(auditor.compare_with_a_fresh_list(w.cluster.look)) == []
+    assert pod.uid in w.books.holdings
+    w.cluster.relist(Kind.POD)
+    assert pod.uid not in w.books.holdings
+
+
+def test_api_server_that_does_not_answer_ends_the_look_in_peace(world: MakeWorld) -> None:
+    w, _ = running(world)
+
+    async def away(known: object) -> Look:
+        raise ClusterError("no answer")
+
+    assert w.run(w.auditor.compare_with_a_fresh_list(away)) == []
+
+
+def test_service_audits_by_itself_and_counts_what_it_finds(world: MakeWorld) -> None:
+    w, pod = running(world)
+    holding_lost(w, pod)
+    w.advance(20)
+    assert w.drifted == [DriftKind.NOT_HELD]
+    assert w.books.holds(pod.uid, "n0")
