@@ -16,15 +16,16 @@ import msgspec
 
 from fluence_extender.cluster import wire
 from fluence_extender.cluster.connection import Connection, Request
-from fluence_extender.cluster.discovery import find_pod_groups
+from fluence_extender.cluster.discovery import Discovery
 from fluence_extender.cluster.errors import Busy, Invalid, NoAnswer
 from fluence_extender.cluster.events import EventRecorder
-from fluence_extender.cluster.group_status import STRATEGIC_PATCH, condition_patch, status_path
-from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Gone, Regarding
+from fluence_extender.cluster.group_status import STRATEGIC_PATCH, condition_patch, members_patch, status_path
+from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Gone, Kind, Regarding
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 MERGE_PATCH = "application/merge-patch+json"
+COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1"
 JSON_PATCH = "application/json-patch+json"
 READ_BACK_LIMIT = 4.0
 UNGATE_TRIES = 5
@@ -39,6 +40,7 @@ class ApiCluster:
     def __init__(self, connection: Connection, recorder: EventRecorder) -> None:
         self._connection = connection
         self._recorder = recorder
+        self._discovery = Discovery(connection)
         self._groups: str | None = None
 
     async def nominate(self, pod: Pod, node: str) -> None:
@@ -131,13 +133,20 @@ class ApiCluster:
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`. One PATCH of podgroups/status; nothing where no PodGroups are served."""
         if self._groups is None:
-            self._groups = await find_pod_groups(self._connection)
+            self._groups = await self._discovery.find(Kind.POD_GROUP)
         if self._groups is None:
             return
         body = condition_patch(self._groups, group, scheduled, reason, message)
         path = status_path(self._groups, group)
         attempt = f"write the status of PodGroup {group.namespace}/{group.name}"
         await self._connection.call(Request("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
+
+    async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
+        """See `Cluster.report_members`. One PATCH of podgroups/status."""
+        path = f"{COSCHEDULING}/namespaces/{group.namespace}/podgroups/{group.name}/status"
+        attempt = f"write the status of PodGroup {group.namespace}/{group.name}"
+        body = members_patch(group, status)
+        await self._connection.call(Request("PATCH", path, attempt, None, body, MERGE_PATCH))
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`. Returns at once; the recorder writes it soon."""

@@ -20,7 +20,6 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod
 from fluence_extender.model.requests import allocatable_resources, effective_requests
 from fluence_extender.model.resources import NOTHING, PODS, Resources
-from fluence_extender.model.workload import Job, PodGroup
 
 log = structlog.get_logger(__name__)
 
@@ -29,8 +28,6 @@ UNREADABLE = Resources({PODS: 1})
 
 _pod = msgspec.json.Decoder(wire.PodObject).decode
 _node = msgspec.json.Decoder(wire.NodeObject).decode
-_job = msgspec.json.Decoder(wire.JobObject).decode
-_group = msgspec.json.Decoder(wire.GroupObject).decode
 _config_map = msgspec.json.Decoder(wire.ConfigMapObject).decode
 _broken_pod = msgspec.json.Decoder(wire.BrokenPod).decode
 
@@ -171,24 +168,6 @@ def _allocatable(node: str, amounts: Mapping[str, Any] | None) -> Resources:
         )
         return Resources({name: max(amount, 0) for name, amount in allocatable.items()})
     return allocatable
-
-
-def decode_job(raw: bytes) -> Job:
-    """A batch/v1 Job; ``parallelism`` defaults to 1 as the API says."""
-    decoded = _job(raw)
-    spec = decoded.spec or wire.JobSpec()
-    parallelism = 1 if spec.parallelism is None else spec.parallelism
-    meta = decoded.metadata
-    return Job(meta.namespace, meta.name, meta.uid, parallelism, spec.completions)
-
-
-def decode_pod_group(raw: bytes) -> PodGroup:
-    """A scheduling.k8s.io PodGroup of any version from v1alpha2 on; the basic policy counts as 1."""
-    decoded = _group(raw)
-    policy = decoded.spec.policy if decoded.spec else None
-    gang = policy.gang if policy else None
-    meta = decoded.metadata
-    return PodGroup(meta.namespace, meta.name, meta.uid, (gang.min_count if gang else None) or 1)
 
 
 def decode_resources_file(raw: bytes) -> ResourcesFile:

@@ -1,7 +1,7 @@
-"""The condition of a native PodGroup, as a patch of its status.
+"""The status of PodGroups, as patches: a native one's condition, the phase of one of scheduling.x-k8s.io.
 
-kube-scheduler writes it in its own gang cycle; where that is off, we do. Conditions are a list keyed by type,
-so a strategic merge patch leaves everybody else's alone.
+kube-scheduler writes the condition in its own gang cycle; where that is off, we do. Conditions are a list keyed by
+type, so a strategic merge patch leaves everybody else's alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from fluence_extender.model.workload import PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 LONGEST_MESSAGE = 32_000
@@ -46,3 +46,18 @@ def condition_patch(
             ]
         },
     }
+
+
+def members_patch(group: CoschedulingGroup, status: MemberStatus) -> dict[str, Any]:
+    """The body of a merge patch; ``metadata.uid`` makes it fail for a namesake."""
+    fields: dict[str, Any] = {
+        "phase": status.phase,
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
+    }
+    if status.occupied_by:
+        fields["occupiedBy"] = status.occupied_by
+    if status.schedule_start:
+        fields["scheduleStartTime"] = status.schedule_start
+    return {"metadata": {"uid": group.uid}, "status": fields}

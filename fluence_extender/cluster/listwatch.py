@@ -119,7 +119,7 @@ class ListWatch:
             self.failure = ""
 
     def _tell_list(self, objects: list[Watched]) -> None:
-        self._sink(Listed(self.source.kind, tuple(objects) or self.source.absent))
+        self._sink(Listed(self.source.kind, tuple(objects) or self.source.absent, self.served))
         self.synced.set()
 
     async def _list(self, path: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from fluence_extender.cluster.port import (
+    WORKLOADS,
     AlreadyBound,
     Changed,
     ClusterError,
@@ -22,6 +23,7 @@ from fluence_extender.cluster.port import (
     Gone,
     Kind,
     Listed,
+    Look,
     Observation,
     Regarding,
     ResourcesFile,
@@ -30,14 +32,13 @@ from fluence_extender.cluster.port import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 KINDS: dict[type, Kind] = {
     Node: Kind.NODE,
     Pod: Kind.POD,
-    Job: Kind.JOB,
-    PodGroup: Kind.POD_GROUP,
     ResourcesFile: Kind.RESOURCES_FILE,
+    **{workload: kind for kind, workload in WORKLOADS.items()},
 }
 Key = tuple[str, str]
 
@@ -154,6 +155,12 @@ class MemoryCluster:
             objects = (ResourcesFile("memory", None),)
         return Listed(kind, objects)
 
+    async def look(self, known: Mapping[str, str]) -> Look:
+        """See `look.look_at_ours`."""
+        ours = [pod for pod in self.pods() if pod.ours]
+        changed = tuple(pod for pod in ours if known.get(pod.uid) != pod.resource_version)
+        return Look(str(self._version), frozenset(pod.uid for pod in ours), changed)
+
     def _tell(self, observation: Observation) -> None:
         self._queue.append(observation)
         if not self.held:
@@ -202,6 +209,14 @@ class MemoryCluster:
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`; the newest report of each group is kept in ``reports``."""
         self.reports[group.namespace, group.name] = (scheduled, reason, message)
+
+    async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
+        """See `Cluster.report_members`."""
+        key = group.namespace, group.name
+        now = self._objects[Kind.COSCHEDULING_GROUP].get(key)
+        if not isinstance(now, CoschedulingGroup) or now.uid != group.uid:
+            raise Gone(f"PodGroup {group.namespace}/{group.name} is gone", 404)
+        self.put(replace(now, status=status))
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""

@@ -14,7 +14,17 @@ from typing import Protocol
 
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, PodGroup
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    JobSet,
+    LeaderWorkerSet,
+    MemberStatus,
+    MpiJob,
+    PodGroup,
+    RayCluster,
+    Workload,
+)
 
 
 class Kind(StrEnum):
@@ -24,6 +34,11 @@ class Kind(StrEnum):
     POD = "pod"
     JOB = "job"
     POD_GROUP = "podgroup"
+    COSCHEDULING_GROUP = "coscheduling-podgroup"
+    JOB_SET = "jobset"
+    LEADER_WORKER_SET = "leaderworkerset"
+    MPI_JOB = "mpijob"
+    RAY_CLUSTER = "raycluster"
     RESOURCES_FILE = "resources-file"
 
 
@@ -35,15 +50,27 @@ class ResourcesFile:
     text: str | None
 
 
-Watched = Node | Pod | Job | PodGroup | ResourcesFile
+Watched = Node | Pod | Workload | ResourcesFile
+
+WORKLOADS: Mapping[Kind, type[Workload]] = {
+    Kind.JOB: Job,
+    Kind.POD_GROUP: PodGroup,
+    Kind.COSCHEDULING_GROUP: CoschedulingGroup,
+    Kind.JOB_SET: JobSet,
+    Kind.LEADER_WORKER_SET: LeaderWorkerSet,
+    Kind.MPI_JOB: MpiJob,
+    Kind.RAY_CLUSTER: RayCluster,
+}
+"""The kinds that say how large gangs are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All objects of one kind, at one moment."""
+    """All objects of one kind at one moment; ``served`` is false where the API server doesn't know the kind."""
 
     kind: Kind
     objects: tuple[Watched, ...]
+    served: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +125,19 @@ class Denied(ClusterError):
     """We lack the right to do this; the message names it."""
 
 
+class NotLeading(Exception):
+    """Another replica leads, so the write wasn't sent or was given up; the text says why. The cluster isn't at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Our pods as the API server had them at ``version``: all their ``uids``, and those that we didn't know so."""
+
+    version: str
+    uids: frozenset[str]
+    changed: tuple[Pod, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Regarding:
     """What an Event is about."""
@@ -110,7 +150,10 @@ class Regarding:
 
 
 class Cluster(Protocol):
-    """The writes. Each raises a `ClusterError` subclass and otherwise has been accepted by the API server."""
+    """The writes. Each raises a `ClusterError` subclass and otherwise has been accepted by the API server.
+
+    One that isn't ours to make, because another replica leads, raises `NotLeading`.
+    """
 
     async def nominate(self, pod: Pod, node: str) -> None:
         """Set ``status.nominatedNodeName`` ("" clears it); nothing happens to a pod that is bound already."""
@@ -133,6 +176,10 @@ class Cluster(Protocol):
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """Set the condition ``PodGroupScheduled`` of a native PodGroup, as kube-scheduler's own gang cycle does."""
+        ...
+
+    async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
+        """Set the status of a PodGroup of scheduling.x-k8s.io."""
         ...
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.decode import (
     config_map_source,
-    decode_job,
     decode_node,
     decode_pod,
-    decode_pod_group,
     decode_resources_file,
 )
-from fluence_extender.cluster.discovery import find_pod_groups
+from fluence_extender.cluster.decode_workload import (
+    decode_coscheduling_group,
+    decode_job,
+    decode_job_set,
+    decode_leader_worker_set,
+    decode_mpi_job,
+    decode_pod_group,
+    decode_ray_cluster,
+)
+from fluence_extender.cluster.discovery import OPTIONAL, Discovery
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Observation, ResourcesFile, Watched
+from fluence_extender.cluster.timing import STANDARD, Timing
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 
 
@@ -46,17 +54,31 @@ def _at(path: str) -> Callable[[], Awaitable[str | None]]:
     return locate
 
 
-def sources(connection: Connection) -> list[Source]:
-    """Nodes, pods, Jobs and PodGroups of the whole cluster."""
+OPTIONAL_DECODERS: Mapping[Kind, Callable[[bytes], Watched]] = {
+    Kind.POD_GROUP: decode_pod_group,
+    Kind.COSCHEDULING_GROUP: decode_coscheduling_group,
+    Kind.JOB_SET: decode_job_set,
+    Kind.LEADER_WORKER_SET: decode_leader_worker_set,
+    Kind.MPI_JOB: decode_mpi_job,
+    Kind.RAY_CLUSTER: decode_ray_cluster,
+}
 
-    async def pod_groups() -> str | None:
-        return await find_pod_groups(connection)
+
+def sources(connection: Connection, timing: Timing = STANDARD) -> list[Source]:
+    """Nodes, pods and Jobs of the whole cluster, and the kinds of workloads that it may serve."""
+    discovery = Discovery(connection, timing.rediscover / 2)
+
+    def finding(kind: Kind) -> Callable[[], Awaitable[str | None]]:
+        return lambda: discovery.find(kind)
 
     return [
         Source(Kind.NODE, "nodes", _at("/api/v1/nodes"), decode_node),
         Source(Kind.POD, "pods", _at("/api/v1/pods"), decode_pod),
         Source(Kind.JOB, "jobs.batch", _at("/apis/batch/v1/jobs"), decode_job),
-        Source(Kind.POD_GROUP, "podgroups.scheduling.k8s.io", pod_groups, decode_pod_group),
+        *(
+            Source(kind, OPTIONAL[kind].name, finding(kind), decode)
+            for kind, decode in OPTIONAL_DECODERS.items()
+        ),
     ]
 
 

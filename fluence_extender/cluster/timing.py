@@ -21,7 +21,7 @@ class Timing:
     retry: float = 0.25
     retry_cap: float = 10.0
     denied: float = 20.0
-    rediscover: float = 60.0
+    rediscover: float = 30.0
     heartbeat: float = 5.0
     page: int = 500
 

@@ -35,7 +35,7 @@ class Watcher:
         self._connection = connection
         self._timing = timing
         self._heartbeat = float("-inf")
-        watched = sources(connection)
+        watched = sources(connection, timing)
         self._file: FileWatch | None = None
         if isinstance(resources, Path):
             self._file = FileWatch(resources, sink)

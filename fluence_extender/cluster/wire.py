@@ -2,7 +2,7 @@
 
 What goes on to the effective requests (containers, overhead, container statuses) is decoded as plain dicts
 with those keys only; tolerations, taints and selector expressions have the model's own field names and become
-model values at once. API: core/v1, batch/v1, scheduling.k8s.io; nulls are allowed wherever the API server may
+model values at once. API: core/v1; nulls are allowed wherever the API server may
 leave a field empty.
 """
 
@@ -206,45 +206,6 @@ class NodeObject(msgspec.Struct):
     metadata: Metadata
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
-
-
-class JobSpec(msgspec.Struct):
-    """batch/v1 JobSpec."""
-
-    parallelism: int | None = None
-    completions: int | None = None
-
-
-class JobObject(msgspec.Struct):
-    """batch/v1 Job."""
-
-    metadata: Metadata
-    spec: JobSpec | None = None
-
-
-class Gang(msgspec.Struct):
-    """scheduling.k8s.io GangSchedulingPolicy."""
-
-    min_count: int | None = msgspec.field(name="minCount", default=None)
-
-
-class GroupPolicy(msgspec.Struct):
-    """scheduling.k8s.io PodGroupSchedulingPolicy."""
-
-    gang: Gang | None = None
-
-
-class GroupSpec(msgspec.Struct):
-    """scheduling.k8s.io PodGroupSpec."""
-
-    policy: GroupPolicy | None = msgspec.field(name="schedulingPolicy", default=None)
-
-
-class GroupObject(msgspec.Struct):
-    """scheduling.k8s.io PodGroup."""
-
-    metadata: Metadata
-    spec: GroupSpec | None = None
 
 
 class ConfigMapObject(msgspec.Struct):

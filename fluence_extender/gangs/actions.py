@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fluence_extender.cluster.port import Regarding
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +51,12 @@ class ReportGroup:
     message: str
 
 
-Action = Clear | Steer | Tell | Evict | ReportGroup
+@dataclass(frozen=True, slots=True)
+class ReportMembers:
+    """Write the status of a PodGroup of scheduling.x-k8s.io."""
+
+    group: CoschedulingGroup
+    status: MemberStatus
+
+
+Action = Clear | Steer | Tell | Evict | ReportGroup | ReportMembers

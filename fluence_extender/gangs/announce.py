@@ -19,23 +19,28 @@ from fluence_extender.model.workload import PodGroup
 
 def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) -> list[Action]:
     """What is to be said about ``gang`` now; saying it is noted in the gang."""
+    scheduled = _scheduled(gang, registry)
     if gang.state is GangState.BOUND:
-        return _whole(gang, registry)
+        gang.announced = ""
+        return scheduled
     if gang.reason is None or gang.announced == gang.reason.text:
-        return []
+        return scheduled
     if now - gang.reason_since < limits.announce_after:
-        return []
+        return scheduled
     gang.announced = gang.reason.text
     waiting = sorted(
         (member.pod for member in gang.pending() if member.assignment is None),
         key=lambda pod: natural_order(pod.name),
     )
     actions: list[Action] = [
-        Tell(_about(pod), gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}")
-        for pod in waiting[: limits.announced_members]
+        *scheduled,
+        *(
+            Tell(_about(pod), gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}")
+            for pod in waiting[: limits.announced_members]
+        ),
     ]
     group = _group(gang, registry)
-    if group is not None and not gang.group_reported:
+    if group is not None and not gang.whole:
         actions.append(ReportGroup(group, False, gang.reason.why.value, gang.reason.text))
     return actions
 
@@ -47,14 +52,14 @@ def _about(pod: Pod) -> Regarding:
 def _group(gang: Gang, registry: Registry) -> PodGroup | None:
     if gang.key.convention is not Convention.POD_GROUP:
         return None
-    return registry.pod_group(gang.key.namespace, gang.key.name)
+    return registry.workloads.find(PodGroup, gang.key.namespace, gang.key.name)
 
 
-def _whole(gang: Gang, registry: Registry) -> list[Action]:
-    gang.announced = ""
-    group = _group(gang, registry)
-    if group is None or gang.group_reported:
+def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
+    """What is said once about a PodGroup of which as many members as it needs have their nodes."""
+    group = _group(gang, registry) if gang.whole and not gang.group_reported else None
+    if group is None:
         return []
     gang.group_reported = True
-    members = sum(1 for _ in gang.alive())
+    members = sum(1 for member in gang.alive() if member.bound)
     return [ReportGroup(group, True, "Scheduled", f"{members} members have their nodes")]

@@ -1,28 +1,32 @@
 """Trying gangs: which of them might fit now, in which order, and why one doesn't.
 
-The most important and oldest first, gangs that have begun before all others. A gang is tried once for each state of the
+The most important and oldest first, committed gangs before all others. A gang is tried once for each state of the
 books, so that what can't fit costs nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import structlog
 
 from fluence_extender.gangs.agenda import NEVER
-from fluence_extender.gangs.assembly import foreign_gates, gang_size
+from fluence_extender.gangs.assembly import agreed_size, foreign_gates
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.refusals import next_bar_ends, still_barred
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
-from fluence_extender.model.gang import GangKey
-from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why, waiting
+from fluence_extender.placement.bonds import bonds
 from fluence_extender.placement.eligibility import signature
+from fluence_extender.placement.ranks import rank_key
+
+GATHERING = (Why.WAITING, Why.TIMED_OUT, Why.GATED)
 
 Asked = frozenset[tuple[object, int]]
 
@@ -48,7 +52,7 @@ class Attempts:
             and (gang.tried != self._books.version or gang.try_again_at <= now)
             and needy(gang)
         ]
-        hopeful.sort(key=lambda gang: (not gang.begun, -gang.priority, gang.created, gang.key))
+        hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
         self._vain.clear()
         for gang in hopeful:
             gang.tried = self._books.version
@@ -62,15 +66,16 @@ class Attempts:
         return {gang.key for gang in hopeful}
 
     def _try(self, gang: Gang, now: float) -> None:
-        size = size_of(gang, self._registry)
+        size = size_of(gang)
         if isinstance(size, Reason):
             return
         ready = [member for member in needy(gang) if not foreign_gates(member.pod)]
-        ready.sort(key=lambda member: natural_order(member.pod.name))
+        ready.sort(key=lambda member: rank_key(member.pod))
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
-            gang.explain(_not_whole(gang, size), now)
+            elsewhere = self._registry.strangers.schedulers(gang.key)
+            gang.explain(_not_whole(gang, size, elsewhere), now)
             return
         broken = next((member.pod for member in ready if member.pod.problem), None)
         if broken is not None:
@@ -79,7 +84,7 @@ class Attempts:
         if not ready:
             gang.explain(_gates(gang), now)
             return
-        if not settled and (gang.reason is None or gang.reason.why in (Why.WAITING, Why.GATED)):
+        if not settled and (gang.reason is None or gang.reason.why in GATHERING):
             gang.note(What.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         reason = self._plan_as_many(gang, ready, max(missing, 1), now)
         if reason is not None:
@@ -93,7 +98,7 @@ class Attempts:
 
     def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
         """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
-        asked = _asked(gang, members, now)
+        asked = _asked(gang, members, now, self._places.levels)
         reason = self._vain.get(asked)
         if reason is None:
             reason = self._places.plan(gang, members, now)
@@ -120,10 +125,9 @@ def _failed(why: str) -> Reason:
     )
 
 
-def size_of(gang: Gang, registry: Registry) -> int | Reason:
+def size_of(gang: Gang) -> int | Reason:
     """How many members make the gang whole, or why that can't be said."""
-    members = (member.pod for member in gang.alive())
-    return gang_size(gang.key, members, registry.pod_group, registry.job)
+    return agreed_size(gang.key, (member.claim for member in gang.alive()))
 
 
 def needy(gang: Gang) -> list[Member]:
@@ -131,15 +135,20 @@ def needy(gang: Gang) -> list[Member]:
     return [member for member in gang.pending() if member.assignment is None]
 
 
+def _promised(gang: Gang) -> bool:
+    """Whether the gang has to be completed before others are served."""
+    return gang.begun or gang.state is GangState.COMMITTED
+
+
 def _needs(gang: Gang, size: int) -> bool:
     """Whether the gang has fewer places than its minimum."""
     return sum(1 for member in gang.alive() if member.assignment is not None) + gang.ended < size
 
 
-def _not_whole(gang: Gang, size: int) -> Reason:
+def _not_whole(gang: Gang, size: int, elsewhere: Mapping[str, int]) -> Reason:
     present = sum(1 for _ in gang.alive()) + gang.ended
     if present < size:
-        return waiting(present, size)
+        return waiting(present, size, elsewhere)
     return _gates(gang) or waiting(present, size)
 
 
@@ -150,7 +159,9 @@ def _gates(gang: Gang) -> Reason | None:
     return Reason(Why.GATED, f"waiting for scheduling gates of others: {', '.join(names)}")
 
 
-def _asked(gang: Gang, members: Iterable[Member], now: float) -> Asked:
+def _asked(
+    gang: Gang, members: Iterable[Member], now: float, levels: Callable[[Pod], tuple[str, ...]]
+) -> Asked:
     """What placing ``members`` asks for: equal for gangs that fit or don't fit alike."""
     # Under a node-exclusive policy a gang may use the nodes that it has already, and nobody else may.
     own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
@@ -163,6 +174,7 @@ def _asked(gang: Gang, members: Iterable[Member], now: float) -> Asked:
                 tuple(member.pod.requires.items()) if member.pod.devices else (),
                 member.pod.host_ports,
                 still_barred(member, now),
+                bonds(member.pod, levels(member.pod)),
                 own,
             )
             for member in members

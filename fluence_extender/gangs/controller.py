@@ -2,26 +2,37 @@
 
 The controller is synchronous and does no I/O: observations go in, actions come out, time is injected. It is driven by
 level: whatever order observations come in, the same final state leads to the same plans. Until `start` has replayed
-what runs already, nothing is planned.
+what runs already, nothing is planned; nor while another replica leads: then only the facts are followed, so that `lead`
+has little left to do.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation, ResourcesFile
+from fluence_extender.cluster.port import (
+    WORKLOADS,
+    Changed,
+    Deleted,
+    Kind,
+    Listed,
+    Look,
+    Observation,
+    ResourcesFile,
+)
 from fluence_extender.gangs.actions import Action
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.lifecycle import Lifecycle
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import take_up_devices
+from fluence_extender.gangs.standby import Standby
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, PodGroup
+from fluence_extender.model.workload import Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
@@ -32,7 +43,8 @@ class Controller:
     """Everything that is known, and the decisions that follow from it.
 
     ``clock`` is for waiting and ``calendar`` for people (seconds since the epoch); ``revision`` grows with everything
-    that is seen of the cluster, the registry's with every change of a gang.
+    that is seen of the cluster, the registry's with every change of a gang. ``leading`` says whether this replica
+    decides; one that may have to stand by begins without.
     """
 
     def __init__(
@@ -41,6 +53,7 @@ class Controller:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
         calendar: Callable[[], float] = time.time,
+        leading: bool = True,
     ) -> None:
         self.books = books
         self.registry = Registry(calendar)
@@ -53,20 +66,30 @@ class Controller:
         self._pods: dict[str, Pod] = {}
         self.started = False
         self.revision = 0
+        self.leading = leading
+        self._standby = Standby(self.registry, books, clock)
+        self._looked = 0
+        self._dropped: set[str] | None = None
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """Every pod of the cluster as the watch has shown it, by uid."""
+        return self._pods
 
     def observe(self, seen: Observation) -> None:
         """Take in one observation."""
         match seen:
-            case Listed(kind, objects):
-                self._listed(kind, objects)
+            case Listed(kind, objects, served):
+                self._listed(kind, objects, served)
             case Changed(_, thing):
                 self._put(thing)
             case Deleted(_, thing):
                 self._drop(thing)
 
-    def _listed(self, kind: Kind, objects: Iterable[object]) -> None:
+    def _listed(self, kind: Kind, objects: Iterable[object], served: bool) -> None:
         things = tuple(objects)
         if kind is Kind.POD:
+            self._looked = 0
             present = {thing.uid for thing in things if isinstance(thing, Pod)}
             for uid in [uid for uid in self._pods if uid not in present]:
                 self._drop(self._pods[uid])
@@ -74,11 +97,9 @@ class Controller:
             names = {thing.name for thing in things if isinstance(thing, Node)}
             for node in [node for name, node in self.eligibility.nodes.items() if name not in names]:
                 self._drop(node)
-        elif kind is Kind.POD_GROUP:
-            self.registry.replace_groups(thing for thing in things if isinstance(thing, PodGroup))
-            return
-        elif kind is Kind.JOB:
-            self.registry.replace_jobs(thing for thing in things if isinstance(thing, Job))
+        elif kind in WORKLOADS:
+            workloads = (thing for thing in things if isinstance(thing, Workload))
+            self.registry.replace_workloads(WORKLOADS[kind], workloads, served)
             return
         for thing in things:
             self._put(thing)
@@ -89,12 +110,10 @@ class Controller:
                 self._put_pod(thing)
             case Node():
                 self._put_node(thing)
-            case PodGroup():
-                self.registry.put_group(thing)
-            case Job():
-                self.registry.put_job(thing)
             case ResourcesFile():
                 self.on_resources(thing)
+            case _ if isinstance(thing, Workload):
+                self.registry.put_workload(thing)
 
     def _drop(self, thing: object) -> None:
         self.revision += 1
@@ -106,10 +125,8 @@ class Controller:
                 if self.started:
                     self.books.drop_node(thing.name)
                     self.lifecycle.node_changed(thing.name)
-            case PodGroup():
-                self.registry.drop_group(thing)
-            case Job():
-                self.registry.drop_job(thing)
+            case _ if isinstance(thing, Workload):
+                self.registry.drop_workload(thing)
 
     def _put_node(self, node: Node) -> None:
         old = self.eligibility.nodes.get(node.name)
@@ -124,10 +141,13 @@ class Controller:
             self.lifecycle.node_changed(node.name)
 
     def _put_pod(self, pod: Pod) -> None:
+        if pod.ours and 0 < _revision(pod) <= self._looked:
+            return
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
         if not pod.ours:
             self.revision += old is None or _use(old) != _use(pod)
+            self.registry.put_stranger(pod)
             if self.started:
                 self._count_foreign(pod)
             return
@@ -148,6 +168,8 @@ class Controller:
         if not pod.ours:
             self.books.drop_foreign(pod.uid)
             return
+        if self._dropped is not None:
+            self._dropped.add(pod.uid)
         self.books.release(pod.uid)
         self.registry.drop_pod(pod.uid)
 
@@ -159,28 +181,70 @@ class Controller:
         """
         self.revision += 1
         self.books.load(self.eligibility.nodes.values())
-        self.started = True
         for pod in self._pods.values():
             if not pod.ours:
                 self._count_foreign(pod)
         self.lifecycle.replay()
+        if self.leading:
+            self.lifecycle.lead()
+        self.started = True
+
+    def begin_look(self) -> dict[str, str]:
+        """The resourceVersions of our pods by uid, for a look that begins now and that `lead` will be given."""
+        self._dropped = set()
+        return {pod.uid: pod.resource_version for pod in self._pods.values() if pod.ours}
+
+    def end_look(self) -> None:
+        """Stop noting who goes meanwhile."""
+        self._dropped = None
+
+    def lead(self, look: Look) -> None:
+        """Begin to decide, with what a look shows that was begun after the one before us had stopped writing."""
+        self._take_in(look)
+        self.leading = True
+        self.lifecycle.lead()
+
+    def stand_down(self, why: str) -> None:
+        """Decide no more: plans that aren't bound are dropped, who waits at a barrier is told ``why``."""
+        self.leading = False
+        self._standby.begin(why)
+
+    def _take_in(self, look: Look) -> None:
+        """Take in a look at our pods; what the watch still tells of the time before it is old then.
+
+        The watch may be behind it or ahead of it: resourceVersions say which (KEP-5504: they can be compared).
+        """
+        version, dropped = int(look.version), self._dropped or set()
+        self._looked = 0
+        for pod in [one for one in self._pods.values() if one.ours and one.uid not in look.uids]:
+            if _revision(pod) <= version:
+                self._drop_pod(pod)
+        for pod in look.changed:
+            known = self._pods.get(pod.uid)
+            if pod.uid not in dropped and (known is None or _revision(known) < _revision(pod)):
+                self._put_pod(pod)
+        self._looked = version
 
     def replace_resources(self, resources: VirtualResources) -> None:
-        """Take over virtual resources that have changed; what is held stays held.
-
-        Raises `MatcherError` and `GraphTooLarge` when the matcher can't take them; then the old ones stay in force.
-        """
+        """Take over virtual resources that have changed; what is held stays held."""
         self.revision += 1
         if not self.started:
             self.books.resources = resources
             return
         self.books.replace_resources(resources)
+        self.graph_changed()
+
+    def graph_changed(self) -> None:
+        """Take up devices that weren't there before, and let everybody try again."""
+        self.revision += 1
         take_up_devices(self.registry, self.books)
         self.lifecycle.look_at_all()
 
     def step(self) -> list[Action]:
         """Decide what is to be done now."""
-        return self.lifecycle.step() if self.started else []
+        if self.started and not self.leading:
+            self._standby.step()
+        return self.lifecycle.step() if self.started and self.leading else []
 
     def pod(self, uid: str) -> Pod | None:
         """A pod of any scheduler, None when it isn't known."""
@@ -189,6 +253,11 @@ class Controller:
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """The gang and member of a pod of ours."""
         return self.registry.member(uid)
+
+
+def _revision(pod: Pod) -> int:
+    """The pod's resourceVersion as a number, 0 where it has none."""
+    return int(pod.resource_version) if pod.resource_version.isdigit() else 0
 
 
 def _same(old: Pod, new: Pod) -> bool:

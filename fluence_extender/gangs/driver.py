@@ -8,7 +8,8 @@ except a Binding, because a gang that has begun to bind has to be finished.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -20,13 +21,18 @@ from fluence_extender.cluster.port import (
     Denied,
     Disrupted,
     Gone,
+    Look,
+    NotLeading,
     Observation,
 )
-from fluence_extender.gangs.actions import Action, Clear, Evict, ReportGroup, Steer, Tell
+from fluence_extender.gangs.actions import Action, Clear, Evict, ReportGroup, ReportMembers, Steer, Tell
 from fluence_extender.gangs.barrier import BarrierFailed
+from fluence_extender.gangs.beside import Beside, beside_the_loop
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.fence import Fence
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
+from fluence_extender.gangs.leadership import ALONE, Leadership
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
@@ -36,6 +42,9 @@ log = structlog.get_logger(__name__)
 
 AT_ONCE = 64
 """Writes under way at the same time."""
+
+ASIDE = 4
+"""Of those that nobody waits for: there may be thousands of them when we begin to lead."""
 
 GATHER = 0.005
 """Seconds to let more observations come in before deciding."""
@@ -56,23 +65,92 @@ class CannotBind(Exception):
 class Driver:
     """Runs a controller against a cluster."""
 
-    def __init__(self, controller: Controller, cluster: Cluster, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        cluster: Cluster,
+        limits: Limits | None = None,
+        leadership: Leadership = ALONE,
+    ) -> None:
         self._controller = controller
-        self._cluster = cluster
+        self._leadership = leadership
+        self._cluster = Fence(cluster, leadership)
+        self._led = asyncio.Event()
         self._limits = limits or Limits()
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._aside = asyncio.Semaphore(ASIDE)
+        self._held_back: list[Observation] | None = None
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def sink(self, seen: Observation) -> None:
         """Take in an observation; to be called from the event loop."""
+        if self._held_back is not None:
+            self._held_back.append(seen)
+            return
         self._controller.observe(seen)
         self._wake.set()
+
+    async def start(self, beside: Beside = beside_the_loop) -> None:
+        """Let the controller replay what runs already beside the loop, which has probes to answer.
+
+        Raises as `Controller.start`. What is seen meanwhile is taken in afterwards.
+        """
+        self._held_back = []
+        try:
+            await beside(self._controller.start)
+        finally:
+            held_back, self._held_back = self._held_back, None
+        for seen in held_back:
+            self.sink(seen)
+        self.wake()
 
     def wake(self) -> None:
         """Have the next decision made at once rather than at the next tick."""
         self._wake.set()
+
+    @property
+    def leading(self) -> bool:
+        """Whether we decide and may write at this moment."""
+        return self._controller.leading and self._leadership.leads
+
+    @property
+    def why_not_leading(self) -> str:
+        """Why we don't lead, in stable words."""
+        return f"not the leader: {self._leadership.why_not or 'taking over from the last one'}"
+
+    def demand(self) -> None:
+        """Raise `NotLeading` unless we lead at this moment."""
+        self._cluster.demand()
+
+    async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[Look]]) -> None:
+        """Begin to decide, with a look at what the one before us has written (given the versions that we know).
+
+        Raises what the look raises, and `NotLeading` if the lead is lost meanwhile.
+        """
+        try:
+            seen = await look(self._controller.begin_look())
+            self._cluster.demand()
+            self._controller.lead(seen)
+        finally:
+            self._controller.end_look()
+        self._led.set()
+        self._wake.set()
+
+    def stand_down(self) -> None:
+        """Decide and write no more; who waits is told so, what is under way is given up."""
+        self._led.clear()
+        self._controller.stand_down(self.why_not_leading)
+        for task in self._tasks:
+            task.cancel()
+        self._cluster.give_up()
+
+    async def led(self, seconds: float) -> None:
+        """Wait until we lead, but no longer than ``seconds``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._led.wait()
 
     async def run(self) -> None:
         """Decide and act until cancelled."""
@@ -91,6 +169,8 @@ class Driver:
 
     def step(self) -> None:
         """Decide once, and start doing it."""
+        if self._controller.leading and not self._leadership.leads:
+            self.stand_down()
         try:
             actions = self._controller.step()
         except Exception:
@@ -111,7 +191,10 @@ class Driver:
     def tell(self, what: Tell) -> None:
         """Record an Event, beside everything else."""
         self._spawn(
-            "", self._cluster.event(what.regarding, what.reason, what.message[:1000], warning=True), ()
+            "",
+            self._cluster.event(what.regarding, what.reason, what.message[:1000], warning=True),
+            (),
+            self._aside,
         )
 
     def _start(self, actions: Iterable[Action]) -> None:
@@ -127,13 +210,19 @@ class Driver:
                 case Evict(pod, reason):
                     self._spawn(pod.uid, self._evict(pod, reason), ())
                 case ReportGroup():
-                    self._spawn("", self._report(action), ())
+                    self._spawn("", self._report(action), (), self._aside)
+                case ReportMembers():
+                    self._spawn("", self._report_members(action), (), self._aside)
 
     def _spawn(
-        self, uid: str, work: Coroutine[Any, Any, None], after: tuple[asyncio.Task[None], ...]
+        self,
+        uid: str,
+        work: Coroutine[Any, Any, None],
+        after: tuple[asyncio.Task[None], ...],
+        slots: asyncio.Semaphore | None = None,
     ) -> asyncio.Task[None]:
         earlier = (*after, self._last[uid]) if uid in self._last else after
-        task = asyncio.create_task(self._ordered(work, earlier))
+        task = asyncio.create_task(self._ordered(work, earlier, slots or self._slots))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if uid:
@@ -146,14 +235,19 @@ class Driver:
             del self._last[uid]
 
     async def _ordered(
-        self, work: Coroutine[Any, Any, None], earlier: tuple[asyncio.Task[None], ...]
+        self,
+        work: Coroutine[Any, Any, None],
+        earlier: tuple[asyncio.Task[None], ...],
+        slots: asyncio.Semaphore,
     ) -> None:
         try:
             waiting = [task for task in earlier if not task.done()]
             if waiting:
                 await asyncio.wait(waiting)
-            async with self._slots:
+            async with slots:
                 await work
+        except NotLeading as refused:
+            log.debug("not written", reason=str(refused))
         finally:
             work.close()
 
@@ -209,6 +303,12 @@ class Driver:
         except ClusterError as error:
             log.info("PodGroup status not written", group=report.group.name, error=str(error))
 
+    async def _report_members(self, report: ReportMembers) -> None:
+        try:
+            await self._cluster.report_members(report.group, report.status)
+        except ClusterError as error:
+            log.info("PodGroup status not written", group=report.group.name, error=str(error))
+
     async def bind(self, uid: str, node: str) -> None:
         """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""
         gang, member = self._checked(uid, node)
@@ -234,6 +334,8 @@ class Driver:
         self._wake.set()
 
     def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
+        if not self.leading:
+            raise CannotBind(self.why_not_leading)
         found = self._controller.member(uid)
         if found is None:
             raise CannotBind("the pod is not known here: it may have been deleted")
@@ -253,7 +355,7 @@ class Driver:
             try:
                 await self._cluster.bind(member.pod, node, stamped)
                 return
-            except (Gone, AlreadyBound) as error:
+            except (Gone, AlreadyBound, NotLeading) as error:
                 raise CannotBind(str(error)) from error
             except ClusterError as error:
                 if attempt == BIND_TRIES:

@@ -6,25 +6,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.barrier import Barrier
+from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.gangs.history import History, What
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, Why, timed_out
 
 
 @dataclass(slots=True)
 class Member:
     """One pod of a gang.
 
-    ``assignment`` is its planned or actual place; ``steer_wanted`` says that the place has yet to be told to the
-    cluster; ``nominated`` that our nomination has been seen there; ``clearing`` that a nomination is being taken
-    back; ``excused`` that the next failed attempt was our own doing; ``binding`` that a Binding is under way;
-    ``bound`` is the node once it is bound (known from our own Binding before the watch shows it); ``barred`` holds
-    the nodes that refused it, with the time until which.
+    ``claim`` is what it says of the gang; ``assignment`` is its planned or actual place; ``steer_wanted`` says that the
+    place has yet to be told to the cluster; ``nominated`` that our nomination has been seen there; ``clearing`` that a
+    nomination is being taken back; ``excused`` that the next failed attempt was our own doing; ``binding`` that a
+    Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
+    ``barred`` holds the nodes that refused it, with the time until which.
     """
 
     pod: Pod
+    claim: Claim
     assignment: Assignment | None = None
     steer_wanted: bool = False
     nominated: bool = False
@@ -32,6 +34,7 @@ class Member:
     excused: bool = False
     binding: bool = False
     bound: str = ""
+    promised: str = ""
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     refused_first: float = 0.0
@@ -58,8 +61,10 @@ class Gang:
     """One gang.
 
     ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt, and from ``try_again_at`` on
-    there is hope although that hasn't changed; ``whole`` says that every member has been bound once; ``expected`` how
-    many members have a place and aren't bound yet.
+    there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
+    ``late_after`` after how many seconds it was given up to wait for them, ``patience`` how many it gives itself;
+    ``whole`` says that as many as make it whole have been bound once; ``expected`` how many members have a place and
+    aren't bound yet.
     """
 
     key: GangKey
@@ -74,6 +79,9 @@ class Gang:
     replans: int = 0
     rest_until: float = 0.0
     incomplete_since: float | None = None
+    gathering_since: float | None = None
+    late_after: float | None = None
+    patience: float | None = None
     whole: bool = False
     expected: int = 0
     group_reported: bool = False
@@ -94,7 +102,9 @@ class Gang:
         return any(member.binding or (member.bound and member.alive) for member in self.members.values())
 
     def explain(self, reason: Reason | None, now: float) -> None:
-        """Note why the gang waits now."""
+        """Note why the gang waits now, and that it has waited for its members for too long."""
+        if reason is not None and reason.why is Why.WAITING and self.late_after is not None:
+            reason = timed_out(self.late_after, reason)
         if self.reason != reason:
             self.reason = reason
             self.reason_since = now

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 
-from fluence_extender.gangs.actions import Action, Evict, Steer
+from fluence_extender.gangs.actions import Action, Steer
 from fluence_extender.gangs.agenda import Agenda
 from fluence_extender.gangs.announce import announcements
 from fluence_extender.gangs.attempts import Attempts, needy, size_of
+from fluence_extender.gangs.deadlines import due, falls_late, gather, undo
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.group_reports import GroupReports
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.refusals import count_refusal, refused_by_filters
 from fluence_extender.gangs.registry import Registry
-from fluence_extender.gangs.replay import replay
+from fluence_extender.gangs.replay import resume_promised, take_over_bound
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.model.gang import GangKey, GangState
@@ -48,6 +50,7 @@ class Lifecycle:
         self._limits = limits
         self._clock = clock
         self._places = Places(registry, books, planner, clock)
+        self._group_reports = GroupReports(registry, registry.gone.clock)
         self._attempts = Attempts(registry, books, self._places)
         self._active: set[GangKey] = set()
         self._waiting: set[GangKey] = set()
@@ -213,8 +216,14 @@ class Lifecycle:
         self._registry.dirty.update(self._registry.gangs)
 
     def replay(self) -> None:
-        """Take over bound and steered pods after a start."""
-        replay(self._registry, self._books, self._planner.node, self._take_over)
+        """Take over bound pods after a start."""
+        take_over_bound(self._registry, self._books, self._take_over)
+        self.look_at_all()
+
+    def lead(self) -> None:
+        """Begin to decide. What was promised before us is kept; until then only facts were followed."""
+        self._places.clears()
+        resume_promised(self._registry, self._books, self._planner.node)
         self.look_at_all()
 
     def _take_over(self, member: Member) -> None:
@@ -233,6 +242,8 @@ class Lifecycle:
         now = self._clock()
         self._relieve_strained()
         looked_at = set(self._agenda.take_due(now))
+        late = (gang.key for gang in self._known(looked_at) if falls_late(gang, now, self._limits))
+        self._registry.dirty.update(late)
         for key in sorted(self._registry.dirty):
             self._registry.dirty.discard(key)
             self._evaluate(self._registry.gangs[key], now)
@@ -244,10 +255,10 @@ class Lifecycle:
         for gang in self._known(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
-            actions.extend(self._overdue(gang, now))
+            actions.extend(undo(gang, now, self._limits))
             actions.extend(announcements(gang, now, self._limits, self._registry))
             self._file(gang, now)
-        return [*self._places.clears(), *actions]
+        return [*self._places.clears(), *actions, *self._group_reports.due(now)]
 
     @property
     def restless(self) -> bool:
@@ -267,7 +278,7 @@ class Lifecycle:
         settled = gang.state in SETTLED
         (self._active.discard if settled else self._active.add)(gang.key)
         (self._waiting.add if needy(gang) else self._waiting.discard)(gang.key)
-        self._agenda.note(gang.key, _due(gang, now, self._limits))
+        self._agenda.note(gang.key, due(gang, now, self._limits))
 
     def _known(self, keys: Set[GangKey]) -> list[Gang]:
         """The gangs of ``keys`` that there still are, in a stable order."""
@@ -303,17 +314,33 @@ class Lifecycle:
             gang.begin_anew()
             gang.explain(None, now)
             return
-        size = size_of(gang, self._registry)
+        size = size_of(gang)
+        complete = not isinstance(size, Reason) and len(alive) + gang.ended >= size
+        gather(gang, alive, complete or gang.begun, now, self._limits)
         if isinstance(size, Reason):
-            gang.state = GangState.COMMITTED if gang.begun else GangState.WAITING
-            self._places.withdraw(gang)
-            gang.explain(size, now)
+            self._without_size(gang, alive, size, now)
             return
         gang.size = size
         if len(alive) + gang.ended < size:
             self._places.withdraw(gang)
         self._settle_state(gang, alive, now)
         gang.barrier.look(gang.gathered)
+
+    def _without_size(self, gang: Gang, alive: list[Member], why: Reason, now: float) -> None:
+        """What becomes of a gang of which nobody knows, any more, how large it is: who is bound stays where it is."""
+        self._places.withdraw(gang)
+        bound = sum(1 for member in alive if member.bound)
+        if gang.whole and bound == len(alive):
+            gang.state = GangState.BOUND
+            gang.explain(None, now)
+            return
+        gang.state = GangState.COMMITTED if gang.begun else GangState.WAITING
+        if not bound:
+            gang.incomplete_since = None
+            gang.whole = False
+        elif not gang.whole and gang.incomplete_since is None:
+            gang.incomplete_since = now
+        gang.explain(why, now)
 
     def _settle_state(self, gang: Gang, alive: list[Member], now: float) -> None:
         bound = sum(1 for member in alive if member.bound)
@@ -329,7 +356,11 @@ class Lifecycle:
             gang.explain(None, now)
         elif bound:
             gang.state = GangState.COMMITTED
-            if not gang.whole and gang.incomplete_since is None:
+            # More than make it whole may come and go: those that wait don't put those at risk that run.
+            gang.whole = gang.whole or bound + gang.ended >= gang.size
+            if gang.whole:
+                gang.incomplete_since = None
+            elif gang.incomplete_since is None:
                 gang.incomplete_since = now
         elif not gang.begun:
             gang.incomplete_since = None
@@ -348,24 +379,3 @@ class Lifecycle:
         if any(GATE in member.pod.gates for member in wanted):
             self.committing(gang)
         return actions
-
-    def _overdue(self, gang: Gang, now: float) -> list[Action]:
-        """A begun gang that can't be completed within the limit is undone."""
-        limit = self._limits.completion
-        if limit is None or gang.incomplete_since is None or now - gang.incomplete_since < limit:
-            return []
-        gang.incomplete_since = now
-        why = f"gang {gang.key} could not be completed within {limit:g} s: {gang.reason or 'members are missing'}"
-        return [Evict(member.pod, why) for member in gang.alive() if member.bound]
-
-
-def _due(gang: Gang, now: float, limits: Limits) -> float:
-    """When something about the gang falls due by itself: an announcement, another attempt, the end of patience."""
-    times = [gang.try_again_at]
-    if gang.rest_until > now:
-        times.append(gang.rest_until)
-    if gang.reason is not None and gang.announced != gang.reason.text:
-        times.append(gang.reason_since + limits.announce_after)
-    if gang.incomplete_since is not None and limits.completion is not None:
-        times.append(gang.incomplete_since + limits.completion)
-    return min(times)

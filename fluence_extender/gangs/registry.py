@@ -9,31 +9,35 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from fluence_extender.gangs.assembly import gang_key
+from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import History, Memory, What
+from fluence_extender.gangs.strangers import Strangers
+from fluence_extender.gangs.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Workload
 
 
 class Registry:
-    """Gangs by key, members by pod uid, PodGroups and Jobs by name; ``dirty`` are the gangs to look at again.
+    """Gangs by key, members by pod uid; ``dirty`` are the gangs to look at again.
 
-    ``gone`` are gangs without any member left, for those who ask what became of them; ``revision`` grows with every
-    change of any gang; ``clock`` gives seconds since the epoch.
+    ``workloads`` are the objects that say how large gangs are; ``strangers`` the pods of other schedulers that name
+    a gang; ``touched_groups`` the PodGroups of scheduling.x-k8s.io of whose members something was seen; ``gone`` the
+    gangs without any member left, for those who ask what became of them. ``revision`` grows with every change of any
+    gang; ``clock`` gives seconds since the epoch.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.gangs: dict[GangKey, Gang] = {}
         self.gone: Memory[Gang] = Memory(clock)
         self.revision = 0
-        self._named: dict[tuple[str, str], set[GangKey]] = {}
+        self._named: dict[str, set[GangKey]] = {}
         self.dirty: set[GangKey] = set()
         self._of: dict[str, GangKey] = {}
-        self._groups: dict[tuple[str, str], PodGroup] = {}
-        self._jobs: dict[tuple[str, str], Job] = {}
-        self._of_job: dict[str, set[GangKey]] = {}
+        self.workloads = WorkloadIndex()
+        self.strangers = Strangers()
+        self.touched_groups: set[tuple[str, str]] = set()
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """The gang and member of a pod of ours."""
@@ -50,20 +54,17 @@ class Registry:
                 yield gang, member
 
     def named(self, namespace: str, name: str) -> list[Gang]:
-        """The gangs of that name, one for each convention at most but for pods alone; in the order of their keys."""
-        return [self.gangs[key] for key in sorted(self._named.get((namespace, name), ()))]
-
-    def pod_group(self, namespace: str, name: str) -> PodGroup | None:
-        """A native PodGroup, None when there is none of that name."""
-        return self._groups.get((namespace, name))
-
-    def job(self, namespace: str, name: str) -> Job | None:
-        """A Job, None when there is none of that name."""
-        return self._jobs.get((namespace, name))
+        """The gangs of that name (with its part, if it has one), in the order of their keys."""
+        return [self.gangs[key] for key in sorted(self._named.get(f"{namespace}/{name}", ()))]
 
     def put_pod(self, pod: Pod) -> Member:
         """Take note of a pod of ours, new or changed."""
-        key = gang_key(pod)
+        known = self.member(pod.uid)
+        claim = known[1].claim if known is not None and _says_as_before(known[1].pod, pod) else None
+        return self._put(pod, claim or self.workloads.claim(pod))
+
+    def _put(self, pod: Pod, claim: Claim) -> Member:
+        key = claim.key
         old = self._of.get(pod.uid)
         if old is not None and old != key:
             member = self.gangs[old].members.pop(pod.uid)
@@ -71,16 +72,15 @@ class Registry:
         elif old is not None:
             member = self.gangs[old].members[pod.uid]
         else:
-            member = Member(pod)
+            member = Member(pod, claim)
         gang = self._gang(key)
-        member.pod = pod
+        member.pod, member.claim = pod, claim
         if pod.uid not in gang.members:
             gang.members[pod.uid] = member
             gang.note(What.SEEN, pod.name)
         self._of[pod.uid] = key
+        self._touch_group(key)
         self.revision += 1
-        if pod.owner is not None and pod.owner.kind == "Job":
-            self._of_job.setdefault(pod.owner.uid, set()).add(key)
         self.dirty.add(key)
         return member
 
@@ -91,7 +91,7 @@ class Registry:
             before = self.gone.take(key)
             history = History(self.gone.clock) if before is None else before.history
             found = self.gangs[key] = Gang(key, history=history)
-            self._named.setdefault((key.namespace, key.name), set()).add(key)
+            self._named.setdefault(str(key), set()).add(key)
         return found
 
     def drop_pod(self, uid: str) -> None:
@@ -99,6 +99,7 @@ class Registry:
         key = self._of.pop(uid, None)
         if key is None:
             return
+        self.workloads.forget(uid)
         gang = self.gangs[key]
         member = gang.members.pop(uid)
         gang.note(What.RELEASED, member.pod.name, "the pod was deleted")
@@ -106,60 +107,74 @@ class Registry:
 
     def _touch(self, key: GangKey) -> None:
         self.revision += 1
+        self._touch_group(key)
         if self.gangs[key].members:
             self.dirty.add(key)
             return
         gang = self.gangs.pop(key)
         gang.barrier.fail("the gang is gone")
         self.dirty.discard(key)
-        names = self._named[key.namespace, key.name]
+        names = self._named[str(key)]
         names.discard(key)
         if not names:
-            del self._named[key.namespace, key.name]
+            del self._named[str(key)]
         gang.note(What.GONE)
         self.gone.keep(key, gang)
 
-    def put_group(self, group: PodGroup) -> None:
-        """Take note of a PodGroup."""
-        if self._groups.get((group.namespace, group.name)) == group:
-            return
-        self._groups[group.namespace, group.name] = group
-        self._look_at(GangKey(group.namespace, group.name, Convention.POD_GROUP))
+    def _touch_group(self, key: GangKey) -> None:
+        if key.convention is Convention.COSCHEDULING:
+            self.touched_groups.add((key.namespace, key.name))
 
-    def drop_group(self, group: PodGroup) -> None:
-        """Forget a PodGroup."""
-        self._groups.pop((group.namespace, group.name), None)
-        self._look_at(GangKey(group.namespace, group.name, Convention.POD_GROUP))
+    def put_stranger(self, pod: Pod) -> None:
+        """Take note of a pod of another scheduler, which may name a gang of ours."""
+        self._look_at(self.strangers.put(pod))
 
-    def _look_at(self, key: GangKey) -> None:
+    def drop_stranger(self, uid: str) -> None:
+        """Forget such a pod."""
+        self._look_at(self.strangers.drop(uid))
+
+    def _look_at(self, key: GangKey | None) -> None:
         if key in self.gangs:
-            self.gangs[key].group_reported = False
             self.dirty.add(key)
 
-    def put_job(self, job: Job) -> None:
-        """Take note of a Job; the gangs its pods are in may have another size now."""
-        if self._jobs.get((job.namespace, job.name)) == job:
-            return
-        self._jobs[job.namespace, job.name] = job
-        self.dirty.update(key for key in self._of_job.get(job.uid, ()) if key in self.gangs)
+    def put_workload(self, thing: Workload) -> None:
+        """Take note of an object that may say how large gangs are."""
+        if isinstance(thing, CoschedulingGroup):
+            self.touched_groups.add((thing.namespace, thing.name))
+        self._claim_anew(self.workloads.put(thing))
 
-    def drop_job(self, job: Job) -> None:
-        """Forget a Job."""
-        if self._jobs.pop((job.namespace, job.name), None) is not None:
-            self.dirty.update(key for key in self._of_job.pop(job.uid, ()) if key in self.gangs)
+    def drop_workload(self, thing: Workload) -> None:
+        """Forget such an object."""
+        self._claim_anew(self.workloads.drop(thing))
 
-    def replace_groups(self, groups: Iterable[PodGroup]) -> None:
-        """Take a whole list of PodGroups."""
-        seen = {(group.namespace, group.name): group for group in groups}
-        for group in [old for key, old in self._groups.items() if key not in seen]:
-            self.drop_group(group)
-        for group in seen.values():
-            self.put_group(group)
+    def replace_workloads(
+        self, kind: type[Workload], things: Iterable[Workload], served: bool = True
+    ) -> None:
+        """Take a whole list of one kind of such objects; ``served`` says whether there can be any."""
+        listed = tuple(things)
+        self.touched_groups.update(
+            (one.namespace, one.name) for one in listed if isinstance(one, CoschedulingGroup)
+        )
+        self._claim_anew(self.workloads.replace(kind, listed, served))
 
-    def replace_jobs(self, jobs: Iterable[Job]) -> None:
-        """Take a whole list of Jobs."""
-        seen = {(job.namespace, job.name): job for job in jobs}
-        for job in [old for key, old in self._jobs.items() if key not in seen]:
-            self.drop_job(job)
-        for job in seen.values():
-            self.put_job(job)
+    def _claim_anew(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            found = self.member(uid)
+            if found is None:
+                continue
+            pod = found[1].pod
+            claim = self.workloads.claim(pod)
+            if claim != found[1].claim:
+                self._put(pod, claim)
+                self.gangs[claim.key].group_reported = False
+            self.dirty.add(claim.key)
+
+
+def _says_as_before(old: Pod, new: Pod) -> bool:
+    """Whether everything by which a pod names its gang is as it was."""
+    return (
+        old.labels == new.labels
+        and old.annotations == new.annotations
+        and old.group == new.group
+        and old.owner == new.owner
+    )

@@ -1,4 +1,4 @@
-"""Every label, annotation, gate and resource name the project reads or writes, in one place.
+"""Every label, annotation, gate and resource name of the project's own, in one place.
 
 A user sets the request keys; the result keys are written by us in the Binding, and only by us.
 """
@@ -12,6 +12,9 @@ RESOURCE_PREFIX = f"{RESOURCE_DOMAIN}/"
 # Requests: set by users.
 GROUP_LABEL = f"{DOMAIN}/group"
 GROUP_SIZE_ANNOTATION = f"{DOMAIN}/group-size"
+SCHEDULE_TIMEOUT_ANNOTATION = f"{DOMAIN}/schedule-timeout"
+TOPOLOGY_REQUIRED_ANNOTATION = f"{DOMAIN}/topology-required"
+TOPOLOGY_PREFERRED_ANNOTATION = f"{DOMAIN}/topology-preferred"
 REQUIRE_PREFIX = f"{DOMAIN}/require-"
 REQUIRE_BACKEND_ANNOTATION = f"{REQUIRE_PREFIX}backend"
 

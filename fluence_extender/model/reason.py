@@ -7,14 +7,18 @@ unordered lists in it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from fluence_extender.model.names import SCHEDULER_NAME
 
 
 class Why(StrEnum):
     """The kinds of reasons, as the state API and Events name them."""
 
     WAITING = "WaitingForMembers"
+    TIMED_OUT = "TimedOut"
     GATED = "WaitingForGates"
     INVALID = "InvalidRequest"
     BUSY = "Busy"
@@ -35,9 +39,18 @@ class Reason:
         return self.text
 
 
-def waiting(present: int, size: int) -> Reason:
-    """Not all members of the gang exist yet."""
-    return Reason(Why.WAITING, f"waiting for members ({present} of {size} exist)")
+def waiting(present: int, size: int, elsewhere: Mapping[str, int] | None = None) -> Reason:
+    """Not all members of the gang exist yet; ``elsewhere`` are pods that name it and another scheduler, by that."""
+    strangers = "".join(
+        f"; {count} more {'name' if count > 1 else 'names'} scheduler {name}, not {SCHEDULER_NAME}"
+        for name, count in sorted((elsewhere or {}).items())
+    )
+    return Reason(Why.WAITING, f"waiting for members ({present} of {size} exist{strangers})")
+
+
+def timed_out(seconds: float, awaited: Reason) -> Reason:
+    """The gang hasn't assembled within its limit; it is placed all the same when it does."""
+    return Reason(Why.TIMED_OUT, f"timed out after {seconds:g} s: {awaited.text}")
 
 
 def busy(fitting: int, wanted: int, short_of: tuple[str, ...]) -> Reason:

@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.decode import (
-    decode_job,
     decode_node,
     decode_pod,
-    decode_pod_group,
     decode_resources_file,
 )
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.node import Taint
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Requirement, Toleration
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.model.workload import Job, PodGroup
 
 META = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}
 
@@ -195,23 +192,6 @@ def test_negative_allocatable_counts_as_none_of_that_resource() -> None:
 def test_node_without_spec_and_status_is_read() -> None:
     node = decode_node(raw({"metadata": {"name": "n1"}}))
     assert (node.allocatable, node.ready, node.unschedulable) == (NOTHING, False, False)
-
-
-@pytest.mark.parametrize(
-    ("spec", "parallelism", "completions"),
-    [({}, 1, None), ({"parallelism": 0}, 0, None), ({"parallelism": 4, "completions": 8}, 4, 8)],
-)
-def test_job_sizes(spec: dict[str, Any], parallelism: int, completions: int | None) -> None:
-    assert decode_job(raw({"metadata": META, "spec": spec})) == Job("ns", "p", "u1", parallelism, completions)
-
-
-@pytest.mark.parametrize(
-    ("policy", "minimum"),
-    [({"gang": {"minCount": 8}}, 8), ({"basic": {}}, 1), ({}, 1), ({"gang": {}}, 1), (None, 1)],
-)
-def test_pod_group_minimum(policy: Any, minimum: int) -> None:
-    group = decode_pod_group(raw({"metadata": META, "spec": {"schedulingPolicy": policy}}))
-    assert group == PodGroup("ns", "p", "u1", minimum)
 
 
 def test_resources_file_is_the_text_of_its_key() -> None:

@@ -267,15 +267,15 @@ async def test_first_list_that_hangs_does_not_block_for_ever(
 async def test_kind_that_is_not_served_counts_as_empty_until_it_is(
     server: FakeApiServer, connection: Connection
 ) -> None:
-    source = next(source for source in sources(connection) if source.kind is Kind.POD_GROUP)
+    source = next(source for source in sources(connection, QUICK) if source.kind is Kind.POD_GROUP)
     mirror = Mirror()
     async with running(connection, mirror, source) as watch:
         await watch.synced.wait()
-        assert mirror.seen == [Listed(Kind.POD_GROUP, ())]
+        assert mirror.seen == [Listed(Kind.POD_GROUP, (), served=False)]
         root = "/apis/scheduling.k8s.io"
-        group = {"versions": [{"version": "v1"}, {"version": "v1alpha2"}]}
+        group = {"name": "scheduling.k8s.io", "versions": [{"version": "v1"}, {"version": "v1alpha2"}]}
         for path, body in [
-            (root, group),
+            ("/apis", {"groups": [{"name": "apps"}, group]}),
             (f"{root}/v1", {"resources": [{"name": "priorityclasses"}]}),
             (f"{root}/v1alpha2", {"resources": [{"name": "podgroups"}]}),
         ]:
@@ -289,7 +289,7 @@ async def test_kind_that_is_not_served_counts_as_empty_until_it_is(
         await server.drop_watches()
         await eventually(lambda: len(mirror.seen) == 3)
     listed, gone = mirror.seen[1:]
-    assert gone == Listed(Kind.POD_GROUP, ())
+    assert gone == Listed(Kind.POD_GROUP, (), served=False)
     assert isinstance(listed, Listed)
     assert [group.min_count for group in listed.objects] == [4]  # type: ignore[union-attr]
 

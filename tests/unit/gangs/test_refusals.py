@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from fluence_extender.gangs.conventions.claim import alone
 from fluence_extender.gangs.gang import Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.refusals import count_refusal, next_bar_ends, still_barred
@@ -13,6 +16,11 @@ from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 LIMITS = Limits()
+
+
+def a_member(**fields: Any) -> Member:
+    one = pod()
+    return Member(one, alone(one), **fields)
 
 
 def fail(w: World, one: object) -> None:
@@ -32,14 +40,14 @@ def fail(w: World, one: object) -> None:
     ],
 )
 def test_node_is_barred_after_two_attempts_with_some_time_between(times: list[float], barred: bool) -> None:
-    member = Member(pod())
+    member = a_member()
     assert [count_refusal(member, "n0", now, LIMITS) for now in times][-1] is barred
     assert set(still_barred(member, times[-1])) == ({"n0"} if barred else set())
 
 
 def test_bars_end() -> None:
-    member = Member(pod(), barred={"n0": 10.0, "n1": 20.0})
-    assert next_bar_ends([member, Member(pod())]) == 10.0
+    member = a_member(barred={"n0": 10.0, "n1": 20.0})
+    assert next_bar_ends([member, a_member()]) == 10.0
     assert still_barred(member, 10.0) == {"n1"}
     assert still_barred(member, 20.0) == frozenset()
     assert next_bar_ends([member]) == float("inf")

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fluence_extender.gangs.registry import Registry
+from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.workload import Job, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, RayCluster
 from tests.core.values import pod
+
+COSCHEDULED = {"scheduling.x-k8s.io/pod-group": "g"}
+INDEXED = {"batch.kubernetes.io/job-completion-index": "0"}
 
 
 def dirty(registry: Registry) -> set[str]:
@@ -58,14 +62,14 @@ def test_job_touches_the_gangs_of_its_pods_when_it_changes() -> None:
     registry.put_pod(pod(labels={GROUP_LABEL: "other"}))
     dirty(registry)
     job = Job("default", "j", "uid", 2)
-    registry.put_job(job)
+    registry.put_workload(job)
     assert dirty(registry) == {"g"}
-    registry.put_job(job)
+    registry.put_workload(job)
     assert dirty(registry) == set()
-    registry.put_job(replace(job, parallelism=3))
+    registry.put_workload(replace(job, parallelism=3))
     assert dirty(registry) == {"g"}
-    registry.replace_jobs([])
-    assert registry.job("default", "j") is None
+    registry.replace_workloads(Job, [])
+    assert registry.workloads.find(Job, "default", "j") is None
     assert dirty(registry) == {"g"}
 
 
@@ -74,10 +78,67 @@ def test_pod_group_touches_its_gang_when_it_changes() -> None:
     registry.put_pod(pod(group="pg"))
     dirty(registry)
     group = PodGroup("default", "pg", "uid", 2)
-    registry.replace_groups([group, PodGroup("default", "unused", "u", 1)])
+    registry.replace_workloads(PodGroup, [group, PodGroup("default", "unused", "u", 1)])
     assert dirty(registry) == {"pg"}
-    registry.replace_groups([group])
+    registry.replace_workloads(PodGroup, [group])
     assert dirty(registry) == set()
-    assert registry.pod_group("default", "unused") is None
-    registry.drop_group(group)
+    assert registry.workloads.find(PodGroup, "default", "unused") is None
+    registry.drop_workload(group)
     assert dirty(registry) == {"pg"}
+
+
+def test_status_of_a_pod_group_touches_no_gang() -> None:
+    registry = Registry()
+    registry.put_pod(pod(labels=COSCHEDULED))
+    group = CoschedulingGroup("default", "g", "uid", 2)
+    registry.put_workload(group)
+    dirty(registry)
+    registry.touched_groups.clear()
+    registry.put_workload(replace(group, status=MemberStatus("Running", running=2)))
+    assert dirty(registry) == set()
+    assert registry.touched_groups == {("default", "g")}
+
+
+def test_owner_that_turns_out_to_be_no_gang_sets_its_pods_free() -> None:
+    registry = Registry()
+    pods = [pod(f"p{number}", annotations=INDEXED, owner=Owner("Job", "j", "uid")) for number in range(2)]
+    for one in pods:
+        registry.put_pod(one)
+    assert {key.convention for key in registry.gangs} == {Convention.JOB}
+    registry.put_workload(Job("default", "j", "uid", 2, 8, indexed=True))
+    assert sorted(key.name for key in registry.gangs) == ["p0", "p1"]
+    registry.put_workload(Job("default", "j", "uid", 2, 2, indexed=True))
+    assert [key.name for key in registry.gangs] == ["j"]
+
+
+def test_kind_that_is_served_after_all_is_waited_for() -> None:
+    registry = Registry()
+    registry.replace_workloads(RayCluster, [], served=False)
+    one = pod("ray-head", labels={"ray.io/cluster": "ray", "ray.io/is-ray-node": "yes"})
+    member = registry.put_pod(one)
+    assert member.claim.key.convention is Convention.ALONE
+    registry.replace_workloads(RayCluster, [], served=True)
+    assert member.claim.key.convention is Convention.RAY_CLUSTER
+    registry.put_workload(RayCluster("default", "ray", "u", 3, gang=True))
+    assert member.claim.size == 3
+    registry.drop_pod(one.uid)
+    registry.put_workload(RayCluster("default", "ray", "u", 4, gang=True))
+    assert not registry.gangs
+
+
+def test_pods_of_other_schedulers_that_name_a_gang_are_counted() -> None:
+    registry = Registry()
+    member = registry.put_pod(pod(labels={GROUP_LABEL: "g"}))
+    dirty(registry)
+    stranger = pod("s", labels={GROUP_LABEL: "g"}, scheduler="other")
+    registry.put_stranger(stranger)
+    assert dirty(registry) == {"g"}
+    assert registry.strangers.schedulers(member.claim.key) == {"other": 1}
+    registry.put_stranger(replace(stranger, phase="Succeeded"))
+    assert not registry.strangers.schedulers(member.claim.key)
+    registry.put_stranger(stranger)
+    registry.put_stranger(replace(stranger, labels={}))
+    assert not registry.strangers.schedulers(member.claim.key)
+    registry.put_stranger(stranger)
+    registry.drop_stranger(stranger.uid)
+    assert not registry.strangers.schedulers(member.claim.key)

@@ -1,0 +1,71 @@
+"""JobSets, by the labels their pods carry; the size is that of all Jobs together.
+
+A JobSet may create some of its Jobs only when others are ready or have ended (``dependsOn``, or ``startupPolicy``
+InOrder). To wait for all would be to wait for ever, so what can exist at once is a part of its own. The order stands
+in the JobSet alone, and so it is waited for; a cluster that serves no JobSets any more leaves the pods' own labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fluence_extender.gangs.conventions.claim import Claim, Said, Workloads, awaited, derived, number
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
+
+NAME = "jobset.sigs.k8s.io/jobset-name"
+REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+REPLICAS = "jobset.sigs.k8s.io/replicatedjob-replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The pods of a JobSet that exist at once; ``name`` is "" where those are all there are."""
+
+    name: str
+    said: Said
+
+
+def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
+    """The claim of a pod of a JobSet."""
+    stage = stage_of(pod, workloads)
+    if stage is None:
+        return None
+    key = GangKey(pod.namespace, pod.labels[NAME], Convention.JOB_SET, part=stage.name)
+    return derived(pod, key, stage.said)
+
+
+def stage_of(pod: Pod, workloads: Workloads) -> Stage | None:
+    """The stage of its JobSet that a pod belongs to; None for a pod of no JobSet."""
+    name = pod.labels.get(NAME)
+    if not name:
+        return None
+    job_set = workloads.find(JobSet, pod.namespace, name)
+    if job_set is not None:
+        return _stage(job_set, pod.labels.get(REPLICATED_JOB, ""))
+    if workloads.served(JobSet):
+        return Stage("", awaited("JobSet", pod.namespace, name))
+    return Stage(pod.labels.get(REPLICATED_JOB, ""), _of_replicated_job(pod, workloads))
+
+
+def _stage(job_set: JobSet, replicated: str) -> Stage:
+    said_by = f"JobSet {job_set.name}"
+    if job_set.in_order:
+        together: Iterable[ReplicatedJob] = [one for one in job_set.jobs if one.name == replicated]
+        name = replicated
+    else:
+        after = {one.after for one in job_set.jobs if one.name == replicated}
+        together = [one for one in job_set.jobs if one.after in after]
+        ordered = any(one.after for one in job_set.jobs)
+        name = next((one.name for one in together), replicated) if ordered else ""
+    return Stage(name, (max(sum(one.pods for one in together), 1), said_by))
+
+
+def _of_replicated_job(pod: Pod, workloads: Workloads) -> Said:
+    owner = pod.owner.name if pod.owner is not None else ""
+    job = workloads.find(Job, pod.namespace, owner)
+    if job is None:
+        return awaited("Job", pod.namespace, owner)
+    return job.pods * (number(pod.labels.get(REPLICAS, "")) or 1), f"Job {owner}"

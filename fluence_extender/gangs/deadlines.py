@@ -1,0 +1,68 @@
+"""How long a gang may take to assemble and to be completed, and when something about it falls due by itself.
+
+A gang that doesn't assemble in time is told so and nothing more: it holds nothing, and is placed once it is whole after
+all. One that has begun and can't be completed in time is undone. What the gang itself says (a PodGroup's
+scheduleTimeoutSeconds, an annotation) comes before the service's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fluence_extender.gangs.actions import Evict
+from fluence_extender.gangs.assembly import shortest_patience
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.model.reason import Reason
+
+
+def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limits: Limits) -> None:
+    """Take note of whether all members exist, and of whether that has taken too long."""
+    gang.patience = shortest_patience(member.claim for member in alive)
+    if complete:
+        gang.gathering_since = gang.late_after = None
+        return
+    if gang.gathering_since is None:
+        gang.gathering_since = now
+    limit = limits.assembly if gang.patience is None else gang.patience
+    late = limit is not None and now - gang.gathering_since >= limit
+    gang.late_after = limit if late else None
+
+
+def falls_late(gang: Gang, now: float, limits: Limits) -> bool:
+    """Whether the gang has to be told, now, that it hasn't assembled in time."""
+    return gang.late_after is None and now >= _late_at(gang, limits)
+
+
+def _late_at(gang: Gang, limits: Limits) -> float:
+    limit = limits.assembly if gang.patience is None else gang.patience
+    return float("inf") if gang.gathering_since is None or limit is None else gang.gathering_since + limit
+
+
+def _undone_at(gang: Gang, limits: Limits) -> float:
+    if limits.completion is None or gang.incomplete_since is None:
+        return float("inf")
+    return gang.incomplete_since + (limits.completion if gang.patience is None else gang.patience)
+
+
+def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
+    """Evict the bound members of a begun gang that can't be completed within its limit."""
+    if gang.incomplete_since is None or now < _undone_at(gang, limits):
+        return []
+    limit = limits.completion if gang.patience is None else gang.patience
+    gang.incomplete_since = now
+    missing: Reason | str = gang.reason or "members are missing"
+    why = f"gang {gang.key} could not be completed within {limit:g} s: {missing}"
+    return [Evict(member.pod, why) for member in gang.alive() if member.bound]
+
+
+def due(gang: Gang, now: float, limits: Limits) -> float:
+    """When the gang is to be looked at next, if nothing is seen of it: something is announced, tried again or over."""
+    times = [gang.try_again_at, _undone_at(gang, limits)]
+    if gang.rest_until > now:
+        times.append(gang.rest_until)
+    if gang.reason is not None and gang.announced != gang.reason.text:
+        times.append(gang.reason_since + limits.announce_after)
+    if gang.late_after is None:
+        times.append(_late_at(gang, limits))
+    return min(times)

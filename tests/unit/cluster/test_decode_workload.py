@@ -1,0 +1,150 @@
+"""From the API server's JSON to the objects that say how large gangs are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.decode_workload import (
+    decode_coscheduling_group,
+    decode_job,
+    decode_job_set,
+    decode_leader_worker_set,
+    decode_mpi_job,
+    decode_pod_group,
+    decode_ray_cluster,
+)
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    JobSet,
+    LeaderWorkerSet,
+    MemberStatus,
+    MpiJob,
+    PodGroup,
+    RayCluster,
+    ReplicatedJob,
+)
+
+META = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}
+ME = ("ns", "p", "u1")
+
+
+def raw(spec: Any, status: Any = None, **labels: str) -> bytes:
+    return json.dumps({"metadata": META | {"labels": labels}, "spec": spec, "status": status}).encode()
+
+
+@pytest.mark.parametrize(
+    ("spec", "parallelism", "completions", "indexed"),
+    [
+        ({}, 1, None, False),
+        (None, 1, None, False),
+        ({"parallelism": 0}, 0, None, False),
+        ({"parallelism": 4, "completions": 8, "completionMode": "NonIndexed"}, 4, 8, False),
+        ({"parallelism": 4, "completions": 4, "completionMode": "Indexed"}, 4, 4, True),
+    ],
+)
+def test_job_sizes(spec: Any, parallelism: int, completions: int | None, indexed: bool) -> None:
+    assert decode_job(raw(spec)) == Job(*ME, parallelism, completions, indexed)
+
+
+def test_job_that_submits_a_ray_job_is_known_by_its_label() -> None:
+    assert decode_job(raw({}, **{"ray.io/originated-from-crd": "RayJob"})).submits_ray_job
+    assert not decode_job(raw({}, **{"ray.io/originated-from-crd": "RayService"})).submits_ray_job
+
+
+@pytest.mark.parametrize(
+    ("policy", "minimum"),
+    [({"gang": {"minCount": 8}}, 8), ({"basic": {}}, 1), ({}, 1), ({"gang": {}}, 1), (None, 1)],
+)
+def test_pod_group_minimum(policy: Any, minimum: int) -> None:
+    assert decode_pod_group(raw({"schedulingPolicy": policy})) == PodGroup(*ME, minimum)
+
+
+@pytest.mark.parametrize(
+    ("spec", "minimum", "timeout"),
+    [
+        ({"minMember": 4, "scheduleTimeoutSeconds": 30, "minResources": {"cpu": "3"}}, 4, 30.0),
+        ({"minMember": 4, "scheduleTimeoutSeconds": 0}, 4, None),
+        ({"minMember": 0, "scheduleTimeoutSeconds": None}, 1, None),
+        ({}, 1, None),
+        (None, 1, None),
+    ],
+)
+def test_coscheduling_group(spec: Any, minimum: int, timeout: float | None) -> None:
+    assert decode_coscheduling_group(raw(spec)) == CoschedulingGroup(*ME, minimum, timeout)
+
+
+def test_status_of_a_coscheduling_group() -> None:
+    status = {
+        "phase": "Running",
+        "occupiedBy": "ns/owner",
+        "running": 2,
+        "succeeded": 1,
+        "scheduleStartTime": "2026-01-01T00:00:00Z",
+    }
+    found = decode_coscheduling_group(raw({"minMember": 3}, status)).status
+    assert found == MemberStatus("Running", "ns/owner", 2, 1, 0)
+    assert found.schedule_start == "2026-01-01T00:00:00Z"
+    empty = decode_coscheduling_group(raw({"minMember": 3}, {"scheduleStartTime": None})).status
+    assert empty == MemberStatus()
+
+
+def replicated(name: str, replicas: int | None, parallelism: int, **more: Any) -> dict[str, Any]:
+    template = {"spec": {"parallelism": parallelism, "completions": parallelism}}
+    return {"name": name, "replicas": replicas, "template": template, **more}
+
+
+def test_job_set() -> None:
+    after = [{"name": "driver", "status": "Ready"}]
+    jobs = [replicated("driver", None, 1), replicated("workers", 2, 4, dependsOn=after)]
+    expected = (ReplicatedJob("driver", 1), ReplicatedJob("workers", 8, ("driver",)))
+    assert decode_job_set(raw({"replicatedJobs": jobs})) == JobSet(*ME, expected)
+    policy = {"startupPolicyOrder": "InOrder"}
+    assert decode_job_set(raw({"replicatedJobs": [], "startupPolicy": policy})) == JobSet(*ME, (), True)
+    assert decode_job_set(raw({"replicatedJobs": [{"name": "bare"}]})).jobs == (ReplicatedJob("bare", 1),)
+
+
+@pytest.mark.parametrize(
+    ("policy", "first"), [("LeaderReady", True), ("LeaderCreated", False), (None, False)]
+)
+def test_leader_worker_set(policy: str | None, first: bool) -> None:
+    assert decode_leader_worker_set(raw({"startupPolicy": policy})) == LeaderWorkerSet(*ME, first)
+
+
+def test_mpi_job() -> None:
+    spec = {
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": {}}, "Worker": {"replicas": 4}},
+        "runPolicy": {"schedulingPolicy": {"minAvailable": 3}},
+    }
+    assert decode_mpi_job(raw(spec)) == MpiJob(*ME, 4, True, 3)
+    assert decode_mpi_job(raw({"mpiReplicaSpecs": {"Worker": None}})) == MpiJob(*ME)
+
+
+@pytest.mark.parametrize(
+    ("group", "workers"),
+    [
+        ({"replicas": 3}, 3),
+        ({"replicas": 3, "numOfHosts": 2}, 6),
+        ({"replicas": 1, "minReplicas": 2, "maxReplicas": 4}, 2),
+        ({"replicas": 9, "minReplicas": 2, "maxReplicas": 4}, 4),
+        ({"minReplicas": 2}, 2),
+        ({"replicas": 3, "suspend": True}, 0),
+        ({}, 0),
+    ],
+)
+def test_ray_cluster_is_its_head_and_what_is_asked_for(group: dict[str, Any], workers: int) -> None:
+    assert decode_ray_cluster(raw({"workerGroupSpecs": [group]})) == RayCluster(*ME, 1 + workers)
+    wanted = decode_ray_cluster(
+        raw({"workerGroupSpecs": [group]}, **{"ray.io/gang-scheduling-enabled": "true"})
+    )
+    assert wanted.gang
+
+
+def test_object_with_a_field_of_another_type_keeps_its_identity() -> None:
+    assert decode_coscheduling_group(raw({"minMember": "four"})) == CoschedulingGroup(*ME, 1)
+    assert decode_job_set(raw({"replicatedJobs": "none"})) == JobSet(*ME)
+    assert decode_mpi_job(raw("none")) == MpiJob(*ME)

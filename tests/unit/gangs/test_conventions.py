@@ -1,0 +1,516 @@
+"""Whatever names a gang is understood: by which key, of which size, and which convention counts first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from fluence_extender.gangs.assembly import agreed_size
+from fluence_extender.gangs.conventions import CONVENTIONS
+from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
+from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    JobSet,
+    LeaderWorkerSet,
+    MpiJob,
+    PodGroup,
+    RayCluster,
+    ReplicatedJob,
+    Workload,
+)
+from tests.unit.gangs.manifests import (
+    Manifest,
+    coscheduled,
+    decoded,
+    flux_k8s,
+    job_pod,
+    job_set_pod,
+    kueue,
+    leader_worker_pod,
+    manifest,
+    mpi_pod,
+    native,
+    ray_pod,
+)
+
+
+def index(*known: Workload, unserved: Iterable[type[Workload]] = ()) -> WorkloadIndex:
+    made = WorkloadIndex()
+    for one in known:
+        made.put(one)
+    for kind in unserved:
+        made.replace(kind, (), served=False)
+    return made
+
+
+def claim(body: Manifest, *known: Workload, unserved: Iterable[type[Workload]] = ()) -> Claim:
+    return index(*known, unserved=unserved).claim(decoded(body))
+
+
+def key(name: str, convention: Convention, part: str = "", uid: str = "") -> GangKey:
+    return GangKey("default", name, convention, uid, part)
+
+
+def told(body: Manifest, *known: Workload, unserved: Iterable[type[Workload]] = ()) -> tuple[GangKey, object]:
+    """The key, and the size or what is said instead."""
+    found = claim(body, *known, unserved=unserved)
+    return found.key, found.size.text if isinstance(found.size, Reason) else found.size
+
+
+def is_alone(body: Manifest, *known: Workload, unserved: Iterable[type[Workload]] = ()) -> bool:
+    found = claim(body, *known, unserved=unserved)
+    return found.key.convention is Convention.ALONE and found.size == 1
+
+
+# The native PodGroup.
+
+
+def test_native_pod_group_says_the_size() -> None:
+    group = PodGroup("default", "g", "u", 3)
+    assert told(native("p", "g"), group) == (key("g", Convention.POD_GROUP), 3)
+
+
+def test_native_pod_group_is_waited_for() -> None:
+    assert told(native("p", "g")) == (
+        key("g", Convention.POD_GROUP),
+        "waiting for PodGroup default/g to exist",
+    )
+
+
+# The label of the coscheduling plugin.
+
+
+def test_coscheduling_label_takes_size_and_timeout_from_the_pod_group() -> None:
+    found = claim(coscheduled("p", "g"), CoschedulingGroup("default", "g", "u", 4, 30.0))
+    assert (found.key, found.size, found.patience) == (key("g", Convention.COSCHEDULING), 4, 30.0)
+
+
+def test_coscheduling_label_without_a_size_waits_for_the_pod_group_even_where_none_are_served() -> None:
+    expected = (key("g", Convention.COSCHEDULING), "waiting for PodGroup default/g to exist")
+    assert told(coscheduled("p", "g")) == expected
+    assert told(coscheduled("p", "g"), unserved=[CoschedulingGroup]) == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "size"),
+    [
+        ({"scheduling.x-k8s.io/pod-group": "g", "fluence.group-size": "5"}, 5),
+        ({"pod-group.scheduling.sigs.k8s.io": "g", "fluence.group-size": "5"}, 5),
+        (
+            {
+                "pod-group.scheduling.sigs.k8s.io/name": "g",
+                "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+            },
+            2,
+        ),
+    ],
+)
+def test_labels_of_flux_k8s_carry_the_size_themselves(labels: dict[str, str], size: int) -> None:
+    assert told(manifest("p", labels)) == (key("g", Convention.COSCHEDULING), size)
+
+
+def test_pod_group_counts_before_the_size_label_and_that_before_our_annotation() -> None:
+    body = flux_k8s("p", "g", "5")
+    body["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = "7"
+    assert told(body, CoschedulingGroup("default", "g", "u", 4))[1] == 4
+    assert told(body)[1] == 5
+    del body["metadata"]["labels"]["fluence.group-size"]
+    assert told(body)[1] == 7
+
+
+def test_native_pod_group_of_the_same_name_is_another_object() -> None:
+    assert told(coscheduled("p", "g"), PodGroup("default", "g", "u", 2))[1] != 2
+    assert told(native("p", "g"), CoschedulingGroup("default", "g", "u", 2))[1] != 2
+
+
+@pytest.mark.parametrize("size", ["", "none", "0", "-3"])
+def test_nonsense_size_label_is_said(size: str) -> None:
+    found = claim(flux_k8s("p", "g", size))
+    assert isinstance(found.size, Reason)
+    assert found.size.why is Why.INVALID
+    assert found.size.text.startswith(f"label fluence.group-size is {size!r}")
+
+
+def test_launcher_that_waits_for_the_workers_is_not_waited_for() -> None:
+    """The operator counts the launcher into minMember, and creates it when all workers are ready."""
+    group = CoschedulingGroup("default", "pi", "u", 3)
+    patient = MpiJob("default", "pi", "u", workers=2, launcher_last=True)
+    at_once = MpiJob("default", "pi", "u", workers=2)
+    label = {"scheduling.x-k8s.io/pod-group": "pi"}
+    for worker in (0, 1, None):
+        body = mpi_pod("pi", worker, **label)
+        assert told(body, group, patient) == (key("pi", Convention.COSCHEDULING), 2)
+        assert told(body, group, at_once) == (key("pi", Convention.COSCHEDULING), 3)
+
+
+def test_train_job_with_an_initializer_is_a_gang_for_each_stage() -> None:
+    """The Trainer counts all pods into minMember, and its JobSet creates the nodes after the initializer."""
+    group = CoschedulingGroup("default", "train", "u", 5, 60.0)
+    jobs = (ReplicatedJob("dataset-initializer", 1), ReplicatedJob("node", 4, ("dataset-initializer",)))
+    job_set = JobSet("default", "train", "u", jobs)
+    label = {"scheduling.x-k8s.io/pod-group": "train"}
+    first = job_set_pod("train", "dataset-initializer", 0, 0, 1, 2, labels=label)
+    node = job_set_pod("train", "node", 0, 3, 1, 2, labels=label)
+    assert told(first, group, job_set) == (key("train", Convention.COSCHEDULING, "dataset-initializer"), 1)
+    assert told(node, group, job_set) == (key("train", Convention.COSCHEDULING, "node"), 4)
+    whole = JobSet("default", "train", "u", (ReplicatedJob("node", 5),))
+    assert told(node, group, whole) == (key("train", Convention.COSCHEDULING), 5)
+
+
+def test_pod_that_submits_a_ray_job_is_not_held_up_by_a_pod_group_that_nobody_creates() -> None:
+    body = job_pod("ray-job", None, labels={"scheduling.x-k8s.io/pod-group": "ray-job"})
+    submitter = Job("default", "ray-job", "u", 1, submits_ray_job=True)
+    assert is_alone(body, submitter)
+    assert told(body, Job("default", "ray-job", "u", 1))[1] == "waiting for PodGroup default/ray-job to exist"
+
+
+def test_ray_pods_with_the_coscheduling_label_follow_the_pod_group() -> None:
+    body = ray_pod("ray", "ray-head", "head", **{"scheduling.x-k8s.io/pod-group": "ray"})
+    assert told(body, CoschedulingGroup("default", "ray", "u", 3)) == (key("ray", Convention.COSCHEDULING), 3)
+
+
+# Our own.
+
+
+def test_our_label_takes_the_annotation_then_the_job_then_one() -> None:
+    job = Job("default", "j", "u", 4, 4)
+    body = job_pod("j", None, labels={GROUP_LABEL: "g"})
+    assert told(body, job) == (key("g", Convention.LABEL), 4)
+    body["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = "2"
+    assert told(body, job) == (key("g", Convention.LABEL), 2)
+    assert told(manifest("p", {GROUP_LABEL: "g"})) == (key("g", Convention.LABEL), 1)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completions", "expected"), [(4, None, 4), (4, 2, 2), (2, 4, 2), (0, 4, 1), (3, 0, 1)]
+)
+def test_size_by_job_is_its_parallelism_and_no_more_than_its_completions(
+    parallelism: int, completions: int | None, expected: int
+) -> None:
+    body = job_pod("j", None, labels={GROUP_LABEL: "g"})
+    assert told(body, Job("default", "j", "u", parallelism, completions))[1] == expected
+
+
+def test_job_that_is_not_seen_yet_is_waited_for() -> None:
+    body = job_pod("j", None, labels={GROUP_LABEL: "g"})
+    assert told(body)[1] == "waiting for Job default/j to be seen"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1", 1), ("4", 4), (" 4 ", 4), ("1000000", 1_000_000), ("007", 7)]
+)
+def test_annotated_size(text: str, expected: int) -> None:
+    assert told(manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: text}))[1] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "0", "-1", "+4", "4.0", "1e3", "four", "٤", "1_0", "1000001", "9" * 5000, "4;5", "0x4", "\n"],
+)
+def test_nonsense_size_is_said_in_a_short_sentence(text: str) -> None:
+    size = claim(manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: text})).size
+    assert isinstance(size, Reason)
+    assert size.why is Why.INVALID
+    assert "whole number from 1 to 1000000" in size.text
+    assert len(size.text) < 250
+
+
+def test_empty_label_names_no_group() -> None:
+    assert is_alone(manifest("p", {GROUP_LABEL: "", "scheduling.x-k8s.io/pod-group": ""}))
+
+
+def test_own_timeout_is_taken_and_nonsense_is_said() -> None:
+    body = manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: "2", SCHEDULE_TIMEOUT_ANNOTATION: "90"})
+    assert claim(body).patience == 90
+    body["metadata"]["annotations"][SCHEDULE_TIMEOUT_ANNOTATION] = "soon"
+    assert str(told(body)[1]).startswith(f"annotation {SCHEDULE_TIMEOUT_ANNOTATION} is 'soon'")
+
+
+# Kueue.
+
+
+@pytest.mark.parametrize("by_annotation", [False, True])
+def test_kueue_group_of_plain_pods(by_annotation: bool) -> None:
+    assert told(kueue("p", "g", "3", by_annotation)) == (key("g", Convention.KUEUE), 3)
+
+
+def test_kueue_group_without_a_count_says_what_is_missing() -> None:
+    assert told(kueue("p", "g", None))[1] == (
+        "pod p of group kueue.x-k8s.io/pod-group-name has no annotation kueue.x-k8s.io/pod-group-total-count"
+    )
+
+
+def test_kueue_group_of_a_service_is_no_gang() -> None:
+    assert is_alone(kueue("p", "g", "3", **{"kueue.x-k8s.io/pod-group-serving": "true"}))
+
+
+def test_pod_of_a_job_that_kueue_admitted_belongs_to_its_job() -> None:
+    labels = {"kueue.x-k8s.io/podset": "main", "kueue.x-k8s.io/managed": "true"}
+    body = job_pod("j", 0, labels=labels)
+    assert told(body, Job("default", "j", "u", 2, 2, indexed=True)) == (key("j", Convention.JOB), 2)
+
+
+# JobSet.
+
+
+def test_job_set_is_one_gang_of_all_its_jobs() -> None:
+    jobs = (ReplicatedJob("driver", 1), ReplicatedJob("workers", 8))
+    job_set = JobSet("default", "js", "u", jobs)
+    for body in (job_set_pod("js", "driver", 0, 0, 1, 3), job_set_pod("js", "workers", 1, 3, 2, 3)):
+        assert told(body, job_set) == (key("js", Convention.JOB_SET), 9)
+
+
+def test_job_set_is_waited_for_because_its_order_stands_there_alone() -> None:
+    body = job_set_pod("js", "workers", 0, 0, 2, 2)
+    assert told(body)[1] == "waiting for JobSet default/js to be seen"
+
+
+def test_job_set_in_order_is_a_gang_for_each_kind_of_jobs() -> None:
+    jobs = (ReplicatedJob("driver", 1), ReplicatedJob("workers", 8))
+    job_set = JobSet("default", "js", "u", jobs, in_order=True)
+    driver, worker = job_set_pod("js", "driver", 0, 0, 1, 3), job_set_pod("js", "workers", 0, 0, 2, 3)
+    assert told(driver, job_set) == (key("js", Convention.JOB_SET, "driver"), 1)
+    assert told(worker, job_set) == (key("js", Convention.JOB_SET, "workers"), 8)
+
+
+def test_jobs_of_a_job_set_that_depend_on_the_same_come_together() -> None:
+    jobs = (
+        ReplicatedJob("init", 1),
+        ReplicatedJob("tool", 1),
+        ReplicatedJob("server", 2, ("init",)),
+        ReplicatedJob("worker", 4, ("init",)),
+        ReplicatedJob("report", 1, ("worker",)),
+    )
+    job_set = JobSet("default", "js", "u", jobs)
+    sizes = {one.name: told(job_set_pod("js", one.name, 0, 0, 1, 5), job_set)[1] for one in jobs}
+    parts = {claim(job_set_pod("js", one.name, 0, 0, 1, 5), job_set).key.part for one in jobs}
+    assert sizes == {"init": 2, "tool": 2, "server": 6, "worker": 6, "report": 1}
+    assert parts == {"init", "server", "report"}
+
+
+def test_job_set_that_can_not_be_read_any_more_leaves_the_labels_and_the_job() -> None:
+    body = job_set_pod("js", "workers", 0, 0, 2, 3)
+    job = Job("default", "js-workers-0", "u", 4, 4, indexed=True)
+    expected = (key("js", Convention.JOB_SET, "workers"), 8)
+    assert told(body, job, unserved=[JobSet]) == expected
+    assert told(body, unserved=[JobSet])[1] == "waiting for Job default/js-workers-0 to be seen"
+
+
+# LeaderWorkerSet.
+
+
+def test_leader_and_workers_are_a_gang_of_the_size_they_carry() -> None:
+    for worker in (0, 1, 2):
+        assert told(leader_worker_pod("lws", 1, worker, 3)) == (
+            key("lws-1", Convention.LEADER_WORKER_SET, "5c5fc"),
+            3,
+        )
+
+
+def test_groups_and_revisions_of_a_leader_worker_set_are_different_gangs() -> None:
+    bodies = (
+        leader_worker_pod("lws", 0, 0, 3),
+        leader_worker_pod("lws", 1, 0, 3),
+        leader_worker_pod("lws", 1, 0, 4, revision="77777"),
+    )
+    assert len({claim(body).key for body in bodies}) == 3
+
+
+@pytest.mark.parametrize("why", ["leader ready", "exclusive topology"])
+def test_leader_that_has_to_come_first_is_a_gang_of_its_own(why: str) -> None:
+    exclusive = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+    notes = exclusive if why == "exclusive topology" else {}
+    known = [LeaderWorkerSet("default", "lws", "u", leader_first=why == "leader ready")]
+    leader = told(leader_worker_pod("lws", 0, 0, 3, **notes), *known)
+    worker = told(leader_worker_pod("lws", 0, 2, 3, **notes), *known)
+    assert leader == (key("lws-0", Convention.LEADER_WORKER_SET, "5c5fc-leader"), 1)
+    assert worker == (key("lws-0", Convention.LEADER_WORKER_SET, "5c5fc-workers"), 2)
+
+
+# MPI Operator, KubeRay.
+
+
+def test_mpi_job_is_its_workers_and_its_launcher() -> None:
+    job = MpiJob("default", "pi", "u", workers=2)
+    for worker in (0, 1, None):
+        assert told(mpi_pod("pi", worker), job) == (key("pi", Convention.MPI_JOB), 3)
+
+
+@pytest.mark.parametrize(
+    ("job", "size"),
+    [
+        (MpiJob("default", "pi", "u", 4, launcher_last=True), 4),
+        (MpiJob("default", "pi", "u", 4, min_available=2), 2),
+        (MpiJob("default", "pi", "u", 4, launcher_last=True, min_available=5), 4),
+        (MpiJob("default", "pi", "u", 0), 1),
+        (MpiJob("default", "pi", "u", 0, launcher_last=True), 1),
+    ],
+)
+def test_mpi_job_waits_only_for_what_comes(job: MpiJob, size: int) -> None:
+    assert told(mpi_pod("pi", None), job)[1] == size
+
+
+def test_mpi_job_is_waited_for_where_there_are_mpi_jobs() -> None:
+    assert told(mpi_pod("pi", 0))[1] == "waiting for MPIJob default/pi to be seen"
+    assert is_alone(mpi_pod("pi", 0), unserved=[MpiJob])
+
+
+def test_pod_of_another_training_operator_is_no_mpi_job() -> None:
+    body = mpi_pod("pi", 0, **{"training.kubeflow.org/operator-name": "pytorchjob-controller"})
+    assert is_alone(body)
+
+
+def test_ray_cluster_is_a_gang_where_its_owner_wants_it() -> None:
+    body = ray_pod("ray", "ray-worker-x")
+    assert told(body, RayCluster("default", "ray", "u", 4, gang=True)) == (
+        key("ray", Convention.RAY_CLUSTER),
+        4,
+    )
+    assert is_alone(body, RayCluster("default", "ray", "u", 4))
+    assert told(body)[1] == "waiting for RayCluster default/ray to be seen"
+    assert is_alone(body, unserved=[RayCluster])
+
+
+# Jobs and other owners.
+
+
+def test_indexed_job_that_runs_all_at_once_is_a_gang() -> None:
+    job = Job("default", "j", "u", 3, 3, indexed=True)
+    assert told(job_pod("j", 2), job) == (key("j", Convention.JOB), 3)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job("default", "j", "u", 3, 9, indexed=True),
+        Job("default", "j", "u", 3, None),
+        Job("default", "j", "u", 1, 1, indexed=True),
+    ],
+)
+def test_other_jobs_are_queues_of_independent_pods(job: Job) -> None:
+    assert is_alone(job_pod("j", 0 if job.indexed else None), job)
+
+
+def test_plain_pod_of_a_job_is_alone_without_looking_at_it() -> None:
+    assert is_alone(job_pod("j", None))
+
+
+def test_size_of_one_sets_the_pods_of_an_owner_free() -> None:
+    body = job_pod("j", 0, annotations={GROUP_SIZE_ANNOTATION: "1"})
+    assert is_alone(body, Job("default", "j", "u", 3, 3, indexed=True))
+    loose = job_set_pod("js", "w", 0, 0, 1, 1, annotations={GROUP_SIZE_ANNOTATION: "1"})
+    assert is_alone(loose, JobSet("default", "js", "u", (ReplicatedJob("w", 4),)))
+
+
+def test_annotated_size_counts_before_that_of_an_owner() -> None:
+    body = job_set_pod("js", "w", 0, 0, 1, 1, annotations={GROUP_SIZE_ANNOTATION: "3"})
+    assert told(body, JobSet("default", "js", "u", (ReplicatedJob("w", 4),))) == (
+        key("js", Convention.JOB_SET),
+        3,
+    )
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet", "MiniCluster"])
+def test_annotated_pods_of_any_owner_are_a_gang(kind: str) -> None:
+    body = manifest("p-0", annotations={GROUP_SIZE_ANNOTATION: "3"}, owner=("apps/v1", kind, "p"))
+    assert told(body) == (key("p", Convention.OWNER, uid="uid-p"), 3)
+    del body["metadata"]["annotations"][GROUP_SIZE_ANNOTATION]
+    assert is_alone(body)
+    body["metadata"]["labels"]["fluence.group-size"] = "2"
+    assert told(body)[1] == 2
+
+
+def test_size_without_group_or_owner_says_nothing() -> None:
+    assert is_alone(manifest("p", annotations={GROUP_SIZE_ANNOTATION: "3"}))
+
+
+def test_two_pods_of_one_name_are_two_gangs() -> None:
+    first, second = manifest("p"), manifest("p")
+    second["metadata"]["uid"] = "another"
+    assert claim(first).key != claim(second).key
+
+
+# Several at once.
+
+NAMED = {
+    "scheduling.x-k8s.io/pod-group": "b",
+    GROUP_LABEL: "c",
+    "kueue.x-k8s.io/pod-group-name": "d",
+}
+
+
+def test_pod_that_follows_several_conventions_goes_by_the_first() -> None:
+    """The whole order, by taking away what decided until only the owner is left."""
+    body = job_set_pod(
+        "js", "w", 0, 0, 1, 1,
+        labels={
+            **NAMED,
+            **leader_worker_pod("lws", 0, 0, 3)["metadata"]["labels"],
+            **ray_pod("ray", "x")["metadata"]["labels"],
+            **mpi_pod("pi", 0)["metadata"]["labels"],
+        },
+        annotations={
+            "kueue.x-k8s.io/pod-group-total-count": "3",
+            "leaderworkerset.sigs.k8s.io/size": "3",
+            GROUP_SIZE_ANNOTATION: "3",
+        },
+        schedulingGroup={"podGroupName": "a"},
+    )  # fmt: skip
+    taken_away = {
+        Convention.POD_GROUP: lambda: body["spec"].pop("schedulingGroup"),
+        Convention.COSCHEDULING: lambda: body["metadata"]["labels"].pop("scheduling.x-k8s.io/pod-group"),
+        Convention.LABEL: lambda: body["metadata"]["labels"].pop(GROUP_LABEL),
+        Convention.KUEUE: lambda: body["metadata"]["labels"].pop("kueue.x-k8s.io/pod-group-name"),
+        Convention.LEADER_WORKER_SET: lambda: body["metadata"]["labels"].pop(
+            "leaderworkerset.sigs.k8s.io/name"
+        ),
+        Convention.RAY_CLUSTER: lambda: body["metadata"]["labels"].pop("ray.io/cluster"),
+        Convention.MPI_JOB: lambda: body["metadata"]["labels"].pop("training.kubeflow.org/job-name"),
+        Convention.JOB_SET: lambda: body["metadata"]["labels"].pop("jobset.sigs.k8s.io/jobset-name"),
+        Convention.OWNER: lambda: body["metadata"]["annotations"].pop(GROUP_SIZE_ANNOTATION),
+        Convention.JOB: lambda: body["metadata"].pop("ownerReferences"),
+    }
+    found = []
+    for take_away in taken_away.values():
+        found.append(claim(body).key.convention)
+        take_away()
+    assert found == list(taken_away) == list(CONVENTIONS)
+    assert is_alone(body)
+
+
+def test_members_of_one_label_in_two_namespaces_are_two_gangs() -> None:
+    first, second = manifest("p", {GROUP_LABEL: "g"}), manifest("p", {GROUP_LABEL: "g"})
+    second["metadata"]["namespace"] = "other"
+    assert {str(claim(body).key) for body in (first, second)} == {"default/g", "other/g"}
+
+
+def test_longest_names_are_names() -> None:
+    body = native("p" * 253, "g" * 253)
+    assert claim(body).key.name == "g" * 253
+    assert claim(manifest("p" * 253, {GROUP_LABEL: "g" * 63})).key.name == "g" * 63
+
+
+# Agreement.
+
+
+def test_members_agree_or_the_first_of_each_opinion_is_named() -> None:
+    gang = key("g", Convention.LABEL)
+    two = Claim(gang, 2, "Job b")
+    assert agreed_size(gang, []) == 1
+    assert agreed_size(gang, [two, two]) == 2
+    three = Claim(gang, 3, "Job a")
+    expected = "members of gang default/g disagree on its size: Job b says 2, Job a says 3"
+    for claims in ([two, three], [three, two], [three, two, Claim(gang, 2, "Job c")]):
+        assert agreed_size(gang, claims) == Reason(Why.INVALID, expected)
+
+
+def test_reason_of_one_member_is_that_of_all() -> None:
+    gang = key("g", Convention.LABEL)
+    why = Reason(Why.WAITING, "waiting for Job default/j to be seen")
+    assert agreed_size(gang, [Claim(gang, 2, "Job b"), Claim(gang, why, "Job j")]) == why
