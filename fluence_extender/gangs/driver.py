@@ -55,6 +55,10 @@ TICK = 1.0
 BIND_TRIES = 5
 BIND_PAUSE = 0.25
 """Seconds, growing with each try: an API server that has just started refuses for a moment what is allowed."""
+
+BIND_LIMIT = 8.0
+"""Seconds for all tries together: after the barrier's 20 still an answer before kube-scheduler's httpTimeout of 30."""
+
 STEER_PAUSE = 1.0
 
 
@@ -351,9 +355,17 @@ class Driver:
     async def _bind(self, gang: Gang, member: Member, node: str) -> None:
         assert member.assignment is not None
         stamped = binding_annotations(gang.key, member.assignment, member.pod.annotations)
+        try:
+            async with asyncio.timeout(BIND_LIMIT):
+                await self._bind_patiently(member.pod, node, stamped)
+        except TimeoutError:
+            why = f"the API server gave no answer within {BIND_LIMIT:g} s"
+            raise CannotBind(f"pod {member.pod.key} is not bound to {node}: {why}") from None
+
+    async def _bind_patiently(self, pod: Pod, node: str, stamped: dict[str, str]) -> None:
         for attempt in range(1, BIND_TRIES + 1):
             try:
-                await self._cluster.bind(member.pod, node, stamped)
+                await self._cluster.bind(pod, node, stamped)
                 return
             except (Gone, AlreadyBound, NotLeading) as error:
                 raise CannotBind(str(error)) from error

@@ -165,6 +165,19 @@ def test_binding_without_an_answer_is_tried_again(world: MakeWorld) -> None:
     assert w.nodes_of(one) == ["n0"]
 
 
+def test_binding_that_hangs_is_an_error_before_kube_scheduler_stops_waiting(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    pods = gang(w, "g", 1000, 1000)
+    w.advance(1)
+    w.cluster.delays["bind"] = 60.0
+    began = w.loop.time()
+    refused = bind(w, *pods)
+    assert w.loop.time() - began < 30.0 - Limits().bind_wait
+    assert all("no answer within 8 s" in str(one) for one in refused), refused
+    w.cluster.delays.clear()
+    assert bind(w, *pods) == [None, None]
+
+
 @pytest.mark.parametrize("error", [Gone("gone", 404), AlreadyBound("bound elsewhere", "n1")])
 def test_binding_that_can_never_be_is_not_tried_again(world: MakeWorld, error: Exception) -> None:
     w = world(node("n0"), scheduling=False)
