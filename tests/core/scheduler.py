@@ -19,6 +19,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.service import Service
+from tests.core.link import Link
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 10.0
@@ -31,7 +32,7 @@ class KubeScheduler:
     the node is in ``disturbed``: somebody else changed it while the pod was being bound.
     """
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: MemoryCluster | Link) -> None:
         self.cluster = cluster
         self.service: Service | None = None
         self.refusing: dict[str, int] = {}
@@ -69,6 +70,12 @@ class KubeScheduler:
         for task in self._binds:
             task.cancel()
 
+    def end(self) -> None:
+        """Forget everything, as when kube-scheduler's process ends."""
+        self.forget()
+        self._assumed.clear()
+        self._backoff.clear()
+
     def _active(self, pod: Pod) -> bool:
         if not pod.ours or pod.gates or pod.node or pod.deleting or pod.finished or pod.uid in self._assumed:
             return False
@@ -105,6 +112,8 @@ class KubeScheduler:
         assert self.service is not None
         asked = AskedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
         feasible = self._feasible(pod)
+        if not self.service.leading:
+            await self.service.settled()
         location = self.service.locate(asked)
         if isinstance(location, On):
             if location.node in feasible:

@@ -1,0 +1,129 @@
+"""One process's connection to the API server in memory: it can be cut, and what was sent over it may arrive late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import ClusterError, Kind, Look, Observation, Regarding, Sink
+from fluence_extender.model.lease import Lease
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+
+
+class Link:
+    """`Cluster` over a `MemoryCluster`.
+
+    A write that was sent arrives although its caller gives it up. While ``cut`` nothing gets through either way; what
+    is read is as it was; after `heal` everything is listed anew, as after lost watches.
+    """
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self.cut = False
+        self._cluster = cluster
+        self._sinks: list[Sink] = []
+        self._pods: tuple[Pod, ...] = ()
+        self._nodes: tuple[Node, ...] = ()
+        self._sent: set[asyncio.Task[Any]] = set()
+        cluster.watch(self._tell)
+
+    def _tell(self, seen: Observation) -> None:
+        if not self.cut:
+            for sink in self._sinks:
+                sink(seen)
+
+    def watch(self, sink: Sink) -> None:
+        """See `MemoryCluster.watch`."""
+        self._list(sink)
+        self._sinks.append(sink)
+
+    def _list(self, sink: Sink) -> None:
+        for kind in Kind:
+            sink(self._cluster._list(kind))
+
+    def break_off(self) -> None:
+        """Cut it."""
+        self._pods, self._nodes = self._cluster.pods(), self._cluster.nodes()
+        self.cut = True
+
+    def heal(self) -> None:
+        """Let everything through again."""
+        if self.cut:
+            self.cut = False
+            for sink in self._sinks:
+                self._list(sink)
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._sinks.clear()
+
+    def pods(self) -> tuple[Pod, ...]:
+        """All pods, as they are seen here."""
+        return self._pods if self.cut else self._cluster.pods()
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, as they are seen here."""
+        return self._nodes if self.cut else self._cluster.nodes()
+
+    def put(self, pod: Pod) -> None:
+        """Write a pod, if the connection stands."""
+        if not self.cut:
+            self._cluster.put(pod)
+
+    async def read(self, lease: Lease | None) -> Lease | None:
+        """``lease``, if the connection stands."""
+        if self.cut:
+            raise ClusterError("no answer")
+        return lease
+
+    async def look(self, known: Mapping[str, str]) -> Look:
+        """See `MemoryCluster.look`."""
+        if self.cut:
+            raise ClusterError("no answer")
+        return await self._cluster.look(known)
+
+    async def _send(self, write: Coroutine[Any, Any, None]) -> None:
+        if self.cut:
+            write.close()
+            await asyncio.sleep(0.3)
+            raise ClusterError("no answer")
+        task = asyncio.create_task(write)
+        self._sent.add(task)
+        task.add_done_callback(self._arrived)
+        await asyncio.shield(task)
+
+    def _arrived(self, task: asyncio.Task[Any]) -> None:
+        self._sent.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def nominate(self, pod: Pod, node: str) -> None:
+        """See `Cluster.nominate`."""
+        await self._send(self._cluster.nominate(pod, node))
+
+    async def ungate(self, pod: Pod, gate: str) -> None:
+        """See `Cluster.ungate`."""
+        await self._send(self._cluster.ungate(pod, gate))
+
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        """See `Cluster.bind`."""
+        await self._send(self._cluster.bind(pod, node, annotations))
+
+    async def evict(self, pod: Pod, reason: str) -> None:
+        """See `Cluster.evict`."""
+        await self._send(self._cluster.evict(pod, reason))
+
+    async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
+        """See `Cluster.report_group`."""
+        await self._send(self._cluster.report_group(group, scheduled, reason, message))
+
+    async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
+        """See `Cluster.report_members`."""
+        await self._send(self._cluster.report_members(group, status))
+
+    async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
+        """See `Cluster.event`."""
+        await self._send(self._cluster.event(regarding, reason, message, warning))

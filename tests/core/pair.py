@@ -1,0 +1,159 @@
+"""A world with several replicas of {kube-scheduler, extender} of which one leads, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluence_extender.cluster import port
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.driver import Driver
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+from fluence_extender.service import Service
+from tests.core.invariants import (
+    accounts_equal_the_cluster,
+    check,
+    matcher_equals_the_accounts,
+    no_device_is_held_twice,
+)
+from tests.core.replica import LeaseBoard, Replica
+from tests.core.world import World
+
+
+class Pair(World):
+    """A `World` whose controller, books and so on are those of the replica that leads, or led last."""
+
+    def __init__(self, *objects: port.Watched, **options: Any) -> None:
+        self.board = LeaseBoard()
+        self.replicas: list[Replica] = []
+        self._last: Replica | None = None
+        self._made = 0
+        self._bound: set[str] = set()
+        super().__init__(*objects, scheduling=False, **options)
+
+    def start(self) -> None:
+        """Start two replicas, and wait until one of them leads."""
+        self.cluster.watch(self._judge)
+        self.add()
+        self.add()
+        self.advance(8)
+        assert self.leading is not None
+
+    def _judge(self, seen: port.Observation) -> None:
+        """Note pods of ours bound beyond their node's room, however late their Binding arrived."""
+        if not isinstance(seen, port.Changed) or not isinstance(seen.object, Pod):
+            return
+        pod = seen.object
+        if not pod.ours or not pod.node or pod.uid in self._bound:
+            return
+        self._bound.add(pod.uid)
+        node = next((one for one in self.cluster.nodes() if one.name == pod.node), None)
+        there = [one for one in self.cluster.pods() if one.node == pod.node and not one.finished]
+        used = Resources.total(one.requests for one in there)
+        if node is not None and pod.node not in self.scheduler.disturbed and not used.fits(node.allocatable):
+            self.scheduler.overcommitted.append(f"{pod.key} on {pod.node}")
+
+    def add(self) -> Replica:
+        """Start another replica."""
+
+        async def make() -> Replica:
+            offset = 0.7 * (self._made % 3)
+            return Replica(
+                name, self.cluster, self.board, self.engine.books(self.policy), self.limits, offset
+            )
+
+        self._made += 1
+        name = f"fluence-{self._made}"
+        made: Replica = self.run(make())
+        made.share(self.scheduler)
+        self._watch_for_crashes(made.controller)
+        self.replicas.append(made)
+        return made
+
+    def remove(self, replica: Replica) -> None:
+        """Kill both processes of a replica."""
+        self.replicas.remove(replica)
+        replica.kill()
+        self.advance(0.0)
+        replica.books.close()
+
+    def kill(self) -> None:
+        """End everything."""
+        for replica in list(self.replicas):
+            self.remove(replica)
+
+    @property
+    def leading(self) -> Replica | None:
+        """The replica whose extender leads now; there is never more than one."""
+        leaders = [one for one in self.replicas if one.leading]
+        assert len(leaders) <= 1, [one.name for one in leaders]
+        if leaders:
+            self._last = leaders[0]
+        return leaders[0] if leaders else None
+
+    @property
+    def foremost(self) -> Replica:
+        """The replica that leads, or the last one that did and still lives, or any."""
+        if self.leading is None and self._last not in self.replicas:
+            self._last = self.replicas[0]
+        assert self._last is not None
+        return self._last
+
+    @property
+    def controller(self) -> Controller:  # type: ignore[override]
+        return self.foremost.controller
+
+    @property
+    def books(self) -> Books:  # type: ignore[override]
+        return self.foremost.books
+
+    @property
+    def driver(self) -> Driver:  # type: ignore[override]
+        return self.foremost.driver
+
+    @property
+    def service(self) -> Service:  # type: ignore[override]
+        return self.foremost.service
+
+    @property
+    def binding(self) -> bool:
+        """Whether a bind call is under way anywhere."""
+        return any(one.scheduler.binding for one in self.replicas)
+
+
+class Seen:
+    """A world as one replica sees it."""
+
+    def __init__(self, world: Pair, replica: Replica) -> None:
+        self.cluster = world.cluster
+        self.scheduler = world.scheduler
+        self.books = replica.books
+        self.controller = replica.controller
+        self.service = replica.service
+        self.shown = replica.shown
+        self.run = world.run
+
+
+def check_pair(world: Pair) -> None:
+    """What holds after every step: of the leader all that holds of a lonely one, of the others the facts."""
+    leader = world.leading
+    for replica in world.replicas:
+        if replica.link.cut:
+            continue
+        seen: Any = Seen(world, replica)
+        if replica is leader:
+            check(seen)
+            replica.shown = seen.shown
+        elif not replica.controller.leading:
+            only_bound_pods_hold(seen)
+            accounts_equal_the_cluster(seen)
+            matcher_equals_the_accounts(seen)
+            no_device_is_held_twice(seen)
+    assert not world.scheduler.overcommitted, world.scheduler.overcommitted
+
+
+def only_bound_pods_hold(seen: Seen) -> None:
+    """Who stands by follows facts alone."""
+    bound = {pod.uid: pod.node for pod in seen.cluster.pods() if pod.ours and pod.node and not pod.finished}
+    assert {uid: held.assignment.node for uid, held in seen.books.holdings.items()} == bound

@@ -1,0 +1,149 @@
+"""One replica of the pod {kube-scheduler, extender}, and the election it takes part in."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.driver import Driver
+from fluence_extender.gangs.election import Election
+from fluence_extender.gangs.leadership import ByLease
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.ledger.books import Books
+from fluence_extender.live_resources import LiveResources
+from fluence_extender.model.lease import Lease
+from fluence_extender.service import Service
+from tests.core.link import Link
+from tests.core.scheduler import KubeScheduler
+
+DURATION, DEADLINE, RETRY = 15.0, 10.0, 2.0
+"""kube-scheduler's defaults for its election, in seconds."""
+
+
+@dataclass
+class LeaseBoard:
+    """The one Lease, as the API server has it."""
+
+    lease: Lease | None = None
+    written: int = 0
+
+    def write(self, holder: str) -> Lease:
+        """Acquire or renew it for ``holder``; "" releases it."""
+        self.written += 1
+        transitions = self.lease.transitions if self.lease is not None else 0
+        if self.lease is not None and holder and holder != self.lease.holder:
+            transitions += 1
+        self.lease = Lease(holder, f"t{self.written}", transitions, DURATION if holder else 1.0)
+        return self.lease
+
+
+class Replica:
+    """Both processes of one pod; ``offset`` is how much later than others' its election's clock ticks, in seconds."""
+
+    def __init__(
+        self,
+        name: str,
+        cluster: MemoryCluster,
+        board: LeaseBoard,
+        books: Books,
+        limits: Limits,
+        offset: float,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.name = name
+        self.board = board
+        self.shown: dict[int, dict[str, tuple[str, object]]] = {}
+        self.link = Link(cluster)
+        self.books = books
+        self.controller = Controller(books, limits, clock=loop.time, leading=False)
+        self.leadership = ByLease(name, loop.time)
+        self.driver = Driver(self.controller, self.link, limits, self.leadership)
+        self.live = LiveResources(self.controller.replace_resources, lambda _, __: None)
+        self.controller.on_resources = self.live.take
+        self.election = Election(
+            self.leadership,
+            self.driver,
+            lambda _: self.link.read(board.lease),
+            self.link.look,
+            lambda: self.controller.started,
+            loop.time,
+        )
+        self.service = Service(self.controller, self.driver, lambda: "", self.election.poke)
+        self.scheduler = KubeScheduler(self.link)
+        self.scheduler.service = self.service
+        self.link.watch(self.driver.sink)
+        self.controller.start()
+        self._scheduling: asyncio.Task[None] | None = None
+        self._starts = 0
+        self._renewed = 0.0
+        self._candidate = asyncio.create_task(self._stand(offset))
+        self._tasks = [asyncio.create_task(self.driver.run()), asyncio.create_task(self.election.run())]
+
+    @property
+    def leading(self) -> bool:
+        """Whether its extender leads."""
+        return self.driver.leading
+
+    @property
+    def _holder(self) -> str:
+        return f"{self.name}_{self._starts}"
+
+    # kube-scheduler.
+
+    async def _stand(self, offset: float) -> None:
+        """Take part in the election as client-go does."""
+        loop = asyncio.get_running_loop()
+        seen: Lease | None = None
+        seen_at = loop.time()
+        await asyncio.sleep(offset)
+        while True:
+            if not self.link.cut:
+                if self.board.lease != seen:
+                    seen, seen_at = self.board.lease, loop.time()
+                free = seen is None or not seen.holder or loop.time() - seen_at >= seen.duration
+                if free or (seen is not None and seen.holder == self._holder):
+                    seen, seen_at = self.board.write(self._holder), loop.time()
+                    self._renewed = loop.time()
+                    self._begin_scheduling()
+            if self._scheduling is not None and loop.time() - self._renewed > DEADLINE:
+                self.scheduler_ends()
+            await asyncio.sleep(RETRY)
+
+    def _begin_scheduling(self) -> None:
+        if self._scheduling is None:
+            self._scheduling = asyncio.create_task(self.scheduler.run())
+
+    def scheduler_ends(self, release: bool = False) -> None:
+        """kube-scheduler's process ends, letting go of the Lease if it may; another one is started."""
+        if release and self.board.lease is not None and self.board.lease.holder == self._holder:
+            self.board.write("")
+        if self._scheduling is not None:
+            self._scheduling.cancel()
+            self._scheduling = None
+        self.scheduler.end()
+        self._starts += 1
+
+    def scheduler_stops(self) -> None:
+        """kube-scheduler is asked to end: it lets go of the Lease, and nobody starts another."""
+        self._candidate.cancel()
+        self.scheduler_ends(release=True)
+
+    # Both.
+
+    def kill(self) -> None:
+        """End both processes at once."""
+        self.scheduler_ends()
+        self.link.close()
+        for task in (self._candidate, *self._tasks):
+            task.cancel()
+
+    def share(self, other: KubeScheduler) -> None:
+        """Judge by what ``other`` knows of disturbances, and report to it."""
+        mine = self.scheduler
+        mine.disturbed, mine.refusing, mine.overcommitted = (
+            other.disturbed,
+            other.refusing,
+            other.overcommitted,
+        )

@@ -1,0 +1,108 @@
+"""The whole placement core with two replicas of which the schedule picks the leader.
+
+Beside all that happens to a cluster, kube-schedulers end, pods are replaced, leaders are cut off at any moment with
+their writes under way, and come back. There is never more than one leader, nothing is booked twice, no gang is left
+half placed, and who stands by knows the facts.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
+
+from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.model.node import Node
+from tests.core.pair import Pair, check_pair
+from tests.property.test_core_state_machine import BROKEN, QUANTUM, SHARE, Core, allocatable, choice
+
+FAIL_OVER = 25.0
+"""Seconds in which a new leader is found at the latest, of a Lease of 15 s."""
+
+
+class TwoReplicas(Core):
+    """`Core` on a `Pair`; what the extender's restart is there is here the replacement of a pod."""
+
+    world: Pair  # type: ignore[assignment]
+
+    @initialize(count=st.integers(2, 4), size=st.integers(2, 6), text=st.sampled_from([None, QUANTUM]))
+    def begin(self, count: int, size: int, text: str | None) -> None:
+        nodes = [Node(f"n{number}", allocatable=allocatable(size, 8, number % 2)) for number in range(count)]
+        self.world = Pair(*nodes, ResourcesFile("test", text), engine=self.engine, policy=self.policy)
+        self.made = 0
+        self.text = text
+
+    def _mend_resources(self) -> None:
+        if self.text == BROKEN:
+            # With a broken file a new process would refuse to start until somebody mends that.
+            self.resources_are_edited(None)
+
+    @rule()
+    def extender_restarts(self) -> None:
+        """The leading pod is killed, and replaced."""
+        self._mend_resources()
+        self.world.remove(self.world.foremost)
+        self.world.add()
+
+    @rule(random=choice)
+    def any_pod_is_killed_and_replaced(self, random: Random) -> None:
+        self._mend_resources()
+        self.world.remove(random.choice(self.world.replicas))
+        self.world.add()
+
+    @rule(seconds=st.sampled_from([0.0, 0.02, 0.3]))
+    def pod_is_replaced_by_a_rolling_update(self, seconds: float) -> None:
+        self._mend_resources()
+        old = self.world.foremost
+        self.world.add()
+        old.scheduler_stops()
+        self.world.advance(seconds)
+        self.world.remove(old)
+
+    @rule(release=st.booleans())
+    def kube_scheduler_ends(self, release: bool) -> None:
+        self.world.foremost.scheduler_ends(release)
+
+    @rule(random=choice, leader=st.booleans())
+    def replica_is_cut_off(self, random: Random, leader: bool) -> None:
+        replica = self.world.foremost if leader else random.choice(self.world.replicas)
+        replica.link.break_off()
+
+    @rule()
+    def replicas_are_connected_again(self) -> None:
+        self._mend_resources()
+        for replica in self.world.replicas:
+            replica.link.heal()
+
+    @rule(seconds=st.sampled_from([8.0, 10.0, 14.0, 16.0, 25.0]))
+    def time_passes_until_another_leads(self, seconds: float) -> None:
+        self.world.cluster.reap()
+        self.world.advance(seconds)
+
+    def quiet(self) -> None:
+        self.replicas_are_connected_again()
+        self.world.advance(FAIL_OVER)
+        assert self.world.leading is not None
+        super().quiet()
+
+    @invariant()
+    def core_is_consistent(self) -> None:
+        if hasattr(self, "world"):
+            self.world.advance(0.011)
+            check_pair(self.world)
+            if not self.world.binding:
+                self.world.scheduler.disturbed.clear()
+
+
+def test_one_writer_at_a_time_books_nothing_twice_and_leaves_no_gang_half_placed() -> None:
+    run_state_machine_as_test(
+        TwoReplicas,
+        settings=settings(
+            max_examples=settings().max_examples // SHARE,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

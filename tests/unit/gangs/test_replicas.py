@@ -1,0 +1,319 @@
+"""Two replicas of which one leads: what each does, and what happens when the lead changes hands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fluence_extender.extender.port import BindRefused, Unseen
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import Pod
+from tests.core.pair import Pair, check_pair
+from tests.core.replica import Replica
+from tests.core.values import asks, node
+from tests.unit.gangs.conftest import gang
+
+MakePair = Callable[..., Pair]
+
+
+@pytest.fixture
+def pair() -> Iterator[MakePair]:
+    """Make pairs; at the end of the test each must be consistent."""
+    made: list[Pair] = []
+
+    def make(*objects: Any, **options: Any) -> Pair:
+        made.append(Pair(*objects, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.advance(0.1)
+        check_pair(one)
+        one.close()
+
+
+def leader(w: Pair) -> Replica:
+    found = w.leading
+    assert found is not None
+    return found
+
+
+def standby(w: Pair) -> Replica:
+    return next(one for one in w.replicas if one is not w.leading)
+
+
+def until(w: Pair, done: Callable[[], bool], step: float = 0.1) -> None:
+    """Let time pass until ``done()``; at every step no more than one replica leads."""
+    for _ in range(600):
+        if done():
+            return
+        w.advance(step)
+        _ = w.leading
+    raise AssertionError("it never came about")
+
+
+def bound(w: Pair, pods: list[Pod]) -> int:
+    return sum(bool(node) for node in w.nodes_of(*pods))
+
+
+def writes_of(w: Pair, replica: Replica) -> list[str]:
+    """The writes of ``replica`` from now on."""
+    made: list[str] = []
+    for verb in ("nominate", "ungate", "bind", "evict", "report_group", "event"):
+        send = getattr(replica.link, verb)
+
+        async def noted(*args: Any, verb: str = verb, send: Any = send, **kwargs: Any) -> None:
+            made.append(verb)
+            await send(*args, **kwargs)
+
+        setattr(replica.link, verb, noted)
+    return made
+
+
+def test_only_the_leader_plans_and_writes(pair: MakePair) -> None:
+    w = pair(node("n0"), node("n1"))
+    written = writes_of(w, standby(w))
+    pods = gang(w, "g", *[1000] * 6)
+    w.advance(5)
+    assert bound(w, pods) == 6
+    assert written == []
+    assert (leader(w).service.leading, standby(w).service.leading) == (True, False)
+
+
+def test_standby_answers_that_it_does_not_lead(pair: MakePair) -> None:
+    w = pair(node("n0"))
+    (pod,) = gang(w, "g", 1000, size=1)
+    service = standby(w).service
+    w.advance(0.2)
+    assert service.ready
+    answer = service.locate(w.asked(pod))
+    assert isinstance(answer, Unseen)
+    assert answer.reason == f"not the leader: the lease is held by {w.board.lease.holder}"  # type: ignore[union-attr]
+    with pytest.raises(BindRefused, match="not the leader"):
+        w.run(service.bind(w.asked(pod), "n0"))
+    assert not service.may_evict([pod.uid])
+
+
+def test_standby_shows_what_the_leader_has_written(pair: MakePair) -> None:
+    w = pair(node("n0"))
+    leader(w).scheduler_ends()
+    pods = gang(w, "g", 1000, 1000)
+    w.advance(0.5)
+    assert [w.now(pod).nominated for pod in pods] == ["n0", "n0"]
+    (seen,) = [one for one in standby(w).controller.registry.gangs.values()]
+    assert seen.state is GangState.COMMITTED
+    assert {member.promised for member in seen.members.values()} == {"n0"}
+    assert not standby(w).books.holdings
+    gang(w, "h", 1000, size=3)
+    gang(w, "i", 9000, size=1)
+    w.advance(0.5)
+    reasons = {key.name: str(one.reason) for key, one in standby(w).controller.registry.gangs.items()}
+    assert reasons["h"] == "waiting for members (1 of 3 exist)"
+    assert reasons["i"] == "waiting for the leader to place it; this replica stands by"
+
+
+def test_committed_gang_is_completed_first_where_it_was_promised(pair: MakePair) -> None:
+    w = pair(node("n0", cpu=2000), node("n1", cpu=2000))
+    old = leader(w)
+    old.scheduler_ends()
+    rival = gang(w, "rival", *[1000] * 4, size=5)
+    promised = gang(w, "promised", *[1000] * 4)
+    w.advance(0.5)
+    plan = [w.now(pod).nominated for pod in promised]
+    assert all(plan)
+    w.remove(old)
+    # Whole now, and older: still it comes second.
+    w.pod(
+        "rival-4",
+        labels={GROUP_LABEL: "rival"},
+        annotations={GROUP_SIZE_ANNOTATION: "5"},
+        requests=asks(10),
+        gates=(GATE,),
+    )
+    w.advance(30)
+    assert leader(w) is not old
+    assert w.nodes_of(*promised) == plan
+    assert bound(w, rival) == 0
+
+
+def test_half_bound_gang_is_completed_by_the_next_leader(pair: MakePair) -> None:
+    w = pair(node("n0", cpu=4000), node("n1", cpu=4000))
+    w.cluster.delays["bind"] = 0.4
+    pods = gang(w, "g", *[1000] * 8)
+    old = leader(w)
+    count = 0
+    # Let some of the Bindings be slower than others, and kill between them.
+    slow = w.cluster.bind
+
+    async def bind(pod: Pod, where: str, annotations: Any) -> None:
+        nonlocal count
+        count += 1
+        w.cluster.delays["bind"] = 0.1 * count
+        await slow(pod, where, annotations)
+
+    w.cluster.bind = bind  # type: ignore[method-assign]
+    until(w, lambda: bound(w, pods) >= 3, 0.05)
+    assert bound(w, pods) < 8
+    old.link.break_off()
+    w.remove(old)
+    w.advance(40)
+    assert bound(w, pods) == 8
+
+
+def test_new_leader_waits_for_one_that_let_go_early_and_then_looks(pair: MakePair) -> None:
+    w = pair(node("n0"))
+    old, new = leader(w), standby(w)
+    old.scheduler_stops()
+    let_go = w.loop.time()
+    until(w, lambda: new.leading)
+    assert 1.9 <= w.loop.time() - let_go <= 5.0
+
+
+def test_partitioned_leader_stops_before_another_begins_and_writes_nothing_afterwards(pair: MakePair) -> None:
+    w = pair(node("n0", cpu=2000), node("n1", cpu=2000))
+    old = leader(w)
+    gang(w, "before", 1000)
+    w.advance(2)
+    old.link.break_off()
+    pods = gang(w, "g", *[1000] * 3)
+    cut = w.loop.time()
+    until(w, lambda: not old.leading)
+    assert 7.0 <= w.loop.time() - cut <= 10.5
+    assert w.leading is None
+    until(w, lambda: w.leading is not None)
+    assert 13.0 <= w.loop.time() - cut <= 21.0
+    w.advance(10)
+    assert bound(w, pods) == 3
+    written = writes_of(w, old)
+    old.link.heal()
+    w.advance(20)
+    assert written == []
+    assert leader(w) is not old
+
+
+def test_members_at_the_barrier_are_told_when_the_lead_is_lost(pair: MakePair) -> None:
+    w = pair(node("n0"))
+    old = leader(w)
+    old.scheduler_ends()
+    pods = gang(w, "g", 1000, 1000)
+    w.advance(0.5)
+
+    async def scene() -> str:
+        waiting = asyncio.create_task(old.service.bind(w.asked(pods[0]), "n0"))
+        await asyncio.sleep(0.1)
+        w.board.write("fluence-other_1")
+        await asyncio.sleep(2.5)
+        with pytest.raises(BindRefused) as told:
+            await waiting
+        return str(told.value)
+
+    assert "not the leader: the lease is held by fluence-other_1" in w.run(scene())
+    assert not old.books.holdings
+
+
+def test_write_under_way_when_the_lead_is_lost_lands_where_the_next_leader_holds_it(pair: MakePair) -> None:
+    w = pair(node("n0", cpu=1000), node("n1", cpu=1000))
+    w.cluster.delays["bind"] = 12.0
+    (pod,) = gang(w, "g", 1000, size=1)
+    w.advance(1)
+    old = leader(w)
+    planned = w.now(pod).nominated
+    assert planned
+    # From its kube-scheduler nothing is heard any more, and so the nomination stays.
+    old.scheduler.cluster = w.cluster
+    w.board.write("fluence-other_1")
+    w.advance(3)
+    assert w.leading is None
+    w.board.write("")
+    others = gang(w, "h", 1000, size=1)
+    w.advance(30)
+    assert bound(w, [pod, *others]) == 2
+    assert len(set(w.nodes_of(pod, *others))) == 2
+
+
+def test_pods_deleted_and_bound_unseen_are_known_once_we_lead(pair: MakePair) -> None:
+    w = pair(node("n0", cpu=3000))
+    old, new = leader(w), standby(w)
+    gone, kept = gang(w, "g", 1000, size=1)[0], gang(w, "k", 1000, size=1)[0]
+    w.advance(3)
+    # Its watch hangs: nothing is told, but it can ask.
+    new.link._sinks.clear()
+    w.cluster.remove(w.now(gone))
+    (late,) = gang(w, "late", 2000, size=1)
+    w.advance(3)
+    assert bound(w, [late]) == 1
+    assert gone.uid in new.books.holdings
+    w.remove(old)
+    w.advance(25)
+    assert new.leading
+    assert set(new.books.holdings) == {kept.uid, late.uid}
+
+
+def test_observations_from_before_the_look_are_not_taken_for_news(pair: MakePair) -> None:
+    w = pair(node("n0", cpu=3000))
+    old, new = leader(w), standby(w)
+    (sink,) = new.link._sinks[:1]
+    queued: list[Any] = []
+    new.link._sinks[0] = queued.append
+    pods = gang(w, "g", 1000, 1000)
+    w.advance(3)
+    w.cluster.remove(w.now(pods[1]))
+    w.remove(old)
+    w.advance(25)
+    assert set(new.books.holdings) == {pods[0].uid}
+    for seen in queued:
+        sink(seen)
+        assert pods[1].uid not in new.controller.registry._of
+    w.advance(1)
+    assert set(new.books.holdings) == {pods[0].uid}
+    new.link._sinks[0] = sink
+
+
+def test_gated_member_of_a_committed_gang_is_ungated_where_it_was_nominated(pair: MakePair) -> None:
+    w = pair(node("n0", cpu=1000), node("n1", cpu=1000))
+    old = leader(w)
+    old.scheduler_ends()
+    pods = gang(w, "g", 1000, 1000)
+    w.advance(0.5)
+    first, second = pods
+    w.change(second, gates=(GATE,))
+    w.remove(old)
+    plan = [w.now(pod).nominated for pod in pods]
+    w.advance(30)
+    assert w.nodes_of(first, second) == plan
+
+
+def test_rolling_update_leaves_every_gang_whole(pair: MakePair) -> None:
+    w = pair(*[node(f"n{number}", cpu=4000) for number in range(4)])
+    gangs: list[list[Pod]] = []
+    for number in range(2):
+        old = leader(w)
+        gangs += [gang(w, f"a{number}-{one}", *[500] * 4) for one in range(3)]
+        w.add()
+        w.advance(0.02 + 0.05 * number)
+        gangs.append(gang(w, f"b{number}", *[500] * 3))
+        old.scheduler_ends(release=True)
+        w.remove(old)
+        w.advance(8)
+        assert w.leading is not None
+    w.advance(20)
+    assert [bound(w, pods) for pods in gangs] == [len(pods) for pods in gangs]
+
+
+def test_unready_replica_does_not_lead(pair: MakePair) -> None:
+    w = pair(node("n0"))
+    new = standby(w)
+    new.controller.started = False
+    w.remove(leader(w))
+    w.advance(25)
+    assert w.leading is None
+    new.controller.started = True
+    w.advance(2)
+    assert new.leading
+    w.pod("p", requests=asks(1000, 1))
+    w.advance(3)
+    assert bound(w, [one for one in w.cluster.pods()]) == 1
