@@ -20,7 +20,7 @@ from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import Connection, connect
 from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.look import look_at_ours
-from fluence_extender.cluster.port import Cluster, Kind, Regarding
+from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding
 from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.engines import Engine, choose_engine, create_mirror
@@ -28,17 +28,18 @@ from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.server import Address, Listeners, serve
 from fluence_extender.gangs.actions import Tell
+from fluence_extender.gangs.auditor import Auditor
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.gangs.election import Election
 from fluence_extender.gangs.leadership import ALONE, ByLease, Leadership
 from fluence_extender.gangs.limits import Limits
-from fluence_extender.graph.jgf import GraphTooLarge
+from fluence_extender.gangs.renewal import Renewal
 from fluence_extender.graph.problem import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.mirror import LoadFailed
 from fluence_extender.live_resources import LiveResources
-from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.service import Service
 from fluence_extender.settings import Settings
@@ -47,10 +48,13 @@ log = structlog.get_logger(__name__)
 
 LISTED_FIRST = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
 GROUPS_PATIENCE = 5.0
-"""Seconds to wait for the list of PodGroups, which we may not be allowed to read."""
+"""Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read."""
 
 STALE_AFTER = 30.0
 """Seconds without the API server after which we no longer claim to know the cluster."""
+
+IN_TOUCH = 10.0
+"""Seconds since the watch of pods was last in touch, up to which an audit trusts that it shows what there is."""
 
 
 class StartRefused(Exception):
@@ -78,7 +82,7 @@ async def _run(
 ) -> None:
     metrics = Metrics()
     metrics.name_engine(engine.name, engine.version)
-    limits = Limits(completion=settings.completion_limit)
+    limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
     books = Books(create_mirror(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(books, limits, leading=not settings.lease)
     leadership = ByLease(settings.identity) if settings.lease else ALONE
@@ -91,7 +95,16 @@ async def _run(
 
     live = LiveResources(controller.replace_resources, reject)
     controller.on_resources = live.take
+    renewal = Renewal(controller, live.taken_back, driver.wake)
     watcher = Watcher(connection, driver.sink, settings.resources or settings.resources_namespace)
+    auditor = Auditor(
+        controller,
+        metrics.drifted,
+        partial(look_at_ours, connection),
+        lambda: watcher.staleness(Kind.POD) < IN_TOUCH,
+        lambda: leadership.leads,
+        settings.audit_every,
+    )
     election = _election(settings, leadership, driver, connection, controller)
     asked = election.poke if election is not None else lambda: None
     service = Service(controller, driver, lambda: _missing(watcher), asked)
@@ -102,6 +115,8 @@ async def _run(
                 tasks.create_task(watcher.run(), name="watch"),
                 tasks.create_task(_start(watcher, controller, driver, live), name="start"),
                 tasks.create_task(driver.run(), name="decide"),
+                tasks.create_task(renewal.run(), name="rebuild"),
+                tasks.create_task(auditor.run(driver.wake), name="audit"),
             ]
             if election is not None:
                 background.append(tasks.create_task(election.run(), name="follow the lease"))
@@ -152,10 +167,9 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
         raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
     await _groups_listed(watcher)
     try:
-        controller.start()
-    except (MatcherError, GraphTooLarge) as error:
+        await driver.start()
+    except LoadFailed as error:
         raise StartRefused(controller.books.fault or str(error)) from error
-    driver.wake()
     # What was listed stays for as long as the process: the collector needn't walk it again and again.
     gc.collect()
     gc.freeze()
@@ -169,10 +183,10 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
 
 
 async def _groups_listed(watcher: Watcher) -> None:
-    """Wait for PodGroups, but not for ever: gangs that name one wait for it anyway."""
+    """Wait for PodGroups and the like, but not for ever: gangs that need one wait for it anyway."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GROUPS_PATIENCE):
-            await watcher.synced(Kind.POD_GROUP)
+            await watcher.synced(*WORKLOADS)
 
 
 def _missing(watcher: Watcher) -> str:

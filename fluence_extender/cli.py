@@ -160,6 +160,15 @@ def main() -> None:
     help="Seconds after which a gang that was begun and can't be completed is evicted; 0 for never.",
 )
 @click.option(
+    "--assembly-limit",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    envvar="FLUENCE_ASSEMBLY_LIMIT",
+    show_envvar=True,
+    help="Seconds after which a gang whose members don't all exist is said to have timed out; 0 for never.",
+)
+@click.option(
     "--audit-every",
     type=click.FloatRange(min=1),
     default=60.0,
@@ -194,7 +203,7 @@ def main() -> None:
     show_envvar=True,
     help="How log lines look (they go to stderr).",
 )
-def serve(completion_limit: float, log_format: str, **options: Any) -> None:
+def serve(completion_limit: float, assembly_limit: float, log_format: str, **options: Any) -> None:
     """Run the service until SIGTERM or SIGINT.
 
     It watches the cluster, places gangs, removes their gates, and answers the scheduler. It is ready (/readyz) once the
@@ -203,7 +212,9 @@ def serve(completion_limit: float, log_format: str, **options: Any) -> None:
     from fluence_extender.logs import set_up_logging
 
     set_up_logging(log_format)
-    _run(Settings(completion_limit=completion_limit or None, **options))
+    _run(
+        Settings(completion_limit=completion_limit or None, assembly_limit=assembly_limit or None, **options)
+    )
 
 
 def _run(settings: Settings) -> None:

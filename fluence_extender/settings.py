@@ -48,6 +48,7 @@ class Settings:
     api_port: int = 8889
     levels: Mapping[str, str] = field(default_factory=lambda: dict(LEVELS))
     completion_limit: float | None = 300.0
+    assembly_limit: float | None = 300.0
     audit_every: float = 60.0
     lease: str = ""
     identity: str = field(default_factory=socket.gethostname)

@@ -20,7 +20,7 @@ ATTEMPT = "find out what is served"
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
+class OptionalKind:
     """A kind that may be served: its API group, its plural, and the versions understood, the best first."""
 
     group: str
@@ -33,13 +33,13 @@ class Optional:
         return f"{self.resource}.{self.group}"
 
 
-OPTIONAL: dict[Kind, Optional] = {
-    Kind.POD_GROUP: Optional("scheduling.k8s.io", "podgroups", ("v1", "v1beta1", "v1alpha3", "v1alpha2")),
-    Kind.COSCHEDULING_GROUP: Optional("scheduling.x-k8s.io", "podgroups", ("v1alpha1",)),
-    Kind.JOB_SET: Optional("jobset.x-k8s.io", "jobsets", ("v1", "v1beta1", "v1alpha2")),
-    Kind.LEADER_WORKER_SET: Optional("leaderworkerset.x-k8s.io", "leaderworkersets", ("v1",)),
-    Kind.MPI_JOB: Optional("kubeflow.org", "mpijobs", ("v2beta1",)),
-    Kind.RAY_CLUSTER: Optional("ray.io", "rayclusters", ("v1",)),
+OPTIONAL: dict[Kind, OptionalKind] = {
+    Kind.POD_GROUP: OptionalKind("scheduling.k8s.io", "podgroups", ("v1", "v1beta1", "v1alpha3", "v1alpha2")),
+    Kind.COSCHEDULING_GROUP: OptionalKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",)),
+    Kind.JOB_SET: OptionalKind("jobset.x-k8s.io", "jobsets", ("v1", "v1beta1", "v1alpha2")),
+    Kind.LEADER_WORKER_SET: OptionalKind("leaderworkerset.x-k8s.io", "leaderworkersets", ("v1",)),
+    Kind.MPI_JOB: OptionalKind("kubeflow.org", "mpijobs", ("v2beta1",)),
+    Kind.RAY_CLUSTER: OptionalKind("ray.io", "rayclusters", ("v1",)),
 }
 
 

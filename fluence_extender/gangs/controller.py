@@ -167,6 +167,7 @@ class Controller:
         self._pods.pop(pod.uid, None)
         if not pod.ours:
             self.books.drop_foreign(pod.uid)
+            self.registry.drop_stranger(pod.uid)
             return
         if self._dropped is not None:
             self._dropped.add(pod.uid)

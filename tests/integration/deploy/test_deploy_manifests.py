@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from fluence_extender import __version__
 from fluence_extender.cli import main, serve
+from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.names import GATE, RESOURCES_CONFIGMAP, RESOURCES_KEY, SCHEDULER_NAME
 from fluence_extender.scheduler_config import scheduler_config
@@ -27,14 +28,18 @@ CALLS = {
     ("", "pods", "watch"),
     ("batch", "jobs", "list"),
     ("batch", "jobs", "watch"),
-    ("scheduling.k8s.io", "podgroups", "list"),
-    ("scheduling.k8s.io", "podgroups", "watch"),
+    *(
+        (optional.group, optional.resource, verb)
+        for optional in OPTIONAL.values()
+        for verb in ("list", "watch")
+    ),
     ("", "pods", "get"),  # read back after an uncertain answer
     ("", "pods", "patch"),  # remove the gate
     ("", "pods/status", "patch"),  # nominate
     ("", "pods/binding", "create"),
     ("", "pods/eviction", "create"),
     ("scheduling.k8s.io", "podgroups/status", "patch"),  # the condition of a native gang
+    ("scheduling.x-k8s.io", "podgroups/status", "patch"),  # phase and counts
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
 }

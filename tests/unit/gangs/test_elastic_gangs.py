@@ -1,0 +1,147 @@
+"""Gangs of more members than make them whole: the minimum first, others as they come and as there is room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.workload import CoschedulingGroup, Job, PodGroup, Workload
+from tests.core.values import asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld
+
+KINDS = ["native", "coscheduling", "label"]
+
+
+def minimum(kind: str, size: int) -> list[Workload]:
+    """What says the size of the gang ``g``, where that isn't the pods."""
+    if kind == "native":
+        return [PodGroup("default", "g", "u", size)]
+    return [CoschedulingGroup("default", "g", "u", size)] if kind == "coscheduling" else []
+
+
+def member(w: World, kind: str, number: int, size: int, cpu: int = 1000, **fields: Any) -> Pod:
+    labels = {"coscheduling": {"scheduling.x-k8s.io/pod-group": "g"}, "label": {GROUP_LABEL: "g"}}
+    fields.setdefault("gates", (GATE,))
+    return w.pod(
+        f"g-{number}",
+        labels=labels.get(kind, {}),
+        annotations={GROUP_SIZE_ANNOTATION: str(size)} if kind == "label" else {},
+        group="g" if kind == "native" else "",
+        requests=asks(cpu, 1),
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_minimum_is_bound_and_the_rest_waits_for_room(world: MakeWorld, kind: str) -> None:
+    w = world(node("n0", cpu=3000), *minimum(kind, 2))
+    pods = [member(w, kind, number, 2) for number in range(5)]
+    w.advance(5)
+    assert sum(map(bool, w.nodes_of(*pods))) == 3
+    gang = w.gang("g")
+    assert gang.whole
+    assert isinstance(gang.reason, Reason)
+    assert gang.reason.text.startswith("busy: ")
+    w.cluster.put(node("n1", cpu=8000))
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    assert w.gang("g").state is GangState.BOUND
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_that_wait_for_room_do_not_put_those_at_risk_that_run(world: MakeWorld, kind: str) -> None:
+    w = world(node("n0", cpu=2000), *minimum(kind, 2))
+    pods = [member(w, kind, number, 2) for number in range(3)]
+    w.advance(200)
+    assert sum(map(bool, w.nodes_of(*pods))) == 2
+    assert not [call for call in w.cluster.calls if call[0] == "evict"]
+    w.restart()
+    w.advance(200)
+    assert sum(map(bool, w.nodes_of(*pods))) == 2
+    assert not [call for call in w.cluster.calls if call[0] == "evict"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gang_grows_and_shrinks_member_by_member(world: MakeWorld, kind: str) -> None:
+    w = world(node("n0", cpu=4000), *minimum(kind, 2))
+    pods = [member(w, kind, number, 2) for number in range(2)]
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    more = member(w, kind, 2, 2)
+    w.advance(5)
+    assert w.nodes_of(more) == ["n0"]
+    w.cluster.delete(pods[1])
+    w.cluster.reap()
+    w.advance(5)
+    assert w.gang("g").state is GangState.BOUND
+    assert len(w.books.holdings) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lost_member_is_replaced_beside_the_others(world: MakeWorld, kind: str) -> None:
+    w = world(node("n0", cpu=2000), node("n1", cpu=2000), *minimum(kind, 3))
+    pods = [member(w, kind, number, 3) for number in range(3)]
+    w.advance(5)
+    (kept,) = {w.now(one).node for one in pods if w.nodes_of(one) == ["n0"]} or {"n0"}
+    lost = next(one for one in pods if w.nodes_of(one) == [kept])
+    w.cluster.remove(w.now(lost))
+    replacement = member(w, kind, 7, 3)
+    w.advance(5)
+    assert w.nodes_of(replacement) == [kept]
+
+
+@pytest.mark.parametrize("kind", ["native", "coscheduling"])
+def test_size_that_falls_lets_a_waiting_gang_go(world: MakeWorld, kind: str) -> None:
+    w = world(node("n0", cpu=4000), *minimum(kind, 4))
+    pods = [member(w, kind, number, 4) for number in range(2)]
+    w.advance(5)
+    assert not any(w.nodes_of(*pods))
+    w.cluster.put(minimum(kind, 2)[0])
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+
+
+@pytest.mark.parametrize("kind", ["native", "coscheduling"])
+@pytest.mark.parametrize("size", [1, 9])
+def test_size_that_falls_below_the_bound_members_or_rises_above_them_moves_nobody(
+    world: MakeWorld, kind: str, size: int
+) -> None:
+    w = world(node("n0", cpu=4000), *minimum(kind, 3))
+    pods = [member(w, kind, number, 3) for number in range(3)]
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    w.cluster.put(minimum(kind, size)[0])
+    w.advance(100)
+    assert all(w.nodes_of(*pods))
+    assert w.gang("g").state is GangState.BOUND
+
+
+def test_indexed_job_that_is_scaled_changes_its_gang(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=4000), Job("default", "j", "u", 3, 3, indexed=True))
+
+    def index(number: int) -> Pod:
+        return w.pod(
+            f"j-{number}",
+            annotations={"batch.kubernetes.io/job-completion-index": str(number)},
+            owner=Owner("Job", "j", "u"),
+            gates=(GATE,),
+            requests=asks(1000, 1),
+        )
+
+    pods = [index(number) for number in range(2)]
+    w.advance(5)
+    assert not any(w.nodes_of(*pods))
+    w.cluster.put(Job("default", "j", "u", 2, 2, indexed=True))
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    w.cluster.put(Job("default", "j", "u", 3, 3, indexed=True))
+    more = index(2)
+    w.advance(5)
+    assert w.nodes_of(more) == ["n0"]
+    assert w.gang("j").state is GangState.BOUND
