@@ -1,8 +1,9 @@
 """One connection pool to the API server, with raw bodies both ways.
 
-The official client's `RESTClientObject` builds the session (TLS, client certificates, server name, proxy) and
-hands back aiohttp's response untouched; its typed models are never used, as making them costs far more than
-everything we do with them. Every call has a time limit, and every failure is a `ClusterError`.
+The official client's `RESTClientObject` builds the session (TLS, client certificates, server name, proxy); requests
+go to that session as bytes, because what the client does around each costs as much as sending it, and making its
+typed models costs far more than everything we do with them. Every call has a time limit, and every failure is a
+`ClusterError`.
 
 Repeating a call is safe here: each write carries a uid or a fixed name, so the API server refuses it the
 second time. Hence a call cut off before its answer is repeated once, and one turned away for load (429, 503)
@@ -26,6 +27,8 @@ import aiohttp
 import structlog
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
+from msgspec.json import encode
+from yarl import URL
 
 from fluence_extender import __version__
 from fluence_extender.cluster.credentials import Credentials, find_origin, tls_fingerprint
@@ -40,6 +43,7 @@ CONNECT_LIMIT = 5.0
 CALL_LIMIT = 8.0
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT)
 CLOSE_ROUNDS = 100
+HEADERS = {"Accept-Encoding": "identity", "User-Agent": f"fluence-extender/{__version__}"}
 KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5000))
 """The last one, in milliseconds: what the peer hasn't taken by then is dropped, and never arrives later (tcp(7))."""
 
@@ -53,6 +57,26 @@ class _Transport(RESTClientObject):
     def __init__(self, configuration: Configuration) -> None:
         self._sockets: WeakSet[socket.socket] = WeakSet()
         super().__init__(configuration)
+        self._always: dict[str, Any] = {}
+        if configuration.tls_server_name:
+            self._always["server_hostname"] = configuration.tls_server_name
+        if self.proxy:
+            self._always |= {"proxy": self.proxy, "proxy_headers": self.proxy_headers or None}
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timing: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        """Send a request whose ``url`` is encoded already; the response as soon as its head is there."""
+        if self.pool_manager is None:
+            self.pool_manager = self._create_pool_manager()
+        session: aiohttp.ClientSession = self.pool_manager
+        at = URL(url, encoded=True)
+        return await session.request(method, at, headers=headers, data=body, timeout=timing, **self._always)
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
@@ -82,7 +106,10 @@ class _Transport(RESTClientObject):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; ``attempt`` says for messages what it is to do ("bind pod a/b"), ``body`` becomes JSON."""
+    """One request; ``attempt`` says for messages what it is to do ("bind pod a/b"), ``body`` becomes JSON.
+
+    ``accept`` is the form of the answer.
+    """
 
     method: str
     path: str
@@ -90,6 +117,7 @@ class Request:
     query: Mapping[str, str | int] | None = None
     body: object = None
     content_type: str = "application/json"
+    accept: str = "application/json"
 
 
 class Connection:
@@ -190,12 +218,11 @@ class Connection:
         return response
 
     async def _send_once(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        headers = {
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "Content-Type": request.content_type,
-            "User-Agent": f"fluence-extender/{__version__}",
-        }
+        headers = {**HEADERS, "Accept": request.accept}
+        body: bytes | None = None
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+            body = encode(request.body)
         authorization = await self._credentials.authorization()
         if authorization:
             headers["Authorization"] = authorization
@@ -204,11 +231,7 @@ class Connection:
         url = f"{self.server}{request.path}"
         if request.query:
             url = f"{url}?{urlencode(request.query)}"
-        answer = await self._transport.request(  # type: ignore[no-untyped-call]
-            request.method, url, headers=headers, body=request.body, _request_timeout=timing
-        )
-        response: aiohttp.ClientResponse = answer.response
-        return response
+        return await self._transport.send(request.method, url, headers, body, timing)
 
     async def _renew(self, generation: int) -> bool:
         renewed = await self._credentials.renew(generation)
@@ -235,7 +258,11 @@ class Connection:
 def _open(credentials: Credentials) -> tuple[_Transport, str]:
     configuration = credentials.configuration
     # The proxy was settled on loading; without trust_env aiohttp doesn't read .netrc before each request.
-    configuration.client_session_kwargs = {"trust_env": False}
+    configuration.client_session_kwargs = {
+        "trust_env": False,
+        "cookie_jar": aiohttp.DummyCookieJar(),
+        "skip_auto_headers": ("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
+    }
     try:
         return _Transport(configuration), tls_fingerprint(configuration)
     except OSError as error:

@@ -66,11 +66,15 @@ class Stack:
         """Start both and wait until they are ready. Raises `StartFailed`."""
         try:
             self.extender.start()
-            config = scheduler_config(self.verbs_url, self._kubeconfig)
-            self.scheduler = self._plane.start_scheduler(config, name=SCHEDULER, feature_gates=self._gates)
+            self.start_scheduler()
         except BaseException:
             self.stop()
             raise
+
+    def start_scheduler(self) -> None:
+        """Start the scheduler alone, and wait until it is ready. Raises `StartFailed`."""
+        config = scheduler_config(self.verbs_url, self._kubeconfig)
+        self.scheduler = self._plane.start_scheduler(config, name=SCHEDULER, feature_gates=self._gates)
 
     def stop(self) -> None:
         """Stop both."""

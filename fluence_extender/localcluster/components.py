@@ -18,8 +18,11 @@ from fluence_extender.localcluster.ports import LOOPBACK
 
 ISSUER = "https://kubernetes.default.svc"
 
-# A kwok node renews its lease every 30 s (a quarter of its duration, see kwok/stages.yaml).
-NODE_GRACE = "140s"
+NODE_LEASE = 120
+"""Seconds that a node's lease lasts; kwok renews it after a quarter of that."""
+
+NODE_GRACE = 20
+"""Seconds beyond its lease after which a silent node is NotReady."""
 
 # Of both servers: the controller manager lets go of a deleted PodGroup only with it.
 NATIVE_GANGS = "--feature-gates=GenericWorkload=true"
@@ -106,7 +109,7 @@ def apiserver(at: Layout) -> list[str]:
     ]
 
 
-def controller_manager(at: Layout) -> list[str]:
+def controller_manager(at: Layout, node_lease: int = NODE_LEASE) -> list[str]:
     """kube-controller-manager, fast enough for hundreds of pods a second."""
     secrets = at.credentials
     return [
@@ -118,7 +121,7 @@ def controller_manager(at: Layout) -> list[str]:
         *_serving(at, at.manager_port),
         f"--root-ca-file={secrets / 'ca.crt'}",
         f"--service-account-private-key-file={secrets / 'serviceaccounts.key'}",
-        f"--node-monitor-grace-period={NODE_GRACE}",
+        f"--node-monitor-grace-period={node_lease + NODE_GRACE}s",
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--concurrent-namespace-syncs=10",

@@ -54,7 +54,8 @@ class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager and kwok on loopback, with a judge; schedulers on demand.
 
     ``folder`` holds all its files (a temporary one, removed at the end, when not given); ``binaries`` are
-    built if need be; ``timeout`` is how long, in seconds, one component may take to become ready.
+    built if need be; ``timeout`` is how long, in seconds, one component may take to become ready;
+    ``node_lease`` is how many seconds a node's lease lasts: thousands of nodes renewing theirs are a load.
     """
 
     def __init__(
@@ -64,11 +65,13 @@ class ControlPlane:
         binaries: Binaries | None = None,
         progress: Progress | None = None,
         timeout: float = 60,
+        node_lease: int = components.NODE_LEASE,
     ) -> None:
         self._given = folder
         self._binaries = binaries
         self._progress = progress
         self._timeout = timeout
+        self._node_lease = node_lease
         self._cleanup = ExitStack()
         self._components: dict[str, Component] = {}
         self._ports = Ports()
@@ -265,11 +268,12 @@ class ControlPlane:
         self._add(APISERVER, components.apiserver(at), self._api_ready).start()
         self.judge.start()
         healthy = partial(self._answers, f"https://{LOOPBACK}:{at.manager_port}/healthz")
-        manager = self._add(MANAGER, components.controller_manager(at), healthy)
+        manager = self._add(MANAGER, components.controller_manager(at, self._node_lease), healthy)
         manager.launch()
         stages = at.folder / "kwok.yaml"
         shipped = resources.files("fluence_extender.localcluster") / "kwok" / "stages.yaml"
-        stages.write_bytes(shipped.read_bytes())
+        usual, wanted = (f"nodeLeaseDurationSeconds: {it}" for it in (components.NODE_LEASE, self._node_lease))
+        stages.write_text(shipped.read_text().replace(usual, wanted))
         self._add(KWOK, components.kwok(at, stages))
         self.start_component(KWOK)
         manager.wait_ready()

@@ -30,7 +30,13 @@ def refuses(search: Search) -> bool:
         for level in state.tree.levels
     ):
         return True
-    rows = np.flatnonzero(state.table.alive[: state.table.size])
+    alive = state.table.alive[: state.table.size]
+    if request.constraint is not None:
+        few = state.index.few_rows(request.constraint_text)
+        if few is not None and int(np.count_nonzero(alive)) > len(few):
+            # The constraint can't hold on some row, which is refused for that.
+            return True
+    rows = np.flatnonzero(alive)
     if not len(rows):
         return False
     occupied = _total(search, rows) != _free(search.view, rows)

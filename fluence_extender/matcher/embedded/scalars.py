@@ -46,7 +46,7 @@ def text_of(value: Any, where: str) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         try:
-            return json.dumps(value)
+            return str(value) if type(value) is int else json.dumps(value)
         except ValueError:
             raise InvalidJobspec(f"{where} is too long a number") from None
     raise InvalidJobspec(f"{where} must be a scalar, not {kind_of(value)}")

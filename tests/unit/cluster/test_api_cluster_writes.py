@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster import api, connection
+from fluence_extender.cluster import connection
 from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.errors import Invalid, NoAnswer
@@ -69,23 +69,13 @@ async def test_nomination_that_is_invalid_for_another_reason_is_an_error(
     assert refused.value.fields == ("status.nominatedNodeName",)
 
 
-async def test_ungating_tests_uid_and_place_of_the_gate(server: FakeApiServer, cluster: ApiCluster) -> None:
+async def test_ungating_names_uid_and_gate_and_leaves_the_other_gates(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
     server.scripts[PATCH].append(now())
     await cluster.ungate(POD, "ours")
-    assert server.bodies == [
-        [
-            {"op": "test", "path": "/metadata/uid", "value": "u1"},
-            {"op": "test", "path": "/spec/schedulingGates/1/name", "value": "ours"},
-            {"op": "remove", "path": "/spec/schedulingGates/1"},
-        ]
-    ]
-
-
-async def test_ungating_follows_a_gate_that_moved(server: FakeApiServer, cluster: ApiCluster) -> None:
-    server.scripts[PATCH].extend([refuse(422, "test failed"), now()])
-    server.scripts[GET].append(now(schedulingGates=[{"name": "ours"}]))
-    await cluster.ungate(POD, "ours")
-    assert server.bodies[1][1]["path"] == "/spec/schedulingGates/0/name"
+    removal = {"$patch": "delete", "name": "ours"}
+    assert server.bodies == [{"metadata": {"uid": "u1"}, "spec": {"schedulingGates": [removal]}}]
 
 
 async def test_ungating_what_has_no_such_gate_does_nothing(
@@ -93,24 +83,22 @@ async def test_ungating_what_has_no_such_gate_does_nothing(
 ) -> None:
     await cluster.ungate(POD, "unknown")
     assert server.requests == []
-    server.scripts[PATCH].append(refuse(422, "test failed"))
-    server.scripts[GET].append(now(schedulingGates=[{"name": "theirs"}]))
-    await cluster.ungate(POD, "ours")
 
 
 async def test_ungating_a_replaced_pod_says_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
-    server.scripts[PATCH].append(refuse(422, "test failed"))
-    server.scripts[GET].append(now("u2"))
-    with pytest.raises(Gone):
-        await cluster.ungate(POD, "ours")
+    for refusal in (refuse(422, "uid: field is immutable"), refuse(409, "precondition failed")):
+        server.scripts[PATCH].append(refusal)
+        server.scripts[GET].append(now("u2"))
+        with pytest.raises(Gone, match="another one of that name"):
+            await cluster.ungate(POD, "ours")
 
 
-async def test_ungating_gives_up_on_a_gate_that_never_holds_still(
+async def test_ungating_that_is_refused_for_another_reason_is_an_error(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
-    server.scripts[PATCH].extend([refuse(409, "conflict")] * api.UNGATE_TRIES)
-    server.scripts[GET].extend([now(schedulingGates=[{"name": "ours"}])] * api.UNGATE_TRIES)
-    with pytest.raises(Conflict, match="changed 5 times"):
+    server.scripts[PATCH].append(refuse(409, "the object has been modified"))
+    server.scripts[GET].append(now())
+    with pytest.raises(Conflict, match="remove gate ours"):
         await cluster.ungate(POD, "ours")
 
 

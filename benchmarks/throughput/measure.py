@@ -1,0 +1,178 @@
+"""One measurement: pods are created, somebody binds them, and what that took is counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from benchmarks.throughput.bindings import Bindings
+from benchmarks.throughput.contenders import PLANE, Contender
+from benchmarks.throughput.usage import Reading, Used, between, cpu_seconds, read
+from benchmarks.throughput.workloads import Manifest, Workload
+from fluence_extender.localcluster import ControlPlane
+
+WRITERS = 8
+QUIET = 2.0
+"""Seconds after the last binding in which what follows it is still counted (pods begin to run, Events)."""
+
+IDLE = 15.0
+SETTLE = 10.0
+PATIENCE = 300.0
+
+
+class TooSlow(Exception):
+    """Not everything was bound in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``seconds`` from the first to the last binding; CPU and writes from the start until it was quiet again.
+
+    ``to_last`` are the seconds from the moment everything was there (the scheduler and the first pod) to the last
+    binding; ``latencies`` the seconds from creation to binding, pod by pod.
+    """
+
+    contender: str
+    workload: str
+    mode: str
+    pods: int
+    seconds: float
+    to_last: float
+    used: Used
+    latencies: tuple[float, ...]
+    load: float
+
+    @property
+    def rate(self) -> float:
+        """Pods bound a second."""
+        return self.pods / self.seconds
+
+    def cpu(self, process: str) -> float:
+        """Milliseconds of CPU a pod."""
+        return self.used.cpu.get(process, 0.0) * 1000 / self.pods
+
+    @property
+    def writes(self) -> float:
+        """Writes to the API server a pod."""
+        return sum(self.used.writes.values()) / self.pods
+
+
+class Bench:
+    """Measures on one control plane, each time in the same namespace, which it empties afterwards."""
+
+    NAMESPACE = "throughput"
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._api = plane.api
+        self._api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.NAMESPACE}})
+        self._pods = f"/api/v1/namespaces/{self.NAMESPACE}/pods"
+        self._idle = self._measure_idle()
+
+    def backlog(self, contender: Contender, workload: Workload) -> Outcome:
+        """The pods are there before the contender starts."""
+        pods = workload.manifests(contender.scheduler)
+        created = self._create(pods)
+        time.sleep(QUIET)
+        with Bindings(self._api, self.NAMESPACE) as bindings:
+            try:
+                contender.start()
+                ready = time.monotonic()
+                before = read(self._api, contender.processes)
+                return self._finish(contender, workload, "backlog", bindings, created, before, ready)
+            finally:
+                contender.stop()
+                self._empty()
+
+    def burst(self, contender: Contender, workload: Workload) -> Outcome:
+        """Everything is up before the first pod is created; they are created as fast as it goes."""
+        return self._running(contender, workload, "burst", 0.0)
+
+    def stream(self, contender: Contender, workload: Workload, rate: float) -> Outcome:
+        """Everything is up, and ``rate`` pods are created each second."""
+        return self._running(contender, workload, "stream", rate)
+
+    def _running(self, contender: Contender, workload: Workload, mode: str, rate: float) -> Outcome:
+        pods = workload.manifests(contender.scheduler)
+        with Bindings(self._api, self.NAMESPACE) as bindings:
+            try:
+                contender.start()
+                time.sleep(QUIET)
+                before = read(self._api, contender.processes)
+                began = time.monotonic()
+                created = self._create(pods, rate)
+                return self._finish(contender, workload, mode, bindings, created, before, began)
+            finally:
+                contender.stop()
+                self._empty()
+
+    def _finish(
+        self,
+        contender: Contender,
+        workload: Workload,
+        mode: str,
+        bindings: Bindings,
+        created: dict[str, float],
+        before: Reading,
+        began: float,
+    ) -> Outcome:
+        if not bindings.wait(workload.pods, PATIENCE):
+            raise TooSlow(
+                f"{contender.name}, {workload.title}: {len(bindings.seen)} of {workload.pods} bound"
+            )
+        bindings.wait_running(workload.pods, PATIENCE)
+        time.sleep(QUIET)
+        after = read(self._api, contender.processes)
+        seen = bindings.seen
+        first, last = min(seen.values()), max(seen.values())
+        return Outcome(
+            contender.name,
+            workload.name,
+            mode,
+            workload.pods,
+            last - (first if mode != "backlog" else min(began, first)),
+            last - began,
+            between(before, after, self._idle),
+            tuple(sorted(seen[name] - when for name, when in created.items())),
+            load_now(),
+        )
+
+    def _create(self, pods: Sequence[Manifest], rate: float = 0.0) -> dict[str, float]:
+        """Create them; when each call was begun, by name."""
+        began = time.monotonic()
+
+        def create(numbered: tuple[int, Manifest]) -> tuple[str, float]:
+            number, manifest = numbered
+            if rate:
+                time.sleep(max(0.0, began + number / rate - time.monotonic()))
+            when = time.monotonic()
+            self._api.request("POST", self._pods, manifest)
+            return str(manifest["metadata"]["name"]), when
+
+        with ThreadPoolExecutor(WRITERS) as pool:
+            return dict(pool.map(create, enumerate(pods)))
+
+    def _measure_idle(self) -> dict[str, float]:
+        """CPU of the control plane's processes a second while nothing happens but the nodes' own life."""
+        processes = {name: pid for name in PLANE if (pid := self._plane.component(name).pid) is not None}
+        time.sleep(SETTLE)
+        before = {name: cpu_seconds(pid) for name, pid in processes.items()}
+        time.sleep(IDLE)
+        return {name: (cpu_seconds(pid) - before[name]) / IDLE for name, pid in processes.items()}
+
+    def _empty(self) -> None:
+        self._api.delete(self._pods, gracePeriodSeconds="0")
+        self._api.delete(f"/apis/events.k8s.io/v1/namespaces/{self.NAMESPACE}/events")
+        deadline = time.monotonic() + 120
+        while self._api.get(self._pods, limit="1")["items"]:
+            if time.monotonic() > deadline:
+                raise TooSlow("the pods of the last measurement don't go")
+            time.sleep(0.2)
+
+
+def load_now() -> float:
+    """The machine's load average over the last minute."""
+    with open("/proc/loadavg") as file:
+        return float(file.read().split()[0])

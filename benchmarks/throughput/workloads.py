@@ -1,0 +1,68 @@
+"""What is submitted: the same pods for both schedulers, but for the name of their scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULER_NAME
+
+STOCK = "default-scheduler"
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """``gangs`` gangs of ``size`` pods; every pod of which ``foreign`` says so goes to the stock scheduler always."""
+
+    name: str
+    title: str
+    gangs: int
+    size: int
+    foreign_every: int = 0
+
+    @property
+    def pods(self) -> int:
+        """How many pods there are."""
+        return self.gangs * self.size
+
+    def manifests(self, scheduler: str) -> list[Manifest]:
+        """The pods, in the order of their creation, for ``scheduler``."""
+        return [
+            self._pod(gang, member, scheduler) for gang in range(self.gangs) for member in range(self.size)
+        ]
+
+    def _pod(self, gang: int, member: int, scheduler: str) -> Manifest:
+        if self.foreign_every and gang % self.foreign_every == self.foreign_every - 1:
+            scheduler = STOCK
+        labels: dict[str, str] = {}
+        annotations: dict[str, str] = {}
+        if self.size > 1 and scheduler == SCHEDULER_NAME:
+            labels[GROUP_LABEL] = f"{self.name}-{gang}"
+            annotations[GROUP_SIZE_ANNOTATION] = str(self.size)
+        return pod(f"{self.name}-{gang}-{member}", scheduler, labels, annotations)
+
+
+def pod(name: str, scheduler: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Manifest:
+    """A pod of one container that asks for one core and one GiB."""
+    requests = {"cpu": "1", "memory": "1Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": dict(labels), "annotations": dict(annotations)},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "main", "image": "app", "resources": {"requests": requests}}],
+            "restartPolicy": "Never",
+        },
+    }
+
+
+WORKLOADS = (
+    Workload("single", "2,000 single pods", 2000, 1),
+    Workload("gang512", "one gang of 512", 1, 512),
+    Workload("gangs50", "40 gangs of 50", 40, 50),
+    Workload("gangs3", "1,000 gangs of 3", 1000, 3),
+    Workload("mixed", "2,000 single pods, every fifth of another scheduler", 2000, 1, foreign_every=5),
+)
