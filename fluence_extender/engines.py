@@ -12,12 +12,12 @@ from functools import partial
 
 import structlog
 
-from fluence_extender.graph.jgf import expand
 from fluence_extender.graph.units import COARSE, FINE, Units
 from fluence_extender.ledger.mirror import MakeMatcher, Mirror
 from fluence_extender.matcher import EngineUnavailable, MatcherOptions, create_matcher
 from fluence_extender.matcher.factory import Engine as EngineName
-from fluence_extender.matcher.port import Jgf, Matcher
+from fluence_extender.matcher.port import Allocator, Jgf
+from fluence_extender.matcher.worker import WorkerMatcher
 from fluxion_ffi import LibraryUnavailable, open_library
 
 log = structlog.get_logger(__name__)
@@ -74,5 +74,5 @@ def make_with(engine: Engine, options: MatcherOptions) -> MakeMatcher:
     return partial(_make, engine.name, options)
 
 
-def _make(name: EngineName, options: MatcherOptions, document: Jgf) -> Matcher:
-    return create_matcher(name, expand(document) if name == "fluxion" else document, options)
+def _make(name: EngineName, options: MatcherOptions, document: Jgf) -> Allocator:
+    return WorkerMatcher(document, options) if name == "fluxion" else create_matcher(name, document, options)

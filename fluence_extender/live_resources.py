@@ -11,11 +11,9 @@ from collections.abc import Callable
 import structlog
 
 from fluence_extender.cluster import port
-from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.graph.problem import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.matcher.errors import MatcherError
 
 log = structlog.get_logger(__name__)
 
@@ -23,7 +21,7 @@ log = structlog.get_logger(__name__)
 class LiveResources:
     """Follows the file: ``adopt`` is called with each good edit, ``reject`` with each bad one and its faults.
 
-    An edit that ``adopt`` refuses (`MatcherError`, `GraphTooLarge`) is a bad one too.
+    An edit of which no graph can be built shows only later, by `taken_back`.
 
     ``fault`` is what is wrong with the file as it was first seen, None when nothing is.
     """
@@ -51,10 +49,11 @@ class LiveResources:
                 self._refuse(file, str(fault))
             return
         self.fault = None
-        try:
-            self._adopt(parsed)
-        except (MatcherError, GraphTooLarge) as fault:
-            self._refuse(file, str(fault))
+        self._adopt(parsed)
+
+    def taken_back(self, resources: VirtualResources, why: str) -> None:
+        """Tell that no graph could be built of resources that had been adopted."""
+        self._refuse(port.ResourcesFile(resources.source, self._text), why)
 
     def _refuse(self, file: port.ResourcesFile, why: str) -> None:
         log.error("resources.yaml is refused, the old resources stay", problems=why)

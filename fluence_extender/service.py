@@ -65,7 +65,7 @@ class Service:
     @property
     def not_ready_reason(self) -> str:
         """What is missing, "" when ready."""
-        missing = self._missing() or self._controller.books.fault
+        missing = self._missing()
         if missing or self._controller.started:
             return missing
         return "the cluster has been listed, what runs there is being replayed"

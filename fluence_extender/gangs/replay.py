@@ -6,7 +6,6 @@ get their nominated node again where it still suits them. Everything else is pla
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 from fluence_extender.gangs.assembly import foreign_gates
@@ -67,22 +66,11 @@ def take_up_devices(registry: Registry, books: Books) -> None:
     A service that starts while a device isn't configured, or while the node it hangs on is away, must not give that
     device to another pod once it is back.
     """
-    lacking = [
-        member for _, member in registry.members() if not member.pod.finished and _lacks_devices(member)
-    ]
+    members = {uid: found for uid in books.lacking if (found := registry.member(uid)) is not None}
+    lacking = [member for _, member in members.values() if not member.pod.finished]
     for member in in_order_of_strength(lacking, books.devices.recorded):
-        found = registry.member(member.pod.uid)
-        if found is not None:
-            member.assignment = books.adopt(member.pod, found[0].key, Claim.BOUND)
-
-
-def _lacks_devices(member: Member) -> bool:
-    if not member.pod.devices or member.assignment is None:
-        return False
-    held: Counter[str] = Counter()
-    for share in member.assignment.devices:
-        held[share.type] += share.amount
-    return any(held[kind] < amount for kind, amount in member.pod.devices.items())
+        gang, _ = members[member.pod.uid]
+        member.assignment = books.adopt(member.pod, gang.key, Claim.BOUND)
 
 
 def _resume(books: Books, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:

@@ -32,6 +32,9 @@ class GraphTooLarge(ValueError):
             "take the compact form (with --engine embedded, graph --compact)"
         )
 
+    def __reduce__(self) -> tuple[type[GraphTooLarge], tuple[int, int]]:
+        return GraphTooLarge, (self.vertices, self.limit)
+
 
 def to_jgf(containment: Containment) -> Jgf:
     """Return the whole graph in compact form, parents before children."""

@@ -16,19 +16,20 @@ from dataclasses import replace
 
 import structlog
 
+from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.bookings import Bookings, Position, Use
 from fluence_extender.ledger.devices import Devices
-from fluence_extender.ledger.graph import Edit
+from fluence_extender.ledger.graph import ClusterGraph
 from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.ledger.journal import Journal
-from fluence_extender.ledger.mirror import LoadFailed, Mirror
+from fluence_extender.ledger.mirror import LoadFailed, Mirror, shown
 from fluence_extender.ledger.rebuild import Rebuild
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.matcher.port import Jgf
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment
+from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
 
@@ -52,7 +53,8 @@ class NoRoom(Exception):
 class Books:
     """See the module docstring. ``version`` grows whenever a pod that had no place might have one now.
 
-    ``on_behind`` is called when the graph has fallen behind and is to be rebuilt; ``fault`` says why that has failed.
+    ``lacking`` are the bound pods that hold fewer devices than they ask for. ``on_behind`` is called when the graph has
+    fallen behind and is to be rebuilt; ``fault`` says why that has failed.
     """
 
     def __init__(self, mirror: Mirror, policy: str = "lonode") -> None:
@@ -63,12 +65,15 @@ class Books:
         self._nodes: dict[str, Node] = {}
         self._holdings: dict[str, Holding] = {}
         self._bookings = Bookings(mirror, self._holdings)
+        mirror.on_lost = self._fall_behind
         self._foreign: dict[str, str] = {}
         self._gangs_at: dict[str, Counter[object]] = {}
         self._gang_of: dict[str, object] = {}
         self._negative: set[str] = set()
+        self.lacking: set[str] = set()
         self._changes = 0
         self._followed = 0
+        self._shown: ClusterGraph | None = None
         self.resources = VirtualResources("")
         self.version = 0
         self.fault = ""
@@ -153,11 +158,14 @@ class Books:
         """Ask the matcher for the whole of a gang of equal members. Raises `MatcherError`."""
         return self.mirror.ask(requests, count, nodes)
 
+    @property
+    def containment(self) -> Containment:
+        """The graph as the cluster has it now, to be shown: it doesn't lag as the matcher's may."""
+        return self.mirror.containment if self._shown is None else self._shown.containment
+
     def document(self, expanded: bool) -> Jgf:
         """The graph as JGF in whole cores and GiB: one vertex a leaf, or one sized vertex for equal leaves."""
-        if self.behind:
-            return self.mirror.described(self._nodes.values(), self.resources, expanded)
-        return self.mirror.document(expanded)
+        return shown(self.containment, expanded)
 
     # Nodes and others' pods.
 
@@ -172,13 +180,14 @@ class Books:
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
         self._changes += 1
+        if not self.mirror.incremental:
+            self._shown = self.mirror.sketch(self._nodes.values(), self.resources)
         self.catch_up()
 
     def replace_resources(self, resources: VirtualResources) -> None:
         """Take other virtual resources; holds stay."""
         self.resources = resources
-        edit = None if self.behind else self.mirror.plan(None, None, resources)
-        self._follow(edit, (), (NOTHING, NOTHING))
+        self._follow(None, None, (NOTHING, NOTHING), resources)
         self.changed()
 
     def put_node(self, node: Node) -> None:
@@ -190,8 +199,8 @@ class Books:
         self.changed()
         levels = self.mirror.level_values
         if old is None or old.allocatable != node.allocatable or levels(old) != levels(node):
-            edit = None if self.behind else self.mirror.plan(node.name if old is not None else None, node)
-            self._follow(edit, self._ours_on(node.name), (node.allocatable, account.foreign_use))
+            leaving = node.name if old is not None else None
+            self._follow(leaving, node, (node.allocatable, account.foreign_use))
             self._settle(node.name)
 
     def drop_node(self, name: str) -> None:
@@ -199,8 +208,7 @@ class Books:
         if self._nodes.pop(name, None) is None:
             return
         self._account(name).resize(NOTHING)
-        edit = None if self.behind else self.mirror.plan(name, None)
-        self._follow(edit, self._ours_on(name), (NOTHING, NOTHING))
+        self._follow(name, None, (NOTHING, NOTHING))
         self._negative.discard(name)
         self._forget_empty(name)
         self.changed()
@@ -208,14 +216,33 @@ class Books:
     def _ours_on(self, node: str) -> list[str]:
         return [uid for uid in self._accounts[node].users if uid in self._holdings]
 
-    def _follow(self, edit: Edit | None, here: Iterable[str], use: Use) -> None:
+    def _follow(
+        self, leaving: str | None, joining: Node | None, use: Use, resources: VirtualResources | None = None
+    ) -> None:
         """Change the graph in place if that can be done; else it has fallen behind, and serves as far as it can."""
+        self._show(leaving, joining, resources)
+        edit = None if self.behind else self.mirror.plan(leaving, joining, resources)
         if edit is not None:
+            name = joining.name if joining is not None else leaving
             try:
-                self._bookings.change(edit, here, use)
+                self._bookings.change(edit, self._ours_on(name) if name is not None else (), use)
                 return
             except MatcherError as error:
                 log.warning("the graph could not be changed in place; it is rebuilt", error=str(error))
+        self._fall_behind()
+
+    def _show(
+        self, leaving: str | None, joining: Node | None, resources: VirtualResources | None = None
+    ) -> None:
+        if self._shown is None:
+            return
+        edit = self._shown.plan(leaving, joining, resources)
+        if edit is None:
+            self._shown = self.mirror.sketch(self._nodes.values(), self.resources)
+        else:
+            self._shown.carry_out(edit, lambda _: None)
+
+    def _fall_behind(self) -> None:
         self._changes += 1
         self.mirror.graph.mask_devices(self._nodes, self.resources)
         self.on_behind()
@@ -272,6 +299,8 @@ class Books:
         shares = self.devices.redraft(pod, pod.requires) if pod.devices else ()
         assignment = Assignment(pod.uid, pod.node, shares)
         self._hold(pod, assignment, gang, claim, requests)
+        if _lacks(pod, shares):
+            self.lacking.add(pod.uid)
         self._bookings.book_bound(pod.uid, pod.node, requests)
         return assignment
 
@@ -317,6 +346,7 @@ class Books:
         if held is None:
             return
         node = held.assignment.node
+        self.lacking.discard(uid)
         self._bookings.release(held)
         self._account(node).remove(uid)
         gang = self._gang_of.pop(uid)
@@ -357,6 +387,7 @@ class Books:
         rebuild.run()
         old, self._bookings = self._bookings, rebuild.bookings
         self._bookings.holdings = self._holdings
+        self.mirror.on_lost = self._fall_behind
         self._followed = rebuild.changes
         self.fault = ""
         if old.mirror.units != self.mirror.units:
@@ -377,8 +408,8 @@ class Books:
         if refused == declared:
             return None
         self.resources = declared
-        self._changes += 1
-        self.mirror.graph.mask_devices(self._nodes, declared)
+        self._show(None, None, declared)
+        self._fall_behind()
         return refused
 
     def catch_up(self) -> None:
@@ -444,3 +475,11 @@ class Books:
         for uid, held in self._holdings.items():
             rounded = self.rounded(held.requests)
             self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
+
+
+def _lacks(pod: Pod, shares: Iterable[DeviceShare]) -> bool:
+    """Whether a pod asks for more devices than it was given."""
+    given: Counter[str] = Counter()
+    for share in shares:
+        given[share.type] += share.amount
+    return any(given[kind] < amount for kind, amount in pod.devices.items())

@@ -9,6 +9,8 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
+import structlog
+
 from fluence_extender.graph.catalogue import DeviceCatalogue
 from fluence_extender.graph.changes import Removal
 from fluence_extender.graph.containment import LEVELS, Containment
@@ -19,10 +21,12 @@ from fluence_extender.graph.shown import in_units, sized
 from fluence_extender.graph.units import COARSE, FINE, Units, request_counts
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.graph import ClusterGraph, Edit
-from fluence_extender.matcher.errors import Busy, InvalidJobspec, MatcherError, UnknownJob
+from fluence_extender.matcher.errors import Busy, EngineLost, InvalidJobspec, MatcherError, UnknownJob
 from fluence_extender.matcher.port import Allocator, Jgf, Match, MatchOp, Placement
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import CPU, MEMORY, Resources
+
+log = structlog.get_logger(__name__)
 
 MakeMatcher = Callable[[Jgf], Allocator]
 LoadFailed = (MatcherError, GraphTooLarge)
@@ -41,7 +45,7 @@ class Mirror:
     """See the module docstring. ``incremental`` says that the matcher's graph can be changed in place.
 
     ``graph.units`` are those of the graph as it was built: memory is counted in larger blocks where a node has very
-    much of it.
+    much of it. ``on_lost`` is called when the engine has ended by itself, with all that was booked.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Mirror:
         self._matcher: Allocator | None = None
         self._placed: dict[int, Placement] = {}
         self.incremental = incremental
+        self.on_lost: Callable[[], None] = lambda: None
         self.graph = ClusterGraph((), NO_RESOURCES, units, levels)
 
     @property
@@ -144,13 +149,9 @@ class Mirror:
         """Where in the topology a node hangs: its labels that name levels."""
         return tuple(node.labels.get(label, "") for label in self._levels.values())
 
-    def document(self, expanded: bool) -> Jgf:
-        """The graph as JGF in whole cores and GiB: one vertex a leaf, or one for equal leaves, sized."""
-        return shown(self.graph, expanded)
-
-    def described(self, nodes: Iterable[Node], resources: VirtualResources, expanded: bool) -> Jgf:
-        """The same of a graph that the matcher doesn't have yet."""
-        return shown(ClusterGraph(nodes, resources, self._finest, self._levels), expanded)
+    def sketch(self, nodes: Iterable[Node], resources: VirtualResources) -> ClusterGraph:
+        """A graph without a matcher, to be shown."""
+        return ClusterGraph(nodes, resources, self._finest, self._levels)
 
     def close(self) -> None:
         """Free the matcher."""
@@ -174,7 +175,11 @@ class Mirror:
         """Allocate ``jobspec`` under a new id. Raises `MatcherError`."""
         if self._matcher is None:
             raise Busy("the graph is empty")
-        match = self._matcher.match(MatchOp.ALLOCATE, jobspec, next(self._ids))
+        try:
+            match = self._matcher.match(MatchOp.ALLOCATE, jobspec, next(self._ids))
+        except EngineLost as lost:
+            self._give_up(lost)
+            raise Busy("the engine has ended and is started anew") from lost
         self._placed[match.jobid] = match.placement
         return match
 
@@ -188,6 +193,13 @@ class Mirror:
                 self._matcher.cancel(job)
             except UnknownJob:
                 continue
+            except EngineLost as lost:
+                self._give_up(lost)
+
+    def _give_up(self, lost: EngineLost) -> None:
+        log.error("the engine has ended; the graph is rebuilt", error=str(lost))
+        self.close()
+        self.on_lost()
 
     @property
     def jobs(self) -> frozenset[int]:
@@ -200,7 +212,7 @@ class Mirror:
             return None
         try:
             there = self._matcher.info(job).mode == "ALLOCATED"
-        except UnknownJob:
+        except (UnknownJob, EngineLost):
             return None
         return self._placed.get(job) if there else None
 
@@ -244,11 +256,11 @@ class Mirror:
         return self.match(compute_jobspec(counts, 1, [self.rank(node)])).jobid
 
 
-def shown(graph: ClusterGraph, expanded: bool) -> Jgf:
-    """A graph as JGF in whole cores and GiB."""
+def shown(containment: Containment, expanded: bool) -> Jgf:
+    """A graph as JGF in whole cores and GiB: one vertex a leaf, or one for equal leaves, sized."""
     scale = {
-        "core": (graph.units.cpu_millicores, COARSE.cpu_millicores),
-        "memory": (graph.units.memory_bytes, COARSE.memory_bytes),
+        "core": (containment.units.cpu_millicores, COARSE.cpu_millicores),
+        "memory": (containment.units.memory_bytes, COARSE.memory_bytes),
     }
-    document = in_units(to_jgf(graph.containment), scale)
+    document = in_units(to_jgf(containment), scale)
     return expand(document) if expanded else sized(document)

@@ -17,6 +17,7 @@ class Rebuild:
         self.changes = changes
         self.bookings = Bookings(blank, {})
         self._reached: Position | None = None
+        self._closed = False
         self._wanted = wanted
 
     def lacks(self, now: Position) -> int:
@@ -31,9 +32,14 @@ class Rebuild:
         if reached is None:
             self.bookings.mirror.load(wanted.nodes.values(), wanted.resources)
             reached = Position()
-        self.bookings.follow(reached, wanted)
-        self._reached = wanted
+        if not self._closed:
+            self.bookings.follow(reached, wanted)
+            self._reached = wanted
+        if self._closed:
+            self.bookings.close()
 
     def close(self) -> None:
-        """Give it up."""
-        self.bookings.close()
+        """Give it up; a run under way frees what it has made when it ends."""
+        self._closed = True
+        if self._reached is not None:
+            self.bookings.close()

@@ -80,3 +80,9 @@ class EngineUnavailable(MatcherError):
     """The engine asked for can't be loaded here; the message names what to install."""
 
     errno = _errno.ENOENT
+
+
+class EngineLost(MatcherError):
+    """The process that an engine runs in has ended, or doesn't answer any more (EIO); all that it held is gone."""
+
+    errno = _errno.EIO

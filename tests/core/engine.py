@@ -17,7 +17,10 @@ from tests.engines import FLUXION
 
 @dataclass(frozen=True)
 class CoreEngine:
-    """An engine as the service would use it: with its units, and how it learns of new nodes."""
+    """An engine as the service would use it: with its units, and how it learns of new nodes.
+
+    libreapi_cli runs in this very process: what a process of its own changes is tested for itself.
+    """
 
     name: EngineName
     units: Units
@@ -40,6 +43,9 @@ class CoreEngine:
 
 FINE_EMBEDDED = CoreEngine("embedded", FINE, True)
 COARSE_EMBEDDED = CoreEngine("embedded", COARSE, True)
-ENGINES = [FINE_EMBEDDED, COARSE_EMBEDDED]
+REBUILT_EMBEDDED = CoreEngine("embedded", COARSE, False)
+"""The embedded engine as if its graph couldn't change in place."""
+
+ENGINES = [FINE_EMBEDDED, COARSE_EMBEDDED, REBUILT_EMBEDDED]
 if FLUXION.library is not None:
     ENGINES.append(CoreEngine("fluxion", COARSE, False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,13 @@ from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import Observation
 from fluence_extender.extender.port import AskedPod
 from fluence_extender.gangs.actions import Action
+from fluence_extender.gangs.auditor import Auditor
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.gangs.gang import Gang
 from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.renewal import Renewal
+from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.live_resources import LiveResources
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -25,6 +28,7 @@ from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.scheduler import KubeScheduler
 
+AUDIT_EVERY = 7.0
 LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0)
 
 
@@ -49,6 +53,8 @@ class World:
         self.rejected: list[str] = []
         self.shown: dict[int, dict[str, tuple[str, str]]] = {}
         self.crashes: list[BaseException] = []
+        self.drifted: list[DriftKind] = []
+        self.beside_takes = 0.0
         self._uids = itertools.count(1)
         self._tasks: list[asyncio.Task[None]] = []
         self._generation = 0
@@ -72,6 +78,7 @@ class World:
         self.driver = Driver(self.controller, self.cluster, self.limits)
         live = LiveResources(self.controller.replace_resources, lambda _, why: self.rejected.append(why))
         self.controller.on_resources = live.take
+        renewal = Renewal(self.controller, live.taken_back, self.driver.wake, self._beside)
         driver = self.driver
 
         def sink(seen: Observation) -> None:
@@ -84,8 +91,16 @@ class World:
         self.controller.start()
         self.service = Service(self.controller, self.driver, lambda: "")
         self.scheduler.service = self.service
-        self._tasks = [self.loop.create_task(self.driver.run())]
+        self.auditor = Auditor(self.controller, self.drifted.append, self.cluster.look, every=AUDIT_EVERY)
+        working = (self.driver.run(), renewal.run(), self.auditor.run(self.driver.wake))
+        self._tasks = [self.loop.create_task(work) for work in working]
         self.advance(0.05)
+
+    async def _beside(self, work: Callable[[], None]) -> None:
+        """What is run beside the loop takes ``beside_takes`` seconds: half of them before it looks, half after."""
+        await asyncio.sleep(self.beside_takes / 2)
+        work()
+        await asyncio.sleep(self.beside_takes / 2)
 
     def _watch_for_crashes(self, controller: Controller) -> None:
         """Let a step that raises end the test: the driver would log it and go on."""

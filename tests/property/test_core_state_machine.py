@@ -312,6 +312,10 @@ class Core(RuleBasedStateMachine):
 
     # The world's troubles.
 
+    @rule(seconds=st.sampled_from([0.0, 0.0, 0.1, 1.0, 5.0]))
+    def rebuilding_takes_long(self, seconds: float) -> None:
+        self.world.beside_takes = seconds
+
     @rule(
         verb=st.sampled_from(["nominate", "ungate", "bind", "evict"]),
         times=st.integers(0, 5),
@@ -380,7 +384,11 @@ def _machine(engine: CoreEngine, policy: str) -> type[Core]:
 
 @pytest.mark.parametrize("policy", ["lonode", "hinode", "lonodex"])
 @pytest.mark.parametrize(
-    "engine", ENGINES, ids=lambda engine: f"{engine.name}-{engine.units.cpu_millicores}m"
+    "engine",
+    ENGINES,
+    ids=lambda engine: (
+        f"{engine.name}-{engine.units.cpu_millicores}m" + ("" if engine.incremental else "-rebuilt")
+    ),
 )
 def test_core_stays_consistent_whatever_happens(engine: CoreEngine, policy: str) -> None:
     run_state_machine_as_test(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.live_resources import LiveResources
-from fluence_extender.matcher.errors import InvalidGraph
 
 GOOD = "resources: [{type: qpu, name: first}]"
 BETTER = "resources: [{type: qpu, name: second}]"
@@ -70,16 +69,10 @@ def test_a_fault_at_the_start_is_kept_until_a_good_edit() -> None:
     assert followed.names() == [["first"]]
 
 
-def test_edit_that_no_matcher_can_take_is_rejected_and_the_next_is_adopted() -> None:
-    adopted: list[str] = []
-    rejected: list[str] = []
-
-    def adopt(resources: VirtualResources) -> None:
-        if resources.resources[0].name == "first":
-            raise InvalidGraph("too large")
-        adopted.append(resources.resources[0].name)
-
-    live = LiveResources(adopt, lambda _, why: rejected.append(why))
-    for text in (GOOD, BETTER):
-        live.take(ResourcesFile("file", text))
-    assert (adopted, rejected) == (["second"], ["too large"])
+def test_edit_of_which_no_graph_can_be_built_is_rejected_when_that_shows() -> None:
+    followed = Followed()
+    followed.see(GOOD, BETTER)
+    followed.live.taken_back(followed.adopted[-1], "too large")
+    assert followed.rejected == ["too large"]
+    followed.see(GOOD)
+    assert len(followed.adopted) == 3

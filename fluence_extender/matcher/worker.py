@@ -1,0 +1,116 @@
+"""An engine in a process of its own, so that loading a graph keeps nobody else from working.
+
+libreapi_cli serves one call at a time in a whole process and holds it through a load, which takes seconds on large
+graphs; so each graph gets a process. One that crashes or hangs takes nothing with it: its caller gets `EngineLost` and
+loads anew elsewhere. The memory that libreapi_cli never frees goes with the process.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from fluence_extender.graph.jgf import GraphTooLarge
+from fluence_extender.matcher.errors import EngineLost, MatcherError
+from fluence_extender.matcher.port import Jgf, JobInfo, Match, Matcher, MatcherOptions, MatchOp
+
+PATIENCE = 30.0
+"""Seconds that a call may take; kube-scheduler waits no longer either."""
+
+LOAD_PATIENCE = 600.0
+"""Seconds that a load may take: libreapi_cli takes about one for each 30,000 vertices."""
+
+
+class WorkerMatcher:
+    """The `Allocator` part of an engine in a child process. The R of a match stays there."""
+
+    def __init__(self, graph: Jgf, options: MatcherOptions) -> None:
+        """Start a process and load ``graph``. Raises as the engine does, and `EngineLost`."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+            )
+        self._pipe = Connection(ours.detach())
+        try:
+            self._call(LOAD_PATIENCE, "load", graph, options)
+        except BaseException:
+            self.close()
+            raise
+
+    def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
+        """Match ``jobspec``. Raises as the engine does, and `EngineLost`."""
+        return Match(*self._call(PATIENCE, "match", op, jobspec, jobid))
+
+    def cancel(self, jobid: int) -> None:
+        """Free all that the job holds. Raises `UnknownJob`, `EngineLost`."""
+        self._call(PATIENCE, "cancel", jobid)
+
+    def info(self, jobid: int) -> JobInfo:
+        """Say what became of a job. Raises `UnknownJob`, `EngineLost`."""
+        info: JobInfo = self._call(PATIENCE, "info", jobid)
+        return info
+
+    def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
+        """Add the subtree in ``jgf``. Raises `InvalidGraph`, `EngineLost`."""
+        self._call(PATIENCE, "add_subgraph", jgf)
+
+    def remove_subgraph(self, path: str) -> None:
+        """Remove the vertex at ``path`` and all below it. Raises `MatcherError`, `EngineLost`."""
+        self._call(PATIENCE, "remove_subgraph", path)
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _call(self, patience: float, verb: str, *arguments: object) -> Any:
+        try:
+            self._pipe.send((verb, arguments))
+            if not self._pipe.poll(patience):
+                raise EngineLost(f"{verb} has taken more than {patience:g} s")
+            failed, answer = self._pipe.recv()
+        except (OSError, EOFError) as error:
+            raise EngineLost(f"the engine's process has ended during {verb}: {error!r}") from error
+        if failed:
+            raise answer
+        return answer
+
+
+def serve(pipe: Connection) -> None:
+    """Answer calls until the other side has gone."""
+    # Imported here: the adapter looks for its native library, which those who only start a worker do without.
+    from fluence_extender.matcher.fluxion import create_fluxion_matcher
+
+    def answer(verb: str, arguments: tuple[Any, ...]) -> object:
+        if verb == "load":
+            matchers.append(create_fluxion_matcher(*arguments))
+            return None
+        (matcher,) = matchers
+        if verb == "match":
+            match = matcher.match(*arguments)
+            return match.jobid, match.reserved, match.at, match.placement
+        return getattr(matcher, verb)(*arguments)
+
+    matchers: list[Matcher] = []
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            verb, arguments = pipe.recv()
+            try:
+                reply: tuple[bool, object] = (False, answer(verb, arguments))
+            except (MatcherError, GraphTooLarge) as error:
+                reply = (True, error)
+            pipe.send(reply)
+
+
+if __name__ == "__main__":
+    serve(Connection(int(sys.argv[1])))
