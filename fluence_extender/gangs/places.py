@@ -18,9 +18,11 @@ from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
+from fluence_extender.model.workload import PodGroup
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
 
 NODES_SHOWN = 4
 
@@ -46,9 +48,16 @@ class Places:
         self, gang: Gang, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
     ) -> Reason | None:
         """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
-        wishes = [Wish(member.pod, still_barred(member, now) | avoided) for member in members]
+        wishes = [
+            Wish(member.pod, still_barred(member, now) | avoided, self.levels(member.pod)) for member in members
+        ]
+        settled = [
+            Settled(Wish(one.pod, levels=self.levels(one.pod)), one.assignment.node)
+            for one in gang.alive()
+            if one.assignment is not None
+        ]
         try:
-            assignments = self._planner.plan(wishes, gang.key)
+            assignments = self._planner.plan(wishes, gang.key, settled)
         except Refused as refused:
             return refused.reason
         for member, assignment in zip(members, assignments, strict=True):
@@ -61,6 +70,11 @@ class Places:
         if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
             gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
         return None
+
+    def levels(self, pod: Pod) -> tuple[str, ...]:
+        """The node labels of which the pod's PodGroup requires one domain."""
+        group = self._registry.workloads.find(PodGroup, pod.namespace, pod.group) if pod.group else None
+        return group.levels if group is not None else ()
 
     def replan(self, gang: Gang, member: Member) -> None:
         """Find another place for one member; the whole gang moves when it can't be had and nothing is bound."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from fluence_extender.ledger.journal import Journal
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
 
@@ -137,6 +138,7 @@ class EligibilityIndex:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._eligible: dict[Signature, tuple[Pod, set[str]]] = {}
+        self.journal = Journal()
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -146,6 +148,7 @@ class EligibilityIndex:
     def put(self, node: Node) -> None:
         """Add a node or its new state."""
         self._nodes[node.name] = node
+        self.journal.note(node.name)
         for pod, names in self._eligible.values():
             if refusal(pod, node) is None:
                 names.add(node.name)
@@ -155,6 +158,7 @@ class EligibilityIndex:
     def drop(self, name: str) -> None:
         """Forget a node."""
         self._nodes.pop(name, None)
+        self.journal.note(name)
         for _, names in self._eligible.values():
             names.discard(name)
 

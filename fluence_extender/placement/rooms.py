@@ -102,24 +102,31 @@ def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
 
 
 class LiveRooms:
-    """The rooms of all accounts, or of ``view`` of them, as they are now."""
+    """What ``view`` says of all accounts, as they are now.
+
+    A view may depend on more than its account: all of it is looked at anew when ``epoch`` says something else.
+    """
 
     def __init__(
         self,
         accounts: Mapping[str, NodeAccount],
         journal: Journal,
-        view: Callable[[NodeAccount], Room] = lambda account: Room(account.free, account.ports),
+        view: Callable[[NodeAccount], Room],
+        epoch: Callable[[], object] = lambda: None,
     ) -> None:
         self._accounts = accounts
         self._journal = journal
         self._view = view
+        self._epoch = epoch
+        self._seen: object = None
         self._rooms = Rooms()
         self._mark = -1
 
     def now(self) -> Rooms:
         """The rooms; read them, don't change them."""
-        changed = self._journal.since(self._mark) if self._mark >= 0 else None
-        self._mark = self._journal.now
+        seen = self._epoch()
+        changed = self._journal.since(self._mark) if self._mark >= 0 and seen == self._seen else None
+        self._mark, self._seen = self._journal.now, seen
         if changed is None or len(self._rooms.names) > 2 * len(self._accounts) + 64:
             self._rooms = Rooms()
             changed = set(self._accounts)

@@ -12,7 +12,7 @@ from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATIO
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort, Owner
 from fluence_extender.model.workload import Job, PodGroup
-from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.plan import Planner, Settled, Wish
 from tests.core.invariants import check_at_rest
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -398,10 +398,12 @@ def test_gang_whose_planning_breaks_does_not_keep_others_waiting(
 ) -> None:
     plan = Planner.plan
 
-    def breaking(self: Planner, wishes: Sequence[Wish], gang: object) -> tuple[Assignment, ...]:
+    def breaking(
+        self: Planner, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled]
+    ) -> tuple[Assignment, ...]:
         if wishes[0].pod.name.startswith("bad"):
             raise RuntimeError("a defect")
-        return plan(self, wishes, gang)
+        return plan(self, wishes, gang, settled)
 
     monkeypatch.setattr(Planner, "plan", breaking)
     w = world(node("n0"))

@@ -1,0 +1,57 @@
+"""Which members are to be near each other, and how near: what users and their controllers write about topology.
+
+Four ways are read, from the outermost bond to the innermost: our annotations and the native PodGroup's constraint hold
+for the gang; Kueue's annotations for a pod set; Kueue's slices for so many consecutive ranks of a pod set
+(Kueue, Topology Aware Scheduling; KEP-5732).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.pod import Pod
+from fluence_extender.placement.ranks import ROLES, index, owner_index
+
+KUEUE = "kueue.x-k8s.io/"
+PODSET_REQUIRED = f"{KUEUE}podset-required-topology"
+PODSET_PREFERRED = f"{KUEUE}podset-preferred-topology"
+PODSET_GROUP = f"{KUEUE}podset-group-name"
+SLICE_REQUIRED = f"{KUEUE}podset-slice-required-topology"
+SLICE_SIZE = f"{KUEUE}podset-slice-size"
+PODSETS = (f"{KUEUE}podset", *ROLES, "batch.kubernetes.io/job-name")
+"""Labels that tell a gang's pod sets apart, the first that is there counting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bond:
+    """Members of one ``scope`` share a domain of the level ``required``, and of ``preferred`` if that can be had.
+
+    Levels are as they were written: the name of a level or a node label; "" for none.
+    """
+
+    scope: str
+    required: str = ""
+    preferred: str = ""
+
+
+def bonds(pod: Pod, group_levels: tuple[str, ...] = ()) -> tuple[Bond, ...]:
+    """The bonds of a pod, the outermost first; ``group_levels`` are the node labels its PodGroup requires."""
+    notes = pod.annotations
+    found = [
+        Bond(
+            "gang", notes.get(TOPOLOGY_REQUIRED_ANNOTATION, ""), notes.get(TOPOLOGY_PREFERRED_ANNOTATION, "")
+        )
+    ]
+    found.extend(Bond("podgroup", level) for level in group_levels)
+    podset = notes.get(PODSET_GROUP) or next((pod.labels[key] for key in PODSETS if key in pod.labels), "")
+    found.append(Bond(f"podset {podset}", notes.get(PODSET_REQUIRED, ""), notes.get(PODSET_PREFERRED, "")))
+    found.append(Bond(f"podset {podset} slice {_slice(pod)}", notes.get(SLICE_REQUIRED, "")))
+    return tuple(bond for bond in found if bond.required or bond.preferred)
+
+
+def _slice(pod: Pod) -> str:
+    """Which slice of its pod set a pod is in: slices don't reach across Jobs, and an unnumbered pod is in slice 0."""
+    text = pod.annotations.get(SLICE_SIZE, "")
+    size = int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else 0
+    return f"{owner_index(pod)}.{max(index(pod), 0) // size if size else 0}"

@@ -1,0 +1,242 @@
+"""Which sets of nodes a bond lets its members use, the best first, and why none of them will do.
+
+Best-fit: of the domains that hold all members the one with the least room, so that the large ones stay whole. Where a
+mere preference can't be met by one domain, the level above is tried, and in it as few domains as possible are used
+(Kueue, Topology Aware Scheduling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.reason import Reason, Why, unsatisfiable
+from fluence_extender.placement.explain import amount_text
+from fluence_extender.placement.rooms import Rooms
+from fluence_extender.placement.search import Shape, capacity, fill
+from fluence_extender.placement.topology import Domain, Level, Topology
+
+MOST_FILLED = 64
+"""How many domains are filled to find the one that takes most of unequal members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """A bond's levels; at least one of them is given."""
+
+    required: Level | None
+    preferred: Level | None
+
+
+def candidates(
+    topology: Topology,
+    near: Nearness,
+    shapes: Sequence[Shape],
+    rooms: Rooms,
+    settled: Sequence[str],
+) -> Iterator[Set[str] | None]:
+    """Sets of nodes to try in turn, None for all nodes.
+
+    ``settled`` are the nodes where others of the same bond are: their domain binds who comes later.
+    """
+    search = _Candidates(topology, shapes, rooms)
+    bound = search.settled(near.required, settled) if near.required is not None else None
+    if near.preferred is None:
+        assert near.required is not None
+        yield from search.single(near.required, bound)
+        return
+    fence = topology.nodes(near.required, bound) if near.required is not None and bound is not None else None
+    for node_set in search.preferring(near, fence, settled):
+        yield node_set if fence is None else (fence if node_set is None else node_set & fence)
+
+
+class _Candidates:
+    def __init__(self, topology: Topology, shapes: Sequence[Shape], rooms: Rooms) -> None:
+        self.topology = topology
+        self.shapes = shapes
+        self.rooms = rooms
+        self.slots = [(rooms.at(shape.nodes), capacity(shape, rooms)) for shape in shapes]
+
+    def settled(self, level: Level, nodes: Sequence[str]) -> int | None:
+        """The domain where most of ``nodes`` are."""
+        positions = [place for node in nodes if (place := self.topology.position(level, node)) >= 0]
+        return max(sorted(set(positions)), key=positions.count) if positions else None
+
+    def by_domain(self, level: Level) -> NDArray[np.int64]:
+        """Shapes x domains: how many members of each shape each domain takes by itself."""
+        domains = len(self.topology.domains(level))
+        of = self.topology.by_row(level, self.rooms)
+        sums = np.zeros((len(self.shapes), domains), dtype=np.int64)
+        for index, (rows, slots) in enumerate(self.slots):
+            positions = of[rows]
+            inside = positions >= 0
+            sums[index] = np.bincount(positions[inside], weights=slots[inside], minlength=domains)
+        return sums
+
+    def fitting(self, level: Level) -> list[int]:
+        """The domains that may hold all members, those with the least room first."""
+        sums = self.by_domain(level)
+        wanted = np.array([shape.count for shape in self.shapes])
+        room = self._room(level)
+        fits = np.flatnonzero((sums >= wanted[:, None]).all(axis=0)).tolist()
+        names = self.topology.domains(level)
+        return sorted(fits, key=lambda place: (room[place], _natural(names[place])))
+
+    def _room(self, level: Level) -> NDArray[np.float64]:
+        """How many members of all shapes, each by itself and without a limit, each domain takes."""
+        domains = len(self.topology.domains(level))
+        of = self.topology.by_row(level, self.rooms)
+        room = np.zeros(domains)
+        for shape, (rows, _) in zip(self.shapes, self.slots, strict=True):
+            positions = of[rows]
+            inside = positions >= 0
+            whole = capacity(replace(shape, count=2**30), self.rooms)
+            room += np.bincount(positions[inside], weights=whole[inside], minlength=domains)
+        return room
+
+    def single(self, level: Level, only: int | None = None) -> Iterator[Set[str]]:
+        """One domain after the other."""
+        places = self.fitting(level)
+        for place in places if only is None else [one for one in places if one == only]:
+            yield self.topology.nodes(level, place)
+
+    def preferring(
+        self, near: Nearness, fence: Set[str] | None, settled: Sequence[str]
+    ) -> Iterator[Set[str] | None]:
+        """One domain of the preferred level, else as few as possible below the next level, and so on upwards."""
+        preferred = near.preferred
+        assert preferred is not None
+        beside = self.settled(preferred, settled)
+        if beside is not None:
+            yield from self.single(preferred, beside)
+        yield from self.single(preferred)
+        for level in self.topology.above(preferred):
+            for outer in self.single(level):
+                yield from self.fewest(preferred, outer)
+                yield outer
+            if level == near.required:
+                return
+        if near.required is not None:
+            for outer in self.single(near.required):
+                yield from self.fewest(preferred, outer)
+                yield outer
+            return
+        yield from self.fewest(preferred, fence)
+        yield fence
+
+    def fewest(self, level: Level, outer: Set[str] | None) -> Iterator[Set[str]]:
+        """The fewest domains that may hold all members: the largest, and the smallest that does for the rest."""
+        sums = self.by_domain(level)
+        wanted = np.array([shape.count for shape in self.shapes], dtype=np.int64)
+        places = [
+            place
+            for place in np.flatnonzero(sums.any(axis=0)).tolist()
+            if outer is None or not outer.isdisjoint(self.topology.nodes(level, place))
+        ]
+        if outer is not None:
+            sums = self._inside(level, outer)
+        names = self.topology.domains(level)
+        places.sort(key=lambda place: (-int(sums[:, place].sum()), _natural(names[place])))
+        chosen: list[int] = []
+        left = wanted.copy()
+        while (left > 0).any() and places:
+            enough = [place for place in places if (sums[:, place] >= left).all()]
+            best = enough[-1] if enough else places[0]
+            places.remove(best)
+            chosen.append(best)
+            left = left - sums[:, best]
+        if (left > 0).any():
+            return
+        union: set[str] = set().union(*(self.topology.nodes(level, place) for place in chosen))
+        yield union if outer is None else union & outer
+
+    def _inside(self, level: Level, outer: Set[str]) -> NDArray[np.int64]:
+        """`by_domain`, counting the nodes of ``outer`` only."""
+        kept = self.slots
+        allowed = np.zeros(len(self.rooms.names), dtype=bool)
+        allowed[self.rooms.at([name for name in outer if name in self.rooms.rows])] = True
+        self.slots = [(rows[allowed[rows]], slots[allowed[rows]]) for rows, slots in kept]
+        try:
+            return self.by_domain(level)
+        finally:
+            self.slots = kept
+
+
+def _natural(domain: Domain) -> list[object]:
+    return [natural_order(value) for value in domain]
+
+
+def why_not(
+    topology: Topology,
+    level: Level,
+    free: Sequence[Shape],
+    possible: Sequence[Shape],
+    rooms: tuple[Rooms, Rooms],
+    settled: Sequence[str],
+) -> Reason:
+    """Why no domain of the required ``level`` will do.
+
+    ``free`` are the shapes on the nodes they may use now, ``possible`` on those they could ever use; ``rooms`` what
+    nodes have left and what they have when nothing runs.
+    """
+    wanted = _members_text(free)
+    here = _Candidates(topology, free, rooms[0])
+    bound = here.settled(level, settled)
+    if bound is not None:
+        name = "/".join(value for value in topology.domains(level)[bound] if value)
+        most = _largest(here, level, only=bound)
+        return Reason(
+            Why.BUSY,
+            f"busy: {level.name} {name}, where other members are, has room for {most} of {wanted}",
+        )
+    ever = _Candidates(topology, possible, rooms[1])
+    if not ever.by_domain(level).any():
+        return unsatisfiable(f"no node that the members may use has a {level.name} ({level.labels[-1]})")
+    count = sum(shape.count for shape in free)
+    largest = _largest(ever, level)
+    if largest < count and not ever.fitting(level):
+        return unsatisfiable(f"no {level.name} holds {wanted} (the largest holds {largest})")
+    now = min(_largest(here, level), count - 1)
+    return Reason(Why.BUSY, f"busy: no {level.name} has room for {wanted} now (the most is {now})")
+
+
+def _largest(candidates: _Candidates, level: Level, only: int | None = None) -> int:
+    """How many members one domain takes at most; unequal members one shape after the other."""
+    sums = candidates.by_domain(level)
+    if not sums.size:
+        return 0
+    places = np.argsort(-sums.sum(axis=0), kind="stable").tolist() if only is None else [only]
+    if len(candidates.shapes) == 1:
+        return int(sums[0, places[0]])
+    most = 0
+    for place in places[:MOST_FILLED]:
+        inside = topology_nodes(candidates, level, place)
+        counts, _ = fill(
+            [
+                replace(shape, nodes=tuple(name for name in shape.nodes if name in inside))
+                for shape in candidates.shapes
+            ],
+            candidates.rooms,
+        )
+        most = max(most, sum(sum(placed.values()) for placed in counts))
+    return most
+
+
+def topology_nodes(candidates: _Candidates, level: Level, place: int) -> set[str]:
+    """The nodes of a domain."""
+    return candidates.topology.nodes(level, place)
+
+
+def _members_text(shapes: Sequence[Shape]) -> str:
+    """``16 x 4 nvidia.com/gpu``, or ``all 16 members`` when they differ."""
+    count = sum(shape.count for shape in shapes)
+    kinds = {shape.requests for shape in shapes}
+    if len(kinds) > 1:
+        return f"all {count} members"
+    requests = next(iter(kinds))
+    asked = [amount_text(name, requests[name]) for name in sorted(requests) if name != "pods"]
+    return f"{count} x {' + '.join(asked)}" if asked else f"{count} pods"

@@ -1,0 +1,281 @@
+"""Placing pods within a set of nodes: everybody gets a node and devices there, or nobody does.
+
+Equal members are one question to the matcher; members of different shapes, or with devices that hang on a node, are
+placed together by `search`. Devices are drafted pod by pod first; where that strands somebody, those of all are
+searched for together. What fails leaves the books as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import islice
+
+from fluence_extender.ledger.books import Books, NoRoom
+from fluence_extender.matcher.errors import Busy, MatcherError
+from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, Why
+from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch, DeviceUse
+from fluence_extender.placement.eligibility import EligibilityIndex, passes, refusal
+from fluence_extender.placement.explain import no_place
+from fluence_extender.placement.ranks import rank_key
+from fluence_extender.placement.rooms import LiveRooms, Room
+from fluence_extender.placement.search import BUDGET, Counts, Shape, place
+from fluence_extender.placement.wish import Refused, ShapeKey, Wish, grouped
+
+PINNED_TRIALS = 16
+"""How many ways to pin pods to the nodes of their devices are tried with the rest of the gang."""
+
+MOST_WAYS = 512
+"""How many ways to choose devices are looked at for one that pins pods otherwise than before."""
+
+Group = tuple[Shape, list[Pod]]
+
+
+class NoPlace(Exception):
+    """The nodes have no place for ``groups``; ``fallback`` says why when nothing else does."""
+
+    def __init__(self, groups: Sequence[Group], fallback: str | None = None) -> None:
+        super().__init__(fallback or "no place")
+        self.groups = groups
+        self.fallback = fallback
+
+
+class Matching:
+    """See the module docstring. ``node_order`` is what nodes are sorted by to be given out in the order of ranks."""
+
+    def __init__(
+        self, books: Books, eligibility: EligibilityIndex, node_order: Callable[[str], tuple[object, ...]]
+    ) -> None:
+        self._books = books
+        self._eligibility = eligibility
+        self._node_order = node_order
+        self.free = LiveRooms(
+            books.accounts,
+            books.journal,
+            lambda account: Room(books.room(account.name), account.ports),
+            lambda: (books.behind, id(books.mirror)),
+        )
+        self.whole = LiveRooms(books.accounts, books.journal, lambda account: Room(account.allocatable))
+
+    def attempt(
+        self,
+        wishes: Sequence[Wish],
+        gang: object,
+        within: Set[str] | None = None,
+        budget: int = BUDGET,
+    ) -> tuple[Assignment, ...]:
+        """Place every pod of ``wishes`` on nodes of ``within``, held as planned.
+
+        Raises `Refused` for want of devices and `NoPlace` for want of nodes; then nothing is held.
+        """
+        uids = [wish.pod.uid for wish in wishes]
+        try:
+            shares, nodes = self._devices_and_nodes(wishes, gang, within, budget)
+            return self._take(wishes, shares, nodes, gang)
+        except NoRoom as error:
+            self._books.undo(uids)
+            raise NoPlace(self.groups(wishes, gang, within), error.reason) from error
+        except Exception:
+            self._books.undo(uids)
+            raise
+
+    def _take(
+        self,
+        wishes: Sequence[Wish],
+        shares: Mapping[str, tuple[DeviceShare, ...]],
+        nodes: Mapping[str, str],
+        gang: object,
+    ) -> tuple[Assignment, ...]:
+        assignments = tuple(
+            Assignment(wish.pod.uid, nodes[wish.pod.uid], shares.get(wish.pod.uid, ())) for wish in wishes
+        )
+        for wish, assignment in zip(wishes, assignments, strict=True):
+            self._books.take(wish.pod, assignment, gang)
+        return assignments
+
+    # Devices.
+
+    def _devices_and_nodes(
+        self, wishes: Sequence[Wish], gang: object, within: Set[str] | None, budget: int
+    ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]]:
+        asking = [wish for wish in wishes if wish.pod.devices]
+        if not asking:
+            groups = self.groups(wishes, gang, within)
+            return {}, self._spread(groups, self._counts(groups, budget))
+        askers = self._askers(asking, gang, within)
+        try:
+            shares = self._draft(askers)
+            groups = self.groups(wishes, gang, within, self._pins(shares))
+            return shares, self._spread(groups, self._counts(groups, budget))
+        except (Refused, NoPlace) as error:
+            if not self._may_go_otherwise(error):
+                raise
+            self._books.undo([wish.pod.uid for wish in asking])
+            found = self._together(wishes, askers, gang, within, budget)
+            if found is None:
+                raise
+            return found
+
+    def _may_go_otherwise(self, error: Refused | NoPlace) -> bool:
+        """Whether another choice of devices could help."""
+        if isinstance(error, Refused):
+            return error.reason.why is Why.BUSY
+        return bool(self._books.devices.nodes())
+
+    def _askers(self, asking: Sequence[Wish], gang: object, within: Set[str] | None) -> list[Asker]:
+        """The pods that ask for devices with their nodes, those with the smallest choice first."""
+        devices = self._books.devices
+        nodes = {
+            key: self._usable(key, some[0].pod, gang, within) for key, some in grouped(asking, {}).items()
+        }
+        askers = [Asker(wish.pod, nodes[key]) for key, some in grouped(asking, {}).items() for wish in some]
+        return sorted(askers, key=lambda one: devices.choice(one.pod.devices, one.pod.requires))
+
+    def _draft(self, askers: Sequence[Asker]) -> dict[str, tuple[DeviceShare, ...]]:
+        """Draft the devices pod by pod. Raises `Refused`."""
+        devices = self._books.devices
+        local = devices.nodes()
+        shares: dict[str, tuple[DeviceShare, ...]] = {}
+        for asker in askers:
+            drafted = devices.draft(asker.pod, asker.pod.requires, local - asker.nodes if local else ())
+            if isinstance(drafted, Reason):
+                raise Refused(drafted)
+            shares[asker.pod.uid] = drafted
+        return shares
+
+    def _pins(self, shares: Mapping[str, tuple[DeviceShare, ...]]) -> dict[str, str]:
+        nodes = {uid: self._books.devices.node_of(held) for uid, held in shares.items()}
+        return {uid: node for uid, node in nodes.items() if node is not None}
+
+    def _together(
+        self,
+        wishes: Sequence[Wish],
+        askers: Sequence[Asker],
+        gang: object,
+        within: Set[str] | None,
+        budget: int,
+    ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]] | None:
+        """Search for the devices of all pods at once; None when that finds no place either."""
+        held = [share for one in self._books.holdings.values() for share in one.assignment.devices]
+        catalogue = self._books.mirror.catalogue
+        search = DeviceSearch(askers, catalogue, DeviceUse(catalogue, held), self.free.now())
+        vain: set[object] = set()
+        asking = [wish for wish in wishes if wish.pod.devices]
+        for way, pins in islice(search.ways(), MOST_WAYS):
+            asked = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
+            if asked in vain:
+                continue
+            groups = self.groups(wishes, gang, within, pins)
+            try:
+                nodes = self._spread(groups, self._counts(groups, budget // PINNED_TRIALS))
+            except NoPlace:
+                vain.add(asked)
+                if len(vain) >= PINNED_TRIALS:
+                    return None
+                continue
+            shares = self._hold(askers, way)
+            return None if shares is None else (shares, nodes)
+        return None
+
+    def _hold(
+        self, askers: Sequence[Asker], way: Mapping[str, list[Chosen]]
+    ) -> dict[str, tuple[DeviceShare, ...]] | None:
+        shares = {}
+        for asker in askers:
+            held = self._books.devices.hold(asker.pod, way[asker.pod.uid])
+            if held is None:
+                return None
+            shares[asker.pod.uid] = held
+        return shares
+
+    # Nodes.
+
+    def groups(
+        self,
+        wishes: Sequence[Wish],
+        gang: object,
+        within: Set[str] | None = None,
+        pins: dict[str, str] | None = None,
+    ) -> list[Group]:
+        """The wishes as shapes with their pods."""
+        found: list[Group] = []
+        orders: dict[object, tuple[str, ...]] = {}
+        for key, members in grouped(wishes, pins or {}).items():
+            pod = members[0].pod
+            asked = (key.signature, key.barred, key.pin)
+            if asked not in orders:
+                orders[asked] = self._books.in_order(self._usable(key, pod, gang, within))
+            shape = Shape(self._books.rounded(pod.requests), len(members), orders[asked], pod.host_ports)
+            found.append((shape, [wish.pod for wish in members]))
+        return found
+
+    def _usable(self, key: ShapeKey, pod: Pod, gang: object, within: Set[str] | None) -> Set[str]:
+        """The nodes a shape may use; the index's own set where nothing is taken out of it, which is the rule."""
+        usable: Set[str] = self._eligibility.eligible(pod)
+        if within is not None:
+            usable = usable & within
+        for shut in (key.barred, self._books.closed(gang)):
+            if not shut.isdisjoint(usable):
+                usable = usable - shut
+        return usable & {key.pin} if key.pin else usable
+
+    def _counts(self, groups: Sequence[Group], budget: int) -> Counts:
+        """How many members of each shape each node gets. Raises `NoPlace`."""
+        shapes = [shape for shape, _ in groups]
+        try:
+            counts = self._ask_matcher(shapes) or place(shapes, self.free.now(), budget)
+        except Busy:
+            counts = None
+        if counts is None:
+            raise NoPlace(groups)
+        return counts
+
+    def _ask_matcher(self, shapes: Sequence[Shape]) -> Counts | None:
+        """The matcher's answer for equal members; None where it knows too little to be believed.
+
+        Raises `Busy` where it has no room: what it counts is part of what the accounts count, so there is none.
+        """
+        if len(shapes) != 1 or shapes[0].exclusive:
+            return None
+        shape = shapes[0]
+        try:
+            counts = self._books.ask(shape.requests, shape.count, shape.nodes)
+        except Busy:
+            raise
+        except MatcherError:
+            return None
+        for name, count in counts.items():
+            if not (shape.requests * count).fits(self._books.room(name)):
+                return None
+        return [counts] if sum(counts.values()) == shape.count else None
+
+    def _spread(self, groups: Sequence[Group], counts: Counts) -> dict[str, str]:
+        """Give each pod a node: pods in the order of their ranks, nodes domain by domain in the policy's order."""
+        nodes: dict[str, str] = {}
+        for (_, pods), placed in zip(groups, counts, strict=True):
+            waiting = iter(sorted(pods, key=rank_key))
+            for name in sorted(self._books.in_order(placed.keys()), key=self._node_order):
+                for _ in range(placed[name]):
+                    nodes[next(waiting).uid] = name
+        return nodes
+
+    # Reasons.
+
+    def possible(self, groups: Sequence[Group]) -> list[tuple[str, ...]]:
+        """For each shape the nodes that it could ever use, cordoned and not ready ones included."""
+        nodes = self._eligibility.nodes
+        found = []
+        for _, pods in groups:
+            names = [name for name, node in nodes.items() if passes(refusal(pods[0], node))]
+            found.append(self._books.in_order(names))
+        return found
+
+    def explain(self, groups: Sequence[Group], fallback: str | None = None) -> Reason:
+        """Why the shapes have no place."""
+        refusals = self._eligibility.refusals(groups[0][1][0])
+        shapes = [shape for shape, _ in groups]
+        found = no_place(shapes, refusals, self.free.now(), self.whole.now(), self.possible(groups))
+        if fallback is not None and found.why is Why.BUSY:
+            return Reason(Why.BUSY, f"busy: {fallback}")
+        return found

@@ -1,0 +1,62 @@
+"""The order of a gang's members: who is rank i, so that rank i and i+1 can be put near each other.
+
+Whoever creates the pods numbers them: Jobs and JobSets by completion index, LeaderWorkerSets by worker index,
+StatefulSets by ordinal, plain Kueue pod groups by pod index, the Kubeflow operators by replica index. Pods that nobody
+numbered are in the natural order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.pod import Pod
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+INDEXES = (
+    COMPLETION_INDEX,
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "apps.kubernetes.io/pod-index",
+    "kueue.x-k8s.io/pod-group-pod-index",
+    "training.kubeflow.org/replica-index",
+)
+"""Labels or annotations that number the pods of one owner, the first that is there counting."""
+
+OUTER_INDEXES = ("jobset.sigs.k8s.io/job-index", "leaderworkerset.sigs.k8s.io/group-index")
+"""Labels that number the owners among their likes."""
+
+ROLES = ("jobset.sigs.k8s.io/replicatedjob-name", "training.kubeflow.org/replica-type")
+"""Labels that tell the roles of a gang apart, each numbered by itself."""
+
+UNNUMBERED = -1
+RankKey = tuple[object, int, int, object]
+
+
+def rank_key(pod: Pod) -> RankKey:
+    """What members are sorted by: role, owner's index, own index, name."""
+    role = next((pod.labels[label] for label in ROLES if label in pod.labels), "")
+    return (natural_order(role), _number(pod, OUTER_INDEXES), index(pod), natural_order(pod.name))
+
+
+def index(pod: Pod) -> int:
+    """The pod's number among the pods of its owner, -1 when nobody numbered it."""
+    return _number(pod, INDEXES)
+
+
+def owner_index(pod: Pod) -> int:
+    """The number of the pod's owner among its likes, -1 when nobody numbered it."""
+    return _number(pod, OUTER_INDEXES)
+
+
+def _number(pod: Pod, keys: tuple[str, ...]) -> int:
+    for key in keys:
+        for where in (pod.labels, pod.annotations):
+            number = _read(where, key)
+            if number is not None:
+                return number
+    return UNNUMBERED
+
+
+def _read(where: Mapping[str, str], key: str) -> int | None:
+    text = where.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,0 +1,57 @@
+"""What a planner is asked for, and its no."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.eligibility import Signature, signature
+
+
+class Refused(Exception):
+    """The gang has no place; ``reason`` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A pod to be placed.
+
+    ``barred`` are the nodes that refused it lately; ``levels`` the node labels of which its PodGroup requires one
+    domain.
+    """
+
+    pod: Pod
+    barred: frozenset[str] = frozenset()
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeKey:
+    """Pods with equal keys are equal to placement; ``pin`` is the node that a pod's devices hang on, "" for none."""
+
+    requests: Resources
+    signature: Signature
+    barred: frozenset[str]
+    ports: tuple[HostPort, ...]
+    pin: str
+
+
+def shape_key(wish: Wish, pin: str = "") -> ShapeKey:
+    """The key of a wish."""
+    pod = wish.pod
+    return ShapeKey(pod.requests, signature(pod), wish.barred, pod.host_ports, pin)
+
+
+def grouped(wishes: Sequence[Wish], pins: dict[str, str]) -> dict[ShapeKey, list[Wish]]:
+    """The wishes by key; ``pins`` are nodes by pod uid."""
+    groups: dict[ShapeKey, list[Wish]] = {}
+    for wish in wishes:
+        groups.setdefault(shape_key(wish, pins.get(wish.pod.uid, "")), []).append(wish)
+    return groups

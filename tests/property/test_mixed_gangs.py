@@ -1,0 +1,42 @@
+"""Gangs whose members differ, against an exhaustive solver: whoever can be placed is, and nobody else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.plan import Planner, Refused, Wish
+from tests.core.engine import FINE_EMBEDDED
+from tests.property.mixed_gangs import can_be_placed, faults, scene
+
+SCENES = {"default": 400, "nightly": 10_000}
+MOST_MISSED = 0.001
+
+
+@pytest.mark.timeout(7200)
+def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
+    scenes = SCENES[settings.get_current_profile_name()]
+    possible, missed = 0, []
+    for seed in range(scenes):
+        one = scene(seed)
+        books, index = FINE_EMBEDDED.books(), EligibilityIndex()
+        for node in one.nodes:
+            index.put(node)
+        books.load(one.nodes, parse_resources(one.resources))
+        catalogue = books.mirror.catalogue
+        fits = can_be_placed(one, catalogue)
+        possible += fits
+        try:
+            placed = Planner(books, index).plan([Wish(pod) for pod in one.pods], "gang")
+        except Refused:
+            if fits:
+                missed.append(seed)
+            assert not books.holdings
+        else:
+            assert fits, f"scene {seed} can't be placed and was"
+            assert not faults(one, catalogue, placed), (seed, faults(one, catalogue, placed))
+        books.close()
+    assert possible > scenes // 3
+    assert len(missed) <= MOST_MISSED * possible, f"{len(missed)} of {possible} missed: {missed[:10]}"
