@@ -75,4 +75,6 @@ def make_with(engine: Engine, options: MatcherOptions) -> MakeMatcher:
 
 
 def _make(name: EngineName, options: MatcherOptions, document: Jgf) -> Allocator:
-    return WorkerMatcher(document, options) if name == "fluxion" else create_matcher(name, document, options)
+    if name == "fluxion":
+        return WorkerMatcher(name, document, options)
+    return create_matcher(name, document, options)

@@ -17,6 +17,7 @@ from typing import Any
 
 from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.matcher.errors import EngineLost, MatcherError
+from fluence_extender.matcher.factory import Engine, create_matcher
 from fluence_extender.matcher.port import Jgf, JobInfo, Match, Matcher, MatcherOptions, MatchOp
 
 PATIENCE = 30.0
@@ -29,8 +30,14 @@ LOAD_PATIENCE = 600.0
 class WorkerMatcher:
     """The `Allocator` part of an engine in a child process. The R of a match stays there."""
 
-    def __init__(self, graph: Jgf, options: MatcherOptions) -> None:
-        """Start a process and load ``graph``. Raises as the engine does, and `EngineLost`."""
+    def __init__(
+        self, engine: Engine, graph: Jgf, options: MatcherOptions, patience: float = PATIENCE
+    ) -> None:
+        """Start a process and load ``graph``; later calls may take ``patience`` seconds each.
+
+        Raises as `create_matcher` does, and `EngineLost`.
+        """
+        self._patience = patience
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -41,31 +48,31 @@ class WorkerMatcher:
             )
         self._pipe = Connection(ours.detach())
         try:
-            self._call(LOAD_PATIENCE, "load", graph, options)
+            self._call(LOAD_PATIENCE, "load", engine, graph, options)
         except BaseException:
             self.close()
             raise
 
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
         """Match ``jobspec``. Raises as the engine does, and `EngineLost`."""
-        return Match(*self._call(PATIENCE, "match", op, jobspec, jobid))
+        return Match(*self._call(self._patience, "match", op, jobspec, jobid))
 
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds. Raises `UnknownJob`, `EngineLost`."""
-        self._call(PATIENCE, "cancel", jobid)
+        self._call(self._patience, "cancel", jobid)
 
     def info(self, jobid: int) -> JobInfo:
         """Say what became of a job. Raises `UnknownJob`, `EngineLost`."""
-        info: JobInfo = self._call(PATIENCE, "info", jobid)
+        info: JobInfo = self._call(self._patience, "info", jobid)
         return info
 
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
         """Add the subtree in ``jgf``. Raises `InvalidGraph`, `EngineLost`."""
-        self._call(PATIENCE, "add_subgraph", jgf)
+        self._call(self._patience, "add_subgraph", jgf)
 
     def remove_subgraph(self, path: str) -> None:
         """Remove the vertex at ``path`` and all below it. Raises `MatcherError`, `EngineLost`."""
-        self._call(PATIENCE, "remove_subgraph", path)
+        self._call(self._patience, "remove_subgraph", path)
 
     def close(self) -> None:
         """End the process."""
@@ -88,12 +95,10 @@ class WorkerMatcher:
 
 def serve(pipe: Connection) -> None:
     """Answer calls until the other side has gone."""
-    # Imported here: the adapter looks for its native library, which those who only start a worker do without.
-    from fluence_extender.matcher.fluxion import create_fluxion_matcher
 
     def answer(verb: str, arguments: tuple[Any, ...]) -> object:
         if verb == "load":
-            matchers.append(create_fluxion_matcher(*arguments))
+            matchers.append(create_matcher(*arguments))
             return None
         (matcher,) = matchers
         if verb == "match":
