@@ -1,0 +1,123 @@
+"""Claims: whatever stands on a pod, and in whatever order objects come and go, the same is said in the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluence_extender.gangs.assembly import agreed_size
+from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.model.gang import Convention
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
+from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    JobSet,
+    LeaderWorkerSet,
+    MpiJob,
+    PodGroup,
+    RayCluster,
+    ReplicatedJob,
+    Workload,
+)
+
+LABELS = (
+    GROUP_LABEL,
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "fluence.group-size",
+    "kueue.x-k8s.io/pod-group-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "jobset.sigs.k8s.io/replicatedjob-name",
+    "leaderworkerset.sigs.k8s.io/name",
+    "leaderworkerset.sigs.k8s.io/group-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "ray.io/cluster",
+    "training.kubeflow.org/job-name",
+)
+MARKS = {"ray.io/is-ray-node": "yes", "training.kubeflow.org/operator-name": "mpi-operator"}
+ANNOTATIONS = (
+    GROUP_SIZE_ANNOTATION,
+    SCHEDULE_TIMEOUT_ANNOTATION,
+    "kueue.x-k8s.io/pod-group-name",
+    "kueue.x-k8s.io/pod-group-total-count",
+    "kueue.x-k8s.io/pod-group-serving",
+    "leaderworkerset.sigs.k8s.io/size",
+    "leaderworkerset.sigs.k8s.io/exclusive-topology",
+    "batch.kubernetes.io/job-completion-index",
+)
+words = st.sampled_from(["a", "b", "0", "1", "3", "true", "", "-2", "9" * 12, "٣", "x" * 63])
+names = st.sampled_from(["a", "b"])
+sizes = st.integers(0, 4)
+
+
+@st.composite
+def pods(draw: Any) -> Pod:
+    number = draw(st.integers(0, 10_000))
+    labels = draw(st.dictionaries(st.sampled_from(LABELS), words, max_size=5))
+    labels |= draw(st.sampled_from([{}, MARKS]))
+    return Pod(
+        "default",
+        f"p{number}",
+        f"u{number}",
+        labels=labels,
+        annotations=draw(st.dictionaries(st.sampled_from(ANNOTATIONS), words, max_size=4)),
+        group=draw(st.sampled_from(["", "", "a"])),
+        owner=draw(st.sampled_from([None, Owner("Job", "a", "ja"), Owner("StatefulSet", "b", "sb")])),
+    )
+
+
+def _of(kind: type[Workload], *fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Workload]:
+    return st.builds(
+        lambda name, rest: kind("default", name, f"{name}-uid", *rest), names, st.tuples(*fields)
+    )
+
+
+replicated = st.builds(ReplicatedJob, names, sizes, st.lists(names, max_size=1).map(tuple))
+workloads = st.one_of(
+    _of(PodGroup, st.integers(1, 4)),
+    _of(CoschedulingGroup, st.integers(1, 4), st.sampled_from([None, 5.0])),
+    _of(Job, sizes, st.none() | sizes, st.booleans(), st.booleans()),
+    _of(JobSet, st.lists(replicated, max_size=3).map(tuple), st.booleans()),
+    _of(LeaderWorkerSet, st.booleans()),
+    _of(MpiJob, sizes, st.booleans(), st.none() | sizes),
+    _of(RayCluster, st.integers(1, 4), st.booleans()),
+)
+changes = st.lists(st.tuples(st.booleans(), workloads), max_size=12)
+
+
+@given(pod=pods(), history=changes)
+def test_claim_is_made_of_any_pod_and_anew_when_what_it_rests_on_changes(
+    pod: Pod, history: list[tuple[bool, Workload]]
+) -> None:
+    followed = WorkloadIndex()
+    claim = followed.claim(pod)
+    for there, thing in history:
+        if pod.uid in (followed.put(thing) if there else followed.drop(thing)):
+            claim = followed.claim(pod)
+    at_once = WorkloadIndex()
+    for there, thing in history:
+        (at_once.put if there else at_once.drop)(thing)
+    assert claim == at_once.claim(pod)
+    assert isinstance(claim.size, Reason) or 1 <= claim.size <= 10**9
+    assert claim.key.namespace == pod.namespace
+    assert claim.key.name
+    if claim.key.convention is Convention.ALONE:
+        assert claim.key.uid == pod.uid
+
+
+@given(members=st.lists(pods(), max_size=6), known=st.lists(workloads, max_size=6))
+def test_agreement_does_not_depend_on_the_order_of_members(members: list[Pod], known: list[Workload]) -> None:
+    index = WorkloadIndex()
+    for thing in known:
+        index.put(thing)
+    claims = [index.claim(pod) for pod in members]
+    keys = {claim.key for claim in claims}
+    for key in keys:
+        of_gang = [claim for claim in claims if claim.key == key]
+        if not any(isinstance(claim.size, Reason) for claim in of_gang):
+            assert agreed_size(key, of_gang) == agreed_size(key, reversed(of_gang))
