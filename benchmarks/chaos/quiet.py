@@ -18,12 +18,14 @@ from benchmarks.chaos.stage import PODS, Stage
 from benchmarks.chaos.truth import (
     devices_held_twice,
     half_placed,
+    holders_of_withdrawn,
     overfull,
     refused_and_left,
     waiting_although_it_fits,
 )
 from benchmarks.chaos.witness import Witness
 from fluence_extender.localcluster import ApiError, Violation
+from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.harness import Manifest, node_of
 from tests.e2e.service import Fluence, discrepancies
 
@@ -94,15 +96,24 @@ class Quiet:
         cluster = self.stage.cluster
         nodes = cluster.nodes()
         pods = self.stage.api.get(PODS)["items"]
-        sums = [line for line in discrepancies(cluster, self.stage.fluence) if not line.startswith("node ")]
+        withdrawn = holders_of_withdrawn(pods, self._resources())
+        differences = [
+            line
+            for line in discrepancies(cluster, self.stage.fluence)
+            if not line.startswith(("node ", *(f"{name} holds " for name in withdrawn)))
+        ]
         return [
             *half_placed(self.wanted, pods, self.witness.whole),
             *refused_and_left(self.wanted, pods),
             *devices_held_twice(pods),
             *overfull(nodes, pods, self.excused),
             *waiting_although_it_fits(self.wanted, nodes, pods),
-            *sums,
+            *differences,
         ]
+
+    def _resources(self) -> str:
+        document = self.stage.api.get(f"/api/v1/namespaces/kube-system/configmaps/{RESOURCES_CONFIGMAP}")
+        return str(document["data"][RESOURCES_KEY])
 
     def _overfull_now(self) -> set[str]:
         nodes = self.stage.cluster.nodes()

@@ -73,6 +73,16 @@ def devices_held_twice(pods: Iterable[Manifest]) -> list[str]:
     return [f"device {path} is held by {names}" for path, names in holders.items() if len(names) > 1]
 
 
+def holders_of_withdrawn(pods: Iterable[Manifest], resources: str) -> set[str]:
+    """The pods that hold a device which isn't in ``resources``; a service that has restarted can't know it."""
+    found: set[str] = set()
+    for pod in pods:
+        devices = (share.path.rpartition("/")[2] for share in recorded_devices(annotations_of(pod)))
+        if any(f"name: {device}}}" not in resources for device in devices):
+            found.add(pod["metadata"]["name"])
+    return found
+
+
 def overfull(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], excused: Collection[str]) -> list[str]:
     """Nodes whose pods ask for more than they have, but for those that were made smaller under their pods."""
     used: dict[str, Counter[str]] = defaultdict(Counter)

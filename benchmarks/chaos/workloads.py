@@ -37,4 +37,4 @@ def _large(what: Create, number: int) -> bool:
 def resources_yaml(devices: int) -> str:
     """resources.yaml with so many devices of one kind."""
     lines = [f"  - {{type: qpu, name: chaos_qpu_{number}}}" for number in range(devices)]
-    return "\n".join(["resources:", *lines]) if lines else "resources: []"
+    return "\n".join(["resources:", *lines]) if lines else ""

@@ -21,6 +21,7 @@ from tests.e2e.history import History, recorded
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
 from tests.e2e.service import Fluence, backends, discrepancies, over_http, through_api_server
+from tests.network.gateway import Gateway
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -157,6 +158,18 @@ def installation(control_plane: ControlPlane) -> Iterator[Installation]:
     installed = Installation(control_plane)
     with installed.usual:
         yield installed
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    control_plane: ControlPlane, installation: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
+    """What stands between the service and the API server while the tests of a module run."""
+    with Gateway(control_plane.url, control_plane.access.authority_file) as gateway:
+        kubeconfig = tmp_path_factory.mktemp("gateway") / "kubeconfig"
+        gateway.kubeconfig(installation.kubeconfig, kubeconfig)
+        with installation.other("--kubeconfig", str(kubeconfig)):
+            yield gateway
 
 
 @pytest.fixture

@@ -43,11 +43,15 @@ class Seen:
 
 
 class Gateway:
-    """Stands before ``upstream`` (an https URL vouched for by ``authority``); use it as a context manager."""
+    """Stands before ``upstream`` (an https URL vouched for by ``authority``); use it as a context manager.
+
+    ``seen`` are all requests so far, ``waiting`` is how many are held back now.
+    """
 
     def __init__(self, upstream: str, authority: Path) -> None:
         self.seen: list[Seen] = []
         self._pod_writes_left: int | None = None
+        self.waiting = 0
         self.port = 0
         self._upstream = upstream
         self._tls = ssl.create_default_context(cafile=str(authority))
@@ -149,8 +153,12 @@ class Gateway:
         return response
 
     async def _admit(self, seen: Seen) -> None:
-        while self._is_held(seen) or (seen.pod_write and self._pod_writes_left == 0):
-            await self._changed.wait()
+        self.waiting += 1
+        try:
+            while self._is_held(seen) or (seen.pod_write and self._pod_writes_left == 0):
+                await self._changed.wait()
+        finally:
+            self.waiting -= 1
         if seen.pod_write and self._pod_writes_left is not None:
             self._pod_writes_left -= 1
 

@@ -1,0 +1,152 @@
+"""The API server hangs and is away for more than a minute with a gang in flight, and the kinds are seen out of order.
+
+Meanwhile the verbs answer in time and honestly; afterwards everything goes on without a restart of the service.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from fluence_extender.localcluster import ControlPlane
+from tests.e2e.harness import Manifest, Namespace, node_of, pod, wait_for
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.test_bad_requests import post
+from tests.e2e.workloads import gang
+from tests.network.gateway import Gateway, Seen
+
+HTTP_TIMEOUT = 30.0
+"""How long kube-scheduler waits for an answer."""
+
+HANGS, AWAY = 35.0, 35.0
+
+
+@contextmanager
+def api_server_gone(plane: ControlPlane) -> Iterator[None]:
+    """The API server hangs; at the end of the block it dies, and is away for as long again before it is started."""
+    process = plane.component("kube-apiserver").pid
+    assert process is not None
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        plane.kill_component("kube-apiserver")
+        try:
+            time.sleep(AWAY)
+        finally:
+            plane.start_apiserver()
+
+
+def asked(installation: Installation, verb: str, body: Manifest) -> tuple[float, dict[str, Any]]:
+    """After how many seconds a verb answers, and what."""
+    began = time.monotonic()
+    status, answer = post(installation, verb, json.dumps(body).encode(), HTTP_TIMEOUT)
+    assert status == 200, answer
+    return time.monotonic() - began, json.loads(answer)
+
+
+def bindings(members: Sequence[Manifest], places: dict[str, str]) -> list[Manifest]:
+    """The bodies of the bind calls that kube-scheduler would send."""
+    return [
+        {
+            "PodName": one["metadata"]["name"],
+            "PodNamespace": one["metadata"]["namespace"],
+            "PodUID": one["metadata"]["uid"],
+            "Node": places[one["metadata"]["name"]],
+        }
+        for one in members
+    ]
+
+
+def test_outage_of_more_than_a_minute_with_a_gang_in_flight(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    installation: Installation,
+) -> None:
+    nodes = own_nodes(3, cpu="4")
+    process = installation.stack.extender.pid
+    with installation.scheduler_stopped(), ThreadPoolExecutor() as pool:
+        members = namespace.create(*gang("planned", 4, cpu="1"))
+        fluence.wait_for_state(namespace.name, "planned", "committed", timeout=60)
+        places = {one["pod"]: one["node"] for one in fluence.allocations(namespace.name)}
+        with api_server_gone(installation.plane):
+            began = time.monotonic()
+            answers = pool.map(lambda body: asked(installation, "bind", body), bindings(members, places))
+            for took, answer in answers:
+                assert took < HTTP_TIMEOUT - 1
+                assert "no answer" in answer["Error"]
+            time.sleep(max(0.0, HANGS - (time.monotonic() - began)))
+            took, answer = asked(installation, "filter", {"Pod": members[0], "NodeNames": nodes})
+            assert took < 2
+            assert "API server has not been reached" in answer["Error"]
+            assert not installation.stack.ready()
+    namespace.create(*gang("later", 3, cpu="1"), pod("foreign", cpu="1"))
+    namespace.bind("foreign", nodes[2])
+    namespace.wait_until_bound(8, timeout=90)
+    assert installation.stack.extender.pid == process
+
+
+def pod_watches(seen: Seen) -> bool:
+    return seen.watch and seen.path == "/api/v1/pods"
+
+
+def node_watches(seen: Seen) -> bool:
+    return seen.watch and seen.path == "/api/v1/nodes"
+
+
+def known_nodes(fluence: Fluence) -> set[str]:
+    """The nodes in the service's graph."""
+    vertices = fluence.get("/v1/graph")["graph"]["nodes"]
+    return {one["metadata"]["name"] for one in vertices if one["metadata"]["type"] == "node"}
+
+
+def test_pods_that_are_seen_after_their_nodes_went_and_came_again(
+    gateway: Gateway,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    installation: Installation,
+) -> None:
+    first, second = own_nodes(2, cpu="2")
+    namespace.create(*gang("old", 2, cpu="1"))
+    assert {node_of(one) for one in namespace.wait_until_bound(2)} == {first}
+    with gateway.holding(pod_watches):
+        namespace.create(pod("foreign", cpu="2"))
+        namespace.bind("foreign", second)
+        installation.plane.delete_node(first)
+        for name in ("old-0", "old-1"):
+            namespace.delete_pod(name)
+        namespace.create(*gang("new", 2, cpu="1"))
+        wait_for(
+            lambda: first not in known_nodes(fluence), 60, "the node to go", lambda: known_nodes(fluence)
+        )
+        installation.plane.add_nodes(names=[first], cpu="2")
+        wait_for(lambda: first in known_nodes(fluence), 60, "the node to come", lambda: known_nodes(fluence))
+    bound = {one["metadata"]["name"]: node_of(one) for one in namespace.wait_until_bound(3, timeout=60)}
+    assert bound == {"foreign": second, "new-0": first, "new-1": first}
+
+
+def test_pods_that_are_seen_on_a_node_before_the_node(
+    gateway: Gateway, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="1")
+    namespace.create(*gang("waits", 3, cpu="1"))
+    fluence.wait_for_reason(namespace.name, "waits", "unsatisfiable: 1 of 3 members", timeout=60)
+    with gateway.holding(node_watches):
+        (late,) = own_nodes(1, cpu="3", prefix="late")
+        namespace.create(pod("foreign", cpu="2"))
+        namespace.bind("foreign", late)
+        namespace.wait_for_phase("foreign", "Running", timeout=60)
+        assert late not in known_nodes(fluence)
+    fluence.wait_for_reason(namespace.name, "waits", "busy: 2 of 3 fit now, short of cpu", timeout=60)
+    namespace.delete_pod("foreign")
+    namespace.wait_until_bound(3, timeout=60)
