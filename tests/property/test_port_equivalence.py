@@ -18,7 +18,6 @@ from fluence_extender.matcher.engine import EmbeddedEngine
 from fluence_extender.matcher.fluxion import create_fluxion_matcher
 from fluence_extender.matcher.formats import FORMATS, FOUND_FORMATS
 from fluence_extender.matcher.port import Matcher
-from fluence_extender.matcher.rebuilding import RebuildingMatcher
 from tests.engines import FLUXION
 from tests.property.port_pair import Create, Pair
 from tests.property.port_scenarios import FILTERS, POLICIES, Grown, random_jobspec
@@ -42,23 +41,6 @@ def test_counts_answer_like_the_walker(seed: int) -> None:
     _alike(seed, EmbeddedMatcher, _counted)
 
 
-def _rebuilding(create: Create) -> Create:
-    return lambda graph, options: RebuildingMatcher(graph, options, create)
-
-
-def _subtree(grown: Grown, path: str) -> dict[str, Any]:
-    """The vertex at a path, all below it, and what leads to it."""
-    nodes = [
-        entry
-        for entry in grown.nodes
-        if f"{path}/".startswith(entry["metadata"]["paths"]["containment"] + "/")
-        or entry["metadata"]["paths"]["containment"].startswith(f"{path}/")
-    ]
-    ids = {entry["id"] for entry in nodes}
-    edges = [edge for edge in grown.edges if edge["source"] in ids and edge["target"] in ids]
-    return {"graph": {"nodes": nodes, "edges": edges}}
-
-
 if FLUXION.library is not None:
     LIBRARY = FLUXION.library
 
@@ -66,20 +48,6 @@ if FLUXION.library is not None:
     @given(SEEDS)
     def test_the_library_answers_like_the_walker(seed: int) -> None:
         _alike(seed, EmbeddedMatcher, create_fluxion_matcher)
-
-    @settings(max_examples=25, deadline=None)
-    @given(SEEDS)
-    def test_rebuilt_graphs_answer_alike(seed: int) -> None:
-        random = Random(seed)
-        with closing(Pair(seed, _rebuilding(EmbeddedMatcher), _rebuilding(create_fluxion_matcher))) as pair:
-            paths = [path for path in pair.grown.paths if path.count("/") > 1]
-            for _ in range(3):
-                pair.run(6)
-                path = random.choice(paths)
-                subtree = _subtree(pair.grown, path)
-                if pair.ask(lambda matcher, path=path: matcher.remove_subgraph(path)) is None:
-                    pair.ask(lambda matcher, subtree=subtree: matcher.add_subgraph(subtree))
-                pair.ask(lambda matcher: matcher.find("sched-now=allocated"))
 
     @pytest.mark.parametrize("name", FORMATS)
     @settings(max_examples=15, deadline=None)
