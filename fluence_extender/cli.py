@@ -195,6 +195,14 @@ def main() -> None:
     help="The host name under which that kube-scheduler holds the Lease. Default: ours.",
 )
 @click.option(
+    "--scheduler-livez",
+    default="",
+    metavar="URL",
+    envvar="FLUENCE_SCHEDULER_LIVEZ",
+    show_envvar=True,
+    help="That kube-scheduler's health endpoint: /livez/scheduler, for its container's probe, answers for both of us.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(("text", "json")),
     default="text",

@@ -34,7 +34,7 @@ class Settings:
     ``resources`` is a local resources.yaml, None for the ConfigMap in ``resources_namespace``; ``levels`` maps
     topology levels, outermost first, to the node labels that name them. ``lease`` is the Lease (NAMESPACE/NAME) that
     the kube-scheduler beside us is elected by, "" where there is only one replica; ``identity`` is the host name that
-    kube-scheduler holds it under.
+    kube-scheduler holds it under. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none.
     """
 
     kubeconfig: str | None = None
@@ -52,3 +52,4 @@ class Settings:
     audit_every: float = 60.0
     lease: str = ""
     identity: str = field(default_factory=socket.gethostname)
+    scheduler_livez: str = ""

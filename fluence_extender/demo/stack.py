@@ -17,7 +17,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from fluence_extender.localcluster import Component, ControlPlane
+from fluence_extender.localcluster.hostname import under_hostname
 from fluence_extender.scheduler_config import scheduler_config
+from fluence_extender.settings import DEFAULT_LEASE_DURATION
 
 SCHEDULER = "kube-scheduler-fluence"
 EXTENDER = "fluence-extender"
@@ -26,8 +28,9 @@ EXTENDER = "fluence-extender"
 class Stack:
     """``extender`` and ``scheduler`` on ``plane``, from ``start`` to ``stop`` or as a context manager.
 
-    ``kubeconfig`` is what both use (default: the admin's), ``arguments`` are added to ``serve``;
-    ``feature_gates`` are the scheduler's.
+    ``kubeconfig`` is what both use (default: the admin's) unless the scheduler has one of its own; ``arguments`` are
+    added to ``serve``; ``feature_gates`` are the scheduler's. As one of several replicas both run under a ``hostname`` of their own and
+    take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds.
     """
 
     def __init__(
@@ -37,9 +40,17 @@ class Stack:
         kubeconfig: Path | None = None,
         arguments: Sequence[str] = (),
         feature_gates: dict[str, bool] | None = None,
+        scheduler_kubeconfig: Path | None = None,
+        hostname: str = "",
+        lease: str = "",
+        lease_duration: int = DEFAULT_LEASE_DURATION,
     ) -> None:
         self._plane = plane
+        self._hostname = hostname
+        self._lease = lease
+        self._lease_duration = lease_duration
         self._kubeconfig = str(kubeconfig or plane.kubeconfig)
+        self._schedulers = str(scheduler_kubeconfig or self._kubeconfig)
         self._gates = feature_gates
         verbs, api = free_ports(2)
         self.verbs_url = f"http://127.0.0.1:{verbs}"
@@ -48,9 +59,13 @@ class Stack:
             *(sys.executable, "-m", "fluence_extender", "serve"),
             *("--kubeconfig", self._kubeconfig),
             *("--port", str(verbs), "--api-port", str(api)),
+            *(("--lease", lease) if lease else ()),
             *arguments,
         ]
-        self.extender = Component(EXTENDER, command, plane.log(EXTENDER), self.ready)
+        if hostname:
+            command = under_hostname(hostname, command)
+        name = "-".join(filter(None, (EXTENDER, hostname)))
+        self.extender = Component(name, command, plane.log(name), self.ready)
         self.scheduler: Component | None = None
 
     def __enter__(self) -> Self:
@@ -73,8 +88,11 @@ class Stack:
 
     def start_scheduler(self) -> None:
         """Start the scheduler alone, and wait until it is ready. Raises `StartFailed`."""
-        config = scheduler_config(self.verbs_url, self._kubeconfig)
-        self.scheduler = self._plane.start_scheduler(config, name=SCHEDULER, feature_gates=self._gates)
+        config = scheduler_config(self.verbs_url, self._schedulers, self._lease, self._lease_duration)
+        name = "-".join(filter(None, (SCHEDULER, self._hostname)))
+        self.scheduler = self._plane.start_scheduler(
+            config, name=name, feature_gates=self._gates, hostname=self._hostname
+        )
 
     def stop(self) -> None:
         """Stop both."""

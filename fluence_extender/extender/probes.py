@@ -5,18 +5,31 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
+from fluence_extender.extender.beside import Ask
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.port import Placements
 
 
-def probes(placements: Placements, metrics: Metrics) -> APIRouter:
-    """The routes that kubelet and Prometheus ask."""
+def probes(placements: Placements, metrics: Metrics, scheduler: Ask) -> APIRouter:
+    """The routes that kubelet and Prometheus ask; ``scheduler`` asks the kube-scheduler beside us."""
     router = APIRouter(tags=["operation"], default_response_class=PlainTextResponse)
 
     @router.get("/healthz", summary="Liveness")
     async def healthz() -> PlainTextResponse:
         """Answers while the process serves."""
         return PlainTextResponse("ok\n")
+
+    @router.get(
+        "/livez/scheduler",
+        summary="Liveness of the scheduler",
+        responses={
+            503: {"description": "The kube-scheduler beside the service doesn't live; the text says why."}
+        },
+    )
+    async def scheduler_livez() -> PlainTextResponse:
+        """Answers 200 while the process serves and the kube-scheduler beside it says that it lives."""
+        problem = await scheduler()
+        return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ok\n")
 
     @router.get(
         "/readyz", summary="Readiness", responses={503: {"description": "Not ready; the text says why."}}

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from fluence_extender import __version__
+from fluence_extender.extender.beside import asking
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.port import Placements
 from fluence_extender.extender.probes import probes
@@ -25,8 +26,11 @@ that hasn't changed is a 304. The header `Fluence-Leading` (in lists also `metad
 answers from what it sees of the cluster."""
 
 
-def api_app(placements: Placements, metrics: Metrics) -> FastAPI:
-    """The application of the state API, probes and metrics over ``placements``."""
+def api_app(placements: Placements, metrics: Metrics, scheduler: str = "") -> FastAPI:
+    """The application of the state API, probes and metrics over ``placements``.
+
+    ``scheduler`` is the health endpoint of the kube-scheduler beside us, "" where there is none to ask.
+    """
     app = FastAPI(
         title="fluence-extender",
         version=__version__,
@@ -35,7 +39,7 @@ def api_app(placements: Placements, metrics: Metrics) -> FastAPI:
         redoc_url=None,
     )
     app.include_router(state_routes(placements))
-    app.include_router(probes(placements, metrics))
+    app.include_router(probes(placements, metrics, asking(scheduler)))
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(MatcherError, _no_graph)
     return app

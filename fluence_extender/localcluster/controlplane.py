@@ -33,6 +33,7 @@ from fluence_extender.localcluster.api import Api
 from fluence_extender.localcluster.binaries import Binaries, ensure_binaries
 from fluence_extender.localcluster.components import Layout
 from fluence_extender.localcluster.errors import FolderInUse, LocalClusterError
+from fluence_extender.localcluster.hostname import under_hostname
 from fluence_extender.localcluster.judge import KubeletJudge
 from fluence_extender.localcluster.nodes import create_nodes, delete_nodes, node_manifest, resource_list
 from fluence_extender.localcluster.ports import LOOPBACK, Ports
@@ -183,12 +184,14 @@ class ControlPlane:
         *,
         name: str = "kube-scheduler",
         feature_gates: Mapping[str, bool] | None = None,
+        hostname: str = "",
     ) -> Component:
         """Start a kube-scheduler and wait until it is ready; `Component.stop` ends it.
 
         ``config`` is a KubeSchedulerConfiguration: a file (Path), YAML text (str), a document, or None for
         the defaults; kubeconfig and leader election are filled in where it leaves them out. Several at once
-        need different ``name``s, and configurations with different scheduler names. Raises `StartFailed`.
+        need different ``name``s, and configurations with different scheduler names or an election among them; for that
+        each needs its own ``hostname`` (see `under_hostname`). Raises `StartFailed` and `LocalClusterError`.
         """
         if name in self._components:
             if self._components[name].running:
@@ -198,6 +201,8 @@ class ControlPlane:
         file.write_text(complete(config, self.kubeconfig))
         port = self._ports.reserve()
         command = components.scheduler(self._at, port, file, feature_gates or {})
+        if hostname:
+            command = under_hostname(hostname, command)
         component = self._add(name, command, partial(self._answers, f"https://{LOOPBACK}:{port}/readyz"))
         component.start()
         return component

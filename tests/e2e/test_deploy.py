@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import uuid
@@ -17,6 +18,7 @@ import yaml
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.localcluster import Api, ControlPlane
@@ -29,6 +31,8 @@ from tests.e2e.nodes import NodeFactory
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))
 THEIRS = "example.com/quota"
+
+OWN_ROLES = ("fluence-extender", "fluence-resources", "fluence-leader-election")
 
 Kubectl = Callable[..., list[str]]
 
@@ -180,7 +184,7 @@ def extender_account(
     subject = {"kind": "ServiceAccount", "name": "extender", "namespace": namespace.name}
     granted = []
     for manifest in documents(ROOT / "deploy" / "base" / "rbac.yaml"):
-        own = manifest["metadata"]["name"] in ("fluence-extender", "fluence-resources")
+        own = manifest["metadata"]["name"] in OWN_ROLES
         if own and manifest["kind"].endswith("RoleBinding"):
             manifest["metadata"]["name"] += f"-{namespace.name}"
             manifest["subjects"] = [subject]
@@ -191,6 +195,8 @@ def extender_account(
     resources = ("configmaps", "kube-system", "fluence-resources")
     wait_for(lambda: allowed(api, account, "list", "", "nodes"), 10, "the cluster role to be in force")
     wait_for(lambda: allowed(api, account, "list", "", *resources), 10, "the role to be in force")
+    lease = ("coordination.k8s.io", "leases", "kube-system", "fluence")
+    wait_for(lambda: allowed(api, account, "get", *lease), 10, "the role for the lease to be in force")
     yield kubeconfig
     for manifest in granted:
         control_plane.api.delete(control_plane.api.path_of(manifest))
@@ -220,6 +226,7 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
     )
     seen: list[Observation] = []
     async with connect(str(extender_account)) as connection, open_cluster(connection) as cluster:
+        assert await read_lease(connection, "kube-system", "fluence", 5.0) is None
         watcher = Watcher(connection, seen.append, "kube-system")
         watching = asyncio.create_task(watcher.run())
         async with asyncio.timeout(20):
@@ -268,6 +275,8 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
         ("update", "", "configmaps", "kube-system", "fluence-resources"),
         ("patch", "batch", "jobs", "", ""),
         ("patch", "scheduling.k8s.io", "podgroups", "", ""),
+        ("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
+        ("get", "coordination.k8s.io", "leases", "default", "fluence"),
         ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""),
         ("create", "admissionregistration.k8s.io", "mutatingadmissionpolicies", "", ""),
     ],
@@ -299,11 +308,15 @@ def test_kube_scheduler_starts_with_the_configuration_and_the_rights_of_deploy(
     config = yaml.safe_load((base / "scheduler.yaml").read_text())
     kubeconfig = control_plane.kubeconfig_for_service_account("kube-system", "fluence")
     config["clientConnection"]["kubeconfig"] = str(kubeconfig)
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence"
     scheduler = control_plane.start_scheduler(config, name="deployed-scheduler")
     try:
         log = control_plane.log("deployed-scheduler")
         wait_for(lambda: "Caches are synced" in log.read_text(), 10, "its caches to be synced")
+        holder = wait_for(lambda: api.get(lease)["spec"].get("holderIdentity"), 20, "the lease to be held")
+        assert holder.rpartition("_")[0] == socket.gethostname()
         assert scheduler.running
         assert "forbidden" not in log.read_text()
     finally:
         scheduler.stop()
+        api.delete(lease)

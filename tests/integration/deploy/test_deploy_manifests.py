@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from click.testing import CliRunner
 from fluence_extender import __version__
 from fluence_extender.cli import main, serve
 from fluence_extender.cluster.discovery import OPTIONAL
+from fluence_extender.extender.server import BIND_GRACE
+from fluence_extender.gangs.leadership import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.names import GATE, RESOURCES_CONFIGMAP, RESOURCES_KEY, SCHEDULER_NAME
 from fluence_extender.scheduler_config import scheduler_config
@@ -19,8 +22,8 @@ from fluence_extender.scheduler_config import scheduler_config
 Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
 
-# Every call the extender makes, as (API group, resource, verb): the lists and watches of cluster/source.py, and the
-# writes of cluster/api.py and cluster/events.py.
+# Every call the extender makes in all namespaces, as (API group, resource, verb): the lists and watches of
+# cluster/source.py, and the writes of cluster/api.py and cluster/events.py.
 CALLS = {
     ("", "nodes", "list"),
     ("", "nodes", "watch"),
@@ -78,6 +81,37 @@ def test_of_config_maps_only_the_resources_file_may_be_read(objects: Objects) ->
     ]
 
 
+def test_of_leases_only_our_own_may_be_read_and_written(objects: Objects) -> None:
+    namespace, _, name = lease(objects).partition("/")
+    role = objects["Role", "fluence-leader-election"]
+    assert role["metadata"]["namespace"] == namespace
+    created, held = role["rules"]
+    assert created == {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}
+    assert (held["resources"], held["resourceNames"], held["verbs"]) == (
+        ["leases"],
+        [name],
+        ["get", "update"],
+    )
+
+
+def lease(objects: Objects) -> str:
+    """The Lease that the extender follows."""
+    context = serve.make_context("serve", container(objects, "extender")["args"][1:])
+    return str(context.params["lease"])
+
+
+def test_both_containers_are_of_one_election(objects: Objects) -> None:
+    (name,) = (name for kind, name in objects if kind == "ConfigMap")
+    election = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])["leaderElection"]
+    assert election["leaderElect"] is True
+    assert lease(objects) == f"{election['resourceNamespace']}/{election['resourceName']}"
+    # kube-scheduler holds it under the pod's host name, which is the extender's too.
+    pod = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
+    assert not {"hostname", "hostNetwork", "setHostnameAsFQDN"} & pod.keys()
+    context = serve.make_context("serve", container(objects, "extender")["args"][1:])
+    assert context.params["identity"] == socket.gethostname()
+
+
 def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
     bound = {
         (item["roleRef"]["kind"], item["roleRef"]["name"])
@@ -87,6 +121,7 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
     assert bound == {
         ("ClusterRole", "fluence-extender"),
         ("Role", "fluence-resources"),
+        ("Role", "fluence-leader-election"),
         ("ClusterRole", "system:kube-scheduler"),
         ("ClusterRole", "system:volume-scheduler"),
         ("Role", "extension-apiserver-authentication-reader"),
@@ -106,9 +141,9 @@ def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
     objects: Objects, project: Path
 ) -> None:
     (name,) = (name for kind, name in objects if kind == "ConfigMap")
-    printed = scheduler_config("http://127.0.0.1:8888", "")
+    printed = scheduler_config("http://127.0.0.1:8888", "", "kube-system/fluence")
     assert objects["ConfigMap", name]["data"] == {"scheduler.yaml": printed}
-    assert CliRunner().invoke(main, ["scheduler-config"]).output == printed
+    assert CliRunner().invoke(main, ["scheduler-config", "--lease=kube-system/fluence"]).output == printed
 
     volumes = objects["Deployment", "fluence"]["spec"]["template"]["spec"]["volumes"]
     assert volumes == [{"name": "scheduler-config", "configMap": {"name": name}}]
@@ -145,9 +180,39 @@ def test_probes_service_and_network_policy_agree_on_the_api_port(objects: Object
     assert [port["port"] for port in policy["ingress"][0]["ports"]] == ["api", "scheduler"]
 
 
-def test_two_schedulers_of_one_name_never_run_at_once(objects: Objects) -> None:
+def test_there_is_always_a_replica_to_take_over(objects: Objects) -> None:
     spec = objects["Deployment", "fluence"]["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert spec["replicas"] == 2
+    rolling = {"maxSurge": 1, "maxUnavailable": 0}
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
+    labels = spec["template"]["metadata"]["labels"]
+    budget = objects["PodDisruptionBudget", "fluence"]["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+    affinity = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (apart,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_extender_that_hangs_takes_the_scheduler_along_once_it_has_stopped_writing(objects: Objects) -> None:
+    scheduler, extender = container(objects, "kube-scheduler"), container(objects, "extender")
+    context = serve.make_context("serve", extender["args"][1:])
+    probe = scheduler["livenessProbe"]
+    assert probe["httpGet"] == {"path": "/livez/scheduler", "port": "api"}
+    (port,) = scheduler["ports"]
+    assert context.params["scheduler_livez"] == f"https://127.0.0.1:{port['containerPort']}/livez"
+    (name,) = (name for kind, name in objects if kind == "ConfigMap")
+    election = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])["leaderElection"]
+    assert election["leaseDuration"] == "15s"
+    assert (probe["failureThreshold"] - 1) * probe["periodSeconds"] >= OURS_OF_DURATION * 15
+
+
+def test_lease_is_let_go_after_the_extender_has_ended(objects: Objects) -> None:
+    pod = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
+    seconds = container(objects, "kube-scheduler")["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert BIND_GRACE < seconds < pod["terminationGracePeriodSeconds"]
+    assert "lifecycle" not in container(objects, "extender")
 
 
 @pytest.mark.parametrize("name", ["kube-scheduler", "extender"])
