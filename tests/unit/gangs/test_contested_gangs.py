@@ -16,10 +16,10 @@ from fluence_extender.model.workload import (
     PodGroup,
     ReplicatedJob,
 )
+from tests.core.manifests import decoded, job_set_pod, mpi_pod
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
-from tests.unit.gangs.manifests import decoded, job_set_pod, mpi_pod
 
 COSCHEDULED = {"scheduling.x-k8s.io/pod-group": "g"}
 

@@ -24,7 +24,7 @@ from fluence_extender.model.workload import (
     ReplicatedJob,
     Workload,
 )
-from tests.unit.gangs.manifests import (
+from tests.core.manifests import (
     Manifest,
     coscheduled,
     decoded,

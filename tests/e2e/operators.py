@@ -1,0 +1,78 @@
+"""The kinds by which other projects' objects say how large a gang is, as small as a definition can be.
+
+The operators themselves aren't here: tests write the objects and pods that they would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from fluence_extender.localcluster import Api, ApiError
+from tests.e2e.harness import Manifest, wait_for
+
+KINDS = {
+    "CoschedulingGroup": ("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+    "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet"),
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
+    "MPIJob": ("kubeflow.org", "v2beta1", "mpijobs", "MPIJob"),
+    "RayCluster": ("ray.io", "v1", "rayclusters", "RayCluster"),
+}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def definition(kind: str) -> Manifest:
+    """A CustomResourceDefinition that keeps whatever it is given."""
+    group, version, plural, name = KINDS[kind]
+    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    approved = "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
+    annotations = {"api-approved.kubernetes.io": approved} if group.endswith("k8s.io") else {}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}", "annotations": annotations},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": name, "plural": plural, "singular": name.lower()},
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {**loose, "properties": {"spec": loose, "status": loose}}},
+                }
+            ],
+        },
+    }
+
+
+@contextmanager
+def installed(api: Api, *kinds: str) -> Iterator[None]:
+    """While this lasts the API server serves these kinds."""
+    for kind in kinds:
+        api.apply(definition(kind))
+        group, version, plural, _ = KINDS[kind]
+        path = f"/apis/{group}/{version}/{plural}"
+        wait_for(lambda path=path: api.get(path), 60, f"{path} to be served")  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        for kind in kinds:
+            group, _, plural, _ = KINDS[kind]
+            with suppress(ApiError):
+                api.delete(f"{DEFINITIONS}/{plural}.{group}")
+
+
+def written(kind: str, name: str, **spec: Any) -> Manifest:
+    """An object of one of the kinds; ``labels`` go to its metadata."""
+    group, version, _, written_kind = KINDS[kind]
+    labels = spec.pop("labels", {})
+    return {
+        "apiVersion": f"{group}/{version}",
+        "kind": written_kind,
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+    }

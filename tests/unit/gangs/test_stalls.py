@@ -1,0 +1,91 @@
+"""A member that kube-scheduler refuses before it asks for its node doesn't keep its gang's share for ever."""
+
+from __future__ import annotations
+
+from tests.core.values import node
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+TEXT = 'kube-scheduler refuses lacks-1 before it asks for its node: persistentvolumeclaim "lacks-1" not found'
+
+
+def test_share_of_a_gang_with_a_member_that_lacks_its_claim_is_given_back(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000))
+    w.scheduler.unclaimed.add("lacks-1")
+    pods = gang(w, "lacks", 1000, 1000)
+    w.advance(5)
+    rival = gang(w, "rival", 1000, 1000)
+    w.advance(5)
+    assert w.nodes_of(*pods, *rival) == ["", "", "", ""]
+    w.advance(60)
+    assert w.nodes_of(*rival) == ["n0", "n0"]
+    assert w.now(pods[1]).nominated == ""
+
+
+def test_reason_says_what_kube_scheduler_has_against_it_and_stays_the_same(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000))
+    w.scheduler.unclaimed.add("lacks-1")
+    gang(w, "lacks", 1000, 1000)
+    w.advance(48)
+    reason = w.gang("lacks").reason
+    assert reason is not None
+    assert reason.text == TEXT
+    assert f"gang default/lacks: {TEXT}" in w.told()
+
+
+def test_gang_rests_longer_each_time(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000))
+    w.scheduler.unclaimed.add("lacks-1")
+    gang(w, "lacks", 1000, 1000)
+    held = 0
+    for _ in range(600):
+        w.advance(1)
+        held += bool(w.books.holdings)
+    assert w.gang("lacks").stalls >= 4
+    assert held < 330
+
+
+def test_gang_is_bound_soon_after_the_claim_appears(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000))
+    w.scheduler.unclaimed.add("lacks-1")
+    pods = gang(w, "lacks", 1000, 1000)
+    w.advance(48)
+    w.gang("lacks").rest_until = w.loop.time() + 500
+    w.scheduler.claim_appears("lacks-1")
+    w.advance(20)
+    assert w.nodes_of(*pods) == ["n0", "n0"]
+    assert w.gang("lacks").stalls == 0
+
+
+def test_further_member_that_lacks_its_claim_gives_up_its_own_share_alone(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000))
+    pods = gang(w, "lacks", 1000, size=1)
+    w.advance(3)
+    w.scheduler.unclaimed.add("lacks-9")
+    extra = w.pod(
+        "lacks-9", labels=pods[0].labels, annotations=pods[0].annotations, requests=pods[0].requests
+    )
+    w.advance(4)
+    assert w.books.holds(extra.uid, "n0")
+    (rival,) = gang(w, "rival", 1000)
+    w.advance(60)
+    assert w.nodes_of(pods[0], rival) == ["n0", "n0"]
+
+
+def test_restart_does_not_make_a_stalled_gang_keep_its_share(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000))
+    w.scheduler.unclaimed.add("lacks-1")
+    pods = gang(w, "lacks", 1000, 1000)
+    w.advance(5)
+    # A nomination that kube-scheduler didn't clear stands as a promise.
+    w.change(pods[1], nominated="n0")
+    w.restart()
+    rival = gang(w, "rival", 1000, 1000)
+    w.advance(70)
+    assert w.nodes_of(*rival) == ["n0", "n0"]
+
+
+def test_gang_that_is_slow_for_other_reasons_keeps_its_share(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000), scheduling=False)
+    pods = gang(w, "slow", 1000, 1000)
+    w.advance(300)
+    assert all(w.books.holds(pod.uid, "n0") for pod in pods)
