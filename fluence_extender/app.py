@@ -122,7 +122,7 @@ async def _run(
                 background.append(tasks.create_task(election.run(), name="follow the lease"))
             await serve(
                 verbs_app(service, metrics),
-                api_app(service, metrics),
+                api_app(service, metrics, settings.scheduler_livez),
                 *addresses,
                 lambda listeners: listening(listeners, engine),
             )

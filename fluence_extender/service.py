@@ -90,6 +90,7 @@ class Service:
         if found is None:
             return Unseen(NOT_SEEN)
         gang, member = found
+        self._controller.lifecycle.asked(pod.uid)
         if member.bound:
             return On(member.bound)
         if member.assignment is not None:

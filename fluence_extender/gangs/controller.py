@@ -239,7 +239,7 @@ class Controller:
         """Take up devices that weren't there before, and let everybody try again."""
         self.revision += 1
         take_up_devices(self.registry, self.books)
-        self.lifecycle.look_at_all()
+        self.lifecycle.resources_changed()
 
     def step(self) -> list[Action]:
         """Decide what is to be done now."""

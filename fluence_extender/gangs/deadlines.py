@@ -13,6 +13,7 @@ from fluence_extender.gangs.actions import Evict
 from fluence_extender.gangs.assembly import shortest_patience
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.stalls import stalls_at
 from fluence_extender.model.reason import Reason
 
 
@@ -65,4 +66,5 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
         times.append(gang.reason_since + limits.announce_after)
     if gang.late_after is None:
         times.append(_late_at(gang, limits))
+    times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)
     return min(times)

@@ -24,6 +24,7 @@ from fluence_extender.cluster.port import (
     Look,
     NotLeading,
     Observation,
+    Regarding,
 )
 from fluence_extender.gangs.actions import Action, Clear, Evict, ReportGroup, ReportMembers, Steer, Tell
 from fluence_extender.gangs.barrier import BarrierFailed
@@ -36,6 +37,7 @@ from fluence_extender.gangs.leadership import ALONE, Leadership
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Why
 from fluence_extender.model.stamp import binding_annotations
 
 log = structlog.get_logger(__name__)
@@ -277,10 +279,14 @@ class Driver:
             if GATE in latest.gates:
                 await self._cluster.ungate(latest, GATE)
             self._controller.lifecycle.note(pod.uid, What.STEERED, f"to {node}")
+            self._controller.lifecycle.steered(pod.uid)
         except Gone:
             return
         except ClusterError as error:
             self._controller.lifecycle.note(pod.uid, What.FAILED, f"steering to {node}: {error}")
+            if self._controller.lifecycle.steer_trouble(pod.uid, str(error)):
+                about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+                self.tell(Tell(about, Why.UNTOLD.value, f"can't be told its node {node}: {error}"))
             level = log.error if isinstance(error, Denied) else log.warning
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
             asyncio.get_running_loop().call_later(
@@ -373,3 +379,5 @@ class Driver:
                 if attempt == BIND_TRIES:
                     raise CannotBind(str(error)) from error
                 await asyncio.sleep(BIND_PAUSE * attempt)
+            if not self._controller.lifecycle.may_bind(pod.uid, node):
+                raise CannotBind(f"node {node} has gone, or doesn't take pod {pod.key} any more")

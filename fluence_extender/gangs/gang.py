@@ -22,7 +22,8 @@ class Member:
     place has yet to be told to the cluster; ``nominated`` that our nomination has been seen there; ``clearing`` that a
     nomination is being taken back; ``excused`` that the next failed attempt was our own doing; ``binding`` that a
     Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
-    ``barred`` holds the nodes that refused it, with the time until which.
+    ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
+    ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
     """
 
     pod: Pod
@@ -34,6 +35,9 @@ class Member:
     excused: bool = False
     binding: bool = False
     bound: str = ""
+    heard: float = float("inf")
+    stalled: bool = False
+    trouble: str = ""
     promised: str = ""
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
@@ -78,6 +82,7 @@ class Gang:
     try_again_at: float = float("inf")
     replans: int = 0
     rest_until: float = 0.0
+    stalls: int = 0
     incomplete_since: float | None = None
     gathering_since: float | None = None
     late_after: float | None = None

@@ -23,11 +23,13 @@ from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.refusals import count_refusal, refused_by_filters
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import resume_promised, take_over_bound
+from fluence_extender.gangs.stalls import refused_unasked, rest_of, stalled
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import GATE
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, Why
+from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
 
 SETTLED = (GangState.BOUND, GangState.FINISHED)
@@ -195,6 +197,44 @@ class Lifecycle:
             else:
                 self._places.leave_if_unfit(gang, member)
 
+    def steered(self, uid: str) -> None:
+        """A member's place has been told to the cluster."""
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
+        member.heard = self._clock()
+        if member.trouble:
+            member.trouble = ""
+            if gang.reason is not None and gang.reason.why is Why.UNTOLD:
+                gang.explain(None, self._clock())
+        self._registry.dirty.add(gang.key)
+
+    def asked(self, uid: str) -> None:
+        """kube-scheduler asks where the pod is to go."""
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
+        if member.assignment is not None:
+            member.heard = self._clock()
+        elif member.stalled:
+            member.stalled = False
+            gang.rest_until = 0.0
+            self._registry.dirty.add(gang.key)
+
+    def steer_trouble(self, uid: str, why: str) -> bool:
+        """A member can't be told its place; whether that is new."""
+        found = self._registry.member(uid)
+        if found is None or found[1].trouble == why:
+            return False
+        gang, member = found
+        member.trouble = why
+        gang.explain(
+            Reason(Why.UNTOLD, f"placed, but {member.pod.name} can't be told its node: {why}"), self._clock()
+        )
+        return True
+
     def steer_failed(self, uid: str) -> None:
         """A steer didn't reach the cluster: it is to be done again."""
         found = self._registry.member(uid)
@@ -208,6 +248,18 @@ class Lifecycle:
         if found is not None:
             found[1].clearing = False
             self._registry.dirty.add(found[0].key)
+
+    def resources_changed(self) -> None:
+        """Move members away from devices that have gone, changed or become too few, and let everyone try again."""
+        for gang in self._unsettled():
+            for member in gang.pending():
+                self._places.leave_if_unfit(gang, member)
+        self.look_at_all()
+
+    def may_bind(self, uid: str, node: str) -> bool:
+        """Whether the pod may still be bound to its planned node, as both are now."""
+        found, there = self._registry.member(uid), self._planner.node(node)
+        return found is not None and there is not None and refusal(found[1].pod, there) is None
 
     def look_at_all(self) -> None:
         """Look at every gang again."""
@@ -224,6 +276,8 @@ class Lifecycle:
         """Begin to decide. What was promised before us is kept; until then only facts were followed."""
         self._places.clears()
         resume_promised(self._registry, self._books, self._planner.node)
+        for _, member in self._registry.members():
+            member.heard = self._clock()
         self.look_at_all()
 
     def _take_over(self, member: Member) -> None:
@@ -248,6 +302,8 @@ class Lifecycle:
             self._registry.dirty.discard(key)
             self._evaluate(self._registry.gangs[key], now)
             looked_at.add(key)
+        for gang in self._known(looked_at):
+            self._give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
@@ -303,6 +359,20 @@ class Lifecycle:
                 if node in strained and not member.binding and node in self._books.strained:
                     self._places.replan(gang, member)
 
+    def _give_up_stalled(self, gang: Gang, now: float) -> None:
+        """Take the places of a gang back that are kept in vain, because kube-scheduler refuses a member beforehand."""
+        member = stalled(gang, now, self._limits)
+        if member is None:
+            return
+        gang.stalls += 1
+        gang.rest_until = now + rest_of(gang, self._limits)
+        why = refused_unasked(member)
+        gang.note(What.REFUSED, member.pod.name, why.text)
+        member.stalled = True
+        self._places.drop(member)
+        self._places.withdraw(gang)
+        gang.explain(why, now)
+
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the state and, where nothing can be planned, the reason."""
         gang.tried = -1
@@ -352,7 +422,7 @@ class Lifecycle:
             gang.state = GangState.BOUND
             gang.whole = True
             gang.incomplete_since = None
-            gang.replans = 0
+            gang.replans = gang.stalls = 0
             gang.explain(None, now)
         elif bound:
             gang.state = GangState.COMMITTED

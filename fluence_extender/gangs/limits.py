@@ -11,9 +11,10 @@ class Limits:
 
     ``same_node_tries`` refusals, the last at least ``refusal_patience`` after the first, bar a node for a pod for
     ``barred_for``; after ``replans`` changes of plan in a row, and one more for each further member, the gang rests
-    for ``rest``. A gang that was begun and can't be completed within ``completion`` is evicted (never if that is
-    None); one that doesn't assemble within ``assembly`` is told so. A reason is announced once it has stood for
-    ``announce_after``.
+    for ``rest``. A steered member that was refused and not asked for in ``unasked`` is given up, and its gang rests
+    twice as long each time, up to ``longest_rest``. A gang that was begun and can't be completed within ``completion``
+    is evicted (never if that is None); one that doesn't assemble within ``assembly`` is told so. A reason is announced
+    once it has stood for ``announce_after``.
     """
 
     bind_wait: float = 20.0
@@ -25,5 +26,7 @@ class Limits:
     rest: float = 30.0
     completion: float | None = 300.0
     assembly: float | None = 300.0
+    unasked: float = 45.0
+    longest_rest: float = 600.0
     announce_after: float = 1.5
     announced_members: int = 32

@@ -49,7 +49,8 @@ class Places:
     ) -> Reason | None:
         """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
         wishes = [
-            Wish(member.pod, still_barred(member, now) | avoided, self.levels(member.pod)) for member in members
+            Wish(member.pod, still_barred(member, now) | avoided, self.levels(member.pod))
+            for member in members
         ]
         settled = [
             Settled(Wish(one.pod, levels=self.levels(one.pod)), one.assignment.node)
@@ -64,6 +65,7 @@ class Places:
             member.assignment = assignment
             member.steer_wanted = True
             member.clearing = False
+            member.heard = float("inf")
             member.forget_refusals()
         gang.expected = sum(1 for one in gang.pending() if one.assignment is not None)
         gang.note(What.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments))
@@ -141,7 +143,9 @@ class Places:
         if held is None or held.requests != member.pod.requests or held.ports != member.pod.host_ports:
             return False
         devices = held.assignment.devices
-        return not devices or self._books.devices.suit(member.pod, devices)
+        if not devices:
+            return True
+        return held.uid not in self._books.bookings.short and self._books.devices.suit(member.pod, devices)
 
 
 def _summary(assignments: Sequence[Assignment]) -> str:

@@ -153,6 +153,7 @@ class Devices:
         return all(
             any(
                 device.place == without_levels(share.path)
+                and (device.backend, device.attributes) == (share.backend, share.attributes)
                 for device in eligible(self._mirror.catalogue, share.type, pod.requires)
             )
             for share in shares

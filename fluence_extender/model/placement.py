@@ -27,5 +27,5 @@ class Assignment:
 
     @property
     def backend(self) -> str:
-        """The name of the backend that serves the pod, "" when it asked for none."""
-        return self.devices[0].backend if self.devices else ""
+        """The name of the backend that serves the pod, "" when it asked for none; several are joined by commas."""
+        return ",".join(dict.fromkeys(share.backend for share in self.devices))

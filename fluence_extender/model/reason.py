@@ -25,6 +25,7 @@ class Why(StrEnum):
     UNSATISFIABLE = "Unsatisfiable"
     NO_BACKEND = "NoBackend"
     REFUSED = "RefusedByFilters"
+    UNTOLD = "CannotSteer"
     FAILED = "PlanningFailed"
 
 

@@ -33,7 +33,8 @@ def binding_annotations(
     """The annotations of the Binding.
 
     ``written`` are those that the pod has: a backend or attribute that it doesn't get is emptied, because a Binding
-    can overwrite annotations and not remove them.
+    can overwrite annotations and not remove them. Where devices come from several backends, their names are joined by
+    commas, and so are the values of an attribute that differ.
     """
     devices = [{"path": one.path, "type": one.type, "amount": one.amount} for one in assignment.devices]
     record = {"gang": str(gang), "node": assignment.node, "devices": devices}
@@ -42,9 +43,10 @@ def binding_annotations(
     }
     stamped[ALLOCATION_ANNOTATION] = json.dumps(record, separators=(",", ":"))
     if assignment.devices:
-        first = assignment.devices[0]
-        stamped[BACKEND_ANNOTATION] = first.backend
-        stamped.update({f"{ATTRIBUTE_PREFIX}{key}": value for key, value in sorted(first.attributes.items())})
+        stamped[BACKEND_ANNOTATION] = assignment.backend
+        for key in sorted({key for one in assignment.devices for key in one.attributes}):
+            values = dict.fromkeys(one.attributes[key] for one in assignment.devices if key in one.attributes)
+            stamped[f"{ATTRIBUTE_PREFIX}{key}"] = ",".join(values)
     return stamped
 
 

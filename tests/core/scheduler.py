@@ -23,10 +23,13 @@ from tests.core.link import Link
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 10.0
+NEVER = float("inf")
 
 
 class KubeScheduler:
     """``service`` is the extender it calls; ``refusing`` says for how many attempts a node is refused yet.
+
+    Pods named in ``unclaimed`` are refused before any node is tried, until their claim appears.
 
     ``overcommitted`` lists the pods bound beyond their node's room, which their kubelet would refuse, unless
     the node is in ``disturbed``: somebody else changed it while the pod was being bound.
@@ -38,6 +41,7 @@ class KubeScheduler:
         self.refusing: dict[str, int] = {}
         self.overcommitted: list[str] = []
         self.disturbed: set[str] = set()
+        self.unclaimed: set[str] = set()
         self._assumed: dict[str, str] = {}
         self._backoff: dict[str, tuple[float, float, str]] = {}
         self._binds: set[asyncio.Task[None]] = set()
@@ -52,7 +56,8 @@ class KubeScheduler:
                 if self._active(pod):
                     await self._attempt(pod)
             now = asyncio.get_running_loop().time()
-            next_try = min((until for until, _, _ in self._backoff.values() if until > now), default=None)
+            waits = [until for until, _, _ in self._backoff.values() if now < until < NEVER]
+            next_try = min(waits, default=None)
             try:
                 async with asyncio.timeout_at(next_try):
                     await self._seen.wait()
@@ -80,7 +85,7 @@ class KubeScheduler:
         if not pod.ours or pod.gates or pod.node or pod.deleting or pod.finished or pod.uid in self._assumed:
             return False
         until, _, nominated = self._backoff.get(pod.uid, (0.0, 0.0, ""))
-        woken = pod.nominated not in ("", nominated)
+        woken = pod.nominated not in ("", nominated) and until != NEVER
         return woken or asyncio.get_running_loop().time() >= until
 
     def room(self, node: Node, pod: Pod) -> bool:
@@ -110,6 +115,9 @@ class KubeScheduler:
 
     async def _attempt(self, pod: Pod) -> None:
         assert self.service is not None
+        if pod.name in self.unclaimed:
+            self._refuse_beforehand(pod)
+            return
         asked = AskedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
         feasible = self._feasible(pod)
         if not self.service.leading:
@@ -146,6 +154,21 @@ class KubeScheduler:
         used = Resources.total(one.requests for one in bound)
         if there is not None and name not in self.disturbed and not used.fits(there.allocatable):
             self.overcommitted.append(f"{pod.key} on {name}")
+
+    def _refuse_beforehand(self, pod: Pod) -> None:
+        """The pod lacks a claim: no node is tried, nobody is asked, and only the claim's coming wakes it."""
+        now = next(one for one in self.cluster.pods() if one.uid == pod.uid)
+        self._backoff[pod.uid] = (NEVER, LONGEST_BACKOFF, "")
+        refusal = f'persistentvolumeclaim "{pod.name}" not found'
+        self.cluster.put(replace(now, nominated="", refusal=refusal))
+
+    def claim_appears(self, name: str) -> None:
+        """Give a pod of ``unclaimed`` its claim."""
+        self.unclaimed.discard(name)
+        for pod in self.cluster.pods():
+            if pod.name == name:
+                self._backoff.pop(pod.uid, None)
+        self._seen.set()
 
     def _failed(self, pod: Pod) -> None:
         now = asyncio.get_running_loop().time()

@@ -15,7 +15,7 @@ from tests.unit.gangs.conftest import MakeWorld, gang
 
 TWO = "resources: [{type: qpu, name: a, attributes: {vendor: x}}, {type: qpu, name: b, attributes: {vendor: y}}]"
 ONE = "resources: [{type: qpu, name: b, attributes: {vendor: y}}]"
-OTHER = "resources: [{type: qpu, name: a, attributes: {vendor: z}}, {type: qpu, name: b, attributes: {vendor: y}}]"
+OTHER = "resources: [{type: qpu, name: b, attributes: {vendor: z}}]"
 
 
 def file(text: str) -> ResourcesFile:
@@ -41,7 +41,7 @@ def test_planned_member_waits_when_no_device_is_left(world: MakeWorld) -> None:
     w = world(node("n0"), file(TWO), scheduling=False)
     (pod,) = gang(w, "g", 1000, devices={"qpu": 1})
     w.advance(1)
-    w.cluster.put(file("resources: []"))
+    w.cluster.put(ResourcesFile("test", None))
     w.advance(3)
     assert pod.uid not in w.books.holdings
     reason = w.gang("g").reason
@@ -70,7 +70,7 @@ def test_bound_member_keeps_a_device_that_was_removed_and_nobody_gets_it(world: 
 
 
 def test_planned_member_is_stamped_with_the_attributes_of_the_newest_edit(world: MakeWorld) -> None:
-    w = world(node("n0"), file(TWO), scheduling=False)
+    w = world(node("n0"), file(ONE), scheduling=False)
     (pod,) = gang(w, "g", 1000, devices={"qpu": 1})
     w.advance(1)
     w.cluster.put(file(OTHER))
@@ -216,7 +216,8 @@ def test_node_that_goes_between_two_tries_to_bind_is_not_bound_to(world: MakeWor
 
 
 def test_backends_of_two_types_are_both_named(world: MakeWorld) -> None:
-    text = "resources: [{type: qpu, name: fez, attributes: {vendor: ibm, site: x}}, {type: simulator, name: sv1, attributes: {vendor: aws, site: x}}]"
+    qpu = "{type: qpu, name: fez, attributes: {vendor: ibm, site: x}}"
+    text = f"resources: [{qpu}, {{type: simulator, name: sv1, attributes: {{vendor: aws, site: x}}}}]"
     w = world(node("n0"), file(text))
     (pod,) = gang(w, "g", 1000, devices={"qpu": 1, "simulator": 1})
     w.advance(3)
