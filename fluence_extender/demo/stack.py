@@ -29,8 +29,8 @@ class Stack:
     """``extender`` and ``scheduler`` on ``plane``, from ``start`` to ``stop`` or as a context manager.
 
     ``kubeconfig`` is what both use (default: the admin's) unless the scheduler has one of its own; ``arguments`` are
-    added to ``serve``; ``feature_gates`` are the scheduler's. As one of several replicas both run under a ``hostname`` of their own and
-    take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds.
+    added to ``serve``; ``feature_gates`` are the scheduler's. As one of several replicas both run under a ``hostname``
+    of their own and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds.
     """
 
     def __init__(

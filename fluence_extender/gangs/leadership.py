@@ -95,7 +95,9 @@ class ByLease:
     @property
     def term(self) -> Term | None:
         """The term in which we lead now, None while we don't. What was known in another term may be out of date."""
-        return (self._lease.holder, self._lease.transitions) if self._lease is not None and self.leads else None
+        return (
+            (self._lease.holder, self._lease.transitions) if self._lease is not None and self.leads else None
+        )
 
     @property
     def duration(self) -> float | None:

@@ -25,7 +25,7 @@ FAIL_OVER = 25.0
 class TwoReplicas(Core):
     """`Core` on a `Pair`; what the extender's restart is there is here the replacement of a pod."""
 
-    world: Pair  # type: ignore[assignment]
+    world: Pair
 
     @initialize(count=st.integers(2, 4), size=st.integers(2, 6), text=st.sampled_from([None, QUANTUM]))
     def begin(self, count: int, size: int, text: str | None) -> None:

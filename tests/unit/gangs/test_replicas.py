@@ -155,7 +155,7 @@ def test_half_bound_gang_is_completed_by_the_next_leader(pair: MakePair) -> None
         w.cluster.delays["bind"] = 0.1 * count
         await slow(pod, where, annotations)
 
-    w.cluster.bind = bind  # type: ignore[method-assign]
+    w.cluster.bind = bind  # type: ignore[method-assign, assignment]
     until(w, lambda: bound(w, pods) >= 3, 0.05)
     assert bound(w, pods) < 8
     old.link.break_off()

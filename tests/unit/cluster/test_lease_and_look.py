@@ -1,0 +1,128 @@
+"""What a replica reads when it follows a Lease and when it takes over, and writes that are kept back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.api import ApiCluster
+from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.events import EventRecorder
+from fluence_extender.cluster.lease import read_lease
+from fluence_extender.cluster.look import look_at_ours
+from fluence_extender.cluster.port import ClusterError, NotLeading, Regarding
+from fluence_extender.model.lease import Lease
+from fluence_extender.model.pod import Pod
+from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, refuse
+
+LEASE = ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence")
+PODS = ("GET", "/api/v1/pods")
+BIND = ("POST", "/api/v1/namespaces/ns/pods/p/binding")
+
+
+def spec(**fields: Any) -> Any:
+    return answer({"metadata": {"name": "fluence", "managedFields": [{"x": 1}]}, "spec": fields})
+
+
+async def test_lease_is_read_as_it_stands(server: FakeApiServer, connection: Connection) -> None:
+    held = {
+        "holderIdentity": "fluence-a_1",
+        "renewTime": "2026-01-01T00:00:00.000000Z",
+        "acquireTime": "2025-01-01T00:00:00.000000Z",
+        "leaseTransitions": 4,
+        "leaseDurationSeconds": 15,
+        "strategy": "OldestEmulationVersion",
+    }
+    server.scripts[LEASE].append(spec(**held))
+    read = await read_lease(connection, "kube-system", "fluence", 5.0)
+    assert read == Lease("fluence-a_1", "2026-01-01T00:00:00.000000Z", 4, 15.0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"holderIdentity": None, "renewTime": None}, {"holderIdentity": ""}])
+async def test_lease_that_says_nothing_is_held_by_nobody(
+    server: FakeApiServer, connection: Connection, fields: dict[str, Any]
+) -> None:
+    server.scripts[LEASE].append(spec(**fields))
+    assert await read_lease(connection, "kube-system", "fluence", 5.0) == Lease("", "", 0, 0.0)
+
+
+async def test_lease_that_does_not_exist_is_none(server: FakeApiServer, connection: Connection) -> None:
+    server.scripts[LEASE].append(refuse(404, "leases not found"))
+    assert await read_lease(connection, "kube-system", "fluence", 5.0) is None
+
+
+@pytest.mark.parametrize("trouble", [refuse(403, "forbidden"), refuse(503, "busy"), hang])
+async def test_lease_that_cannot_be_read_is_an_error_in_time(
+    server: FakeApiServer, connection: Connection, trouble: Any
+) -> None:
+    server.scripts[LEASE].append(trouble)
+    with pytest.raises(ClusterError):
+        await read_lease(connection, "kube-system", "fluence", 0.3)
+
+
+def page(version: str, next_page: str, *pods: tuple[str, str]) -> Any:
+    items = [
+        {
+            "metadata": {"name": uid, "namespace": "ns", "uid": uid, "resourceVersion": at},
+            "spec": {"schedulerName": "fluence", "containers": [], "nodeName": "n1"},
+            "status": {"phase": "Running"},
+        }
+        for uid, at in pods
+    ]
+    return answer({"metadata": {"resourceVersion": version, "continue": next_page}, "items": items})
+
+
+async def test_look_decodes_only_what_is_not_known_so(server: FakeApiServer, connection: Connection) -> None:
+    server.scripts[PODS].extend([page("90", "more", ("a", "11"), ("b", "80")), page("90", "", ("c", "33"))])
+    look = await look_at_ours(connection, {"a": "11", "b": "12", "gone": "5"})
+    assert (look.version, look.uids) == ("90", frozenset("abc"))
+    assert [(pod.uid, pod.resource_version, pod.node) for pod in look.changed] == [
+        ("b", "80", "n1"),
+        ("c", "33", "n1"),
+    ]
+
+
+async def test_look_whose_pages_expire_is_an_error(server: FakeApiServer, connection: Connection) -> None:
+    server.scripts[PODS].extend([page("90", "more", ("a", "11")), refuse(410, "expired")])
+    with pytest.raises(ClusterError):
+        await look_at_ours(connection, {})
+
+
+def deny() -> None:
+    raise NotLeading("not the leader: the lease is held by another")
+
+
+async def test_no_write_is_sent_while_it_is_not_permitted(
+    server: FakeApiServer, connection: Connection
+) -> None:
+    connection.permit = deny
+    cluster = ApiCluster(connection, EventRecorder(connection))
+    with pytest.raises(NotLeading, match="held by another"):
+        await cluster.bind(Pod("ns", "p", "u1"), "n1", {})
+    assert server.count(*BIND) == 0
+    server.scripts[LEASE].append(spec(holderIdentity="x_1"))
+    assert await read_lease(connection, "kube-system", "fluence", 5.0) is not None
+
+
+async def test_write_that_was_cut_off_is_not_sent_again_once_it_is_not_permitted(
+    server: FakeApiServer, connection: Connection
+) -> None:
+    permits = [lambda: None, deny]
+    connection.permit = lambda: permits.pop(0)()
+    server.scripts[BIND].append(drop)
+    with pytest.raises(NotLeading):
+        await ApiCluster(connection, EventRecorder(connection)).bind(Pod("ns", "p", "u1"), "n1", {})
+    assert server.count(*BIND) == 1
+
+
+async def test_events_that_are_not_permitted_are_dropped(
+    server: FakeApiServer, connection: Connection
+) -> None:
+    connection.permit = deny
+    recorder = EventRecorder(connection)
+    recorder.record(Regarding("v1", "Pod", "ns", "p", "u1"), "Busy", "busy")
+    await recorder.flush()
+    connection.permit = lambda: None
+    await recorder.flush()
+    assert server.count("POST", "/apis/events.k8s.io/v1/namespaces/ns/events") == 0

@@ -1,0 +1,91 @@
+"""Writes of a replica that doesn't lead, or stops leading meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import NotLeading, Regarding
+from fluence_extender.gangs.fence import Fence
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+
+POD = Pod("ns", "p", "u1", gates=(GATE,))
+GROUP = CoschedulingGroup("ns", "g", "u", 2)
+Write = Callable[[Fence], Awaitable[None]]
+
+
+class Lead:
+    """A leadership that a test sets."""
+
+    leads = True
+    why_not = "the lease is held by another"
+
+
+WRITES: dict[str, Write] = {
+    "nominate": lambda fence: fence.nominate(POD, "n1"),
+    "ungate": lambda fence: fence.ungate(POD, GATE),
+    "bind": lambda fence: fence.bind(POD, "n1", {}),
+    "evict": lambda fence: fence.evict(POD, "why"),
+    "report_group": lambda fence: fence.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
+    "report_members": lambda fence: fence.report_members(GROUP, MemberStatus("Running")),
+    "event": lambda fence: fence.event(Regarding("v1", "Pod", "ns", "p", "u1"), "Busy", "busy"),
+}
+
+
+def state(cluster: MemoryCluster) -> object:
+    return cluster.pods(), cluster.events, cluster.reports, cluster.calls
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_nothing_is_written_by_who_does_not_lead(name: str) -> None:
+    cluster, lead = MemoryCluster(POD, GROUP), Lead()
+    lead.leads = False
+    before = repr(state(cluster))
+    with pytest.raises(NotLeading, match="not the leader: the lease is held by another"):
+        await WRITES[name](Fence(cluster, lead))
+    assert repr(state(cluster)) == before
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_who_leads_writes(name: str) -> None:
+    cluster = MemoryCluster(POD, GROUP)
+    before = repr((cluster.pods(), cluster.events, cluster.reports, vars(cluster)))
+    if name == "bind":
+        await WRITES["ungate"](Fence(cluster, Lead()))
+    await WRITES[name](Fence(cluster, Lead()))
+    assert repr((cluster.pods(), cluster.events, cluster.reports, vars(cluster))) != before
+
+
+async def test_write_under_way_is_given_up_when_the_lead_is_lost() -> None:
+    cluster = MemoryCluster(POD, GROUP)
+    cluster.delays["nominate"] = 30.0
+    fence = Fence(cluster, Lead())
+    writing = asyncio.create_task(fence.nominate(POD, "n1"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    fence.give_up()
+    with pytest.raises(NotLeading, match="lost during the write"):
+        await writing
+    assert cluster.pods()[0].nominated == ""
+
+
+async def test_time_limit_of_a_write_itself_is_no_loss_of_the_lead() -> None:
+    cluster = MemoryCluster(POD, GROUP)
+    cluster.fail("nominate", TimeoutError("slow"))
+    with pytest.raises(TimeoutError, match="slow"):
+        await Fence(cluster, Lead()).nominate(POD, "n1")
+
+
+async def test_cancelled_write_stays_cancelled() -> None:
+    cluster = MemoryCluster(POD, GROUP)
+    cluster.delays["nominate"] = 30.0
+    writing = asyncio.create_task(Fence(cluster, Lead()).nominate(POD, "n1"))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing

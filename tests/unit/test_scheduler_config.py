@@ -1,0 +1,47 @@
+"""The configuration of the kube-scheduler beside us."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from fluence_extender.cli import main
+from fluence_extender.scheduler_config import scheduler_config
+
+
+def election(*arguments: object) -> dict[str, object]:
+    found: dict[str, object] = yaml.safe_load(scheduler_config("http://x", "", *arguments))["leaderElection"]  # type: ignore[arg-type]
+    return found
+
+
+def test_without_a_lease_nobody_is_elected() -> None:
+    assert election() == {"leaderElect": False}
+
+
+def test_lease_is_elected_in_kube_schedulers_own_proportions() -> None:
+    assert election("kube-system/fluence") == {
+        "leaderElect": True,
+        "leaseDuration": "15s",
+        "renewDeadline": "10000ms",
+        "retryPeriod": "2000ms",
+        "resourceLock": "leases",
+        "resourceName": "fluence",
+        "resourceNamespace": "kube-system",
+    }
+
+
+@pytest.mark.parametrize("duration", [3, 4, 6, 60])
+def test_any_duration_is_one_that_kube_scheduler_accepts(duration: int) -> None:
+    """leaseDuration > renewDeadline > 1.2 × retryPeriod (client-go, leaderelection)."""
+    found = election("a/b", duration)
+    renew, retry = (int(str(found[key]).removesuffix("ms")) for key in ("renewDeadline", "retryPeriod"))
+    assert duration * 1000 > renew > 1.2 * retry > 0
+
+
+@pytest.mark.parametrize("command", ["serve", "scheduler-config"])
+@pytest.mark.parametrize("lease", ["fluence", "/fluence", "kube-system/", "a/b/c"])
+def test_lease_is_namespace_and_name(command: str, lease: str) -> None:
+    result = CliRunner().invoke(main, [command, f"--lease={lease}"])
+    assert result.exit_code == 2
+    assert "is not NAMESPACE/NAME" in result.output
