@@ -53,8 +53,9 @@ class Quiet:
     witness: Witness
     patience: float
     excused: set[str] = field(default_factory=set)
+    revived: list[str] = field(default_factory=list)
     drift: float = 0.0
-    _drift_seen: float = 0.0
+    _drift_seen: dict[int, float] = field(default_factory=dict)
     _judged: int = 0
 
     def point(self, disturbed: dict[str, list[NodeChange]]) -> Outcome:
@@ -74,11 +75,12 @@ class Quiet:
         return Outcome((*found, *refused, *drifted), tuple(explained), seconds)
 
     def note_drift(self) -> None:
-        """Add up the service's count of drift, before it ends or at a quiet point."""
-        with suppress(OSError, urllib.error.URLError):
-            now = drift_of(self.stage.fluence)
-            self.drift += now - self._drift_seen if now >= self._drift_seen else now
-            self._drift_seen = now
+        """Add up the service's count of drift, before a process ends and at quiet points."""
+        for number, replica in enumerate(self.stage.replicas):
+            with suppress(OSError, urllib.error.URLError):
+                now, before = drift_of(replica.fluence), self._drift_seen.get(number, 0.0)
+                self.drift += now - before if now >= before else now
+                self._drift_seen[number] = now
 
     def _look(self) -> list[str]:
         try:
@@ -87,9 +89,12 @@ class Quiet:
             return [f"no answer: {error}"]
 
     def _unready(self) -> list[str]:
-        down = [f"{one.name} doesn't run" for one in self.stage.components() if not one.running]
-        return down + [
-            f"{replica.extender.name} isn't ready" for replica in self.stage.replicas if not replica.ready()
+        """Who doesn't run or isn't ready; what ended by itself is started again, as a kubelet would."""
+        ended = self.stage.revive()
+        self.revived += ended
+        stacks = [replica.stack for replica in self.stage.replicas]
+        return [f"{name} didn't run" for name in ended] + [
+            f"{stack.extender.name} isn't ready" for stack in stacks if not stack.ready()
         ]
 
     def _faults(self) -> list[str]:
@@ -99,7 +104,8 @@ class Quiet:
         withdrawn = holders_of_withdrawn(pods, self._resources())
         differences = [
             line
-            for line in discrepancies(cluster, self.stage.fluence)
+            for replica in self.stage.replicas
+            for line in discrepancies(cluster, replica.fluence)
             if not line.startswith(("node ", *(f"{name} holds " for name in withdrawn)))
         ]
         return [

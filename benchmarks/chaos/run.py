@@ -73,7 +73,7 @@ class Run:
     def play(self) -> Report:
         """Perform it all; stops at the first violation, whose story is then in the report."""
         report, story = self._report, self._story
-        with Stage(self._folder, report.engine) as stage:
+        with Stage(self._folder, report.engine, report.replicas) as stage:
             agenda = Agenda(story)
             users = Users(stage.api, agenda)
             witness = Witness(stage.plane.api, {})
@@ -123,9 +123,10 @@ class Run:
             accidents.happen(deed)
 
     def _look(self, quiet: Quiet, accidents: Accidents) -> bool:
-        for name in quiet.stage.revive():
-            self._story.tell(f"  {name} had ended by itself; started again")
         outcome = quiet.point(accidents.nodes)
+        for name in quiet.revived:
+            self._story.tell(f"  {name} had ended by itself; started again")
+        quiet.revived.clear()
         self._report.rounds += 1
         self._report.settling.append(outcome.seconds)
         self._report.explained += outcome.explained
@@ -159,12 +160,13 @@ class Run:
         try:
             pods = stage.api.get(PODS)["items"]
             parts += [f"  {summary(one)} ({one['spec']['schedulerName']})" for one in pods]
-            parts += ["", "Gangs:", *(f"  {one}" for one in stage.fluence.gangs())]
-            parts += ["", "Held:", *(f"  {one}" for one in stage.fluence.allocations())]
+            for replica in stage.replicas:
+                parts += ["", "Gangs:", *(f"  {one}" for one in replica.fluence.gangs())]
+                parts += ["", "Held:", *(f"  {one}" for one in replica.fluence.allocations())]
         except (ApiError, OSError) as error:
             parts.append(f"  {error}")
         for replica in stage.replicas:
-            for one in (replica.extender, replica.scheduler):
+            for one in (replica.stack.extender, replica.scheduler):
                 parts += [
                     "",
                     f"{one.name}:",
@@ -179,5 +181,6 @@ def _emptied(stage: Stage) -> bool:
 
 
 def _left(stage: Stage) -> list[str]:
-    held = [f"still held at the end: {one}" for one in stage.fluence.allocations()]
-    return held + [f"still known at the end: {one}" for one in stage.fluence.gangs()]
+    states = [replica.fluence for replica in stage.replicas]
+    held = [f"still held at the end: {one}" for state in states for one in state.allocations()]
+    return held + [f"still known at the end: {one}" for state in states for one in state.gangs()]

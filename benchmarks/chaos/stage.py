@@ -6,10 +6,7 @@ can lose it alone. The verbs keep their port through restarts, as in a pod.
 
 from __future__ import annotations
 
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +15,8 @@ from typing import Self
 
 from benchmarks.chaos.deeds import Process
 from benchmarks.chaos.script import NODE_CORES, NODES
-from fluence_extender.demo.stack import free_ports
+from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import Api, Component, ControlPlane
-from fluence_extender.scheduler_config import scheduler_config
 from tests.e2e.harness import Cluster, Manifest
 from tests.e2e.installation import Installation
 from tests.e2e.service import Fluence, over_http
@@ -29,6 +25,7 @@ from tests.network.relay import Relay
 NAMESPACE = "chaos"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 COMPLETION_LIMIT = 12.0
+LEASE = "kube-system/fluence"
 
 
 class HastyApi(Api):
@@ -48,30 +45,32 @@ class HastyApi(Api):
         return super().request(method, path, body, query=query, content_type=content_type, timeout=timeout)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Replica:
-    """One extender with its kube-scheduler; ``relays`` by whose connections pass through them."""
+    """One extender with its kube-scheduler, and the relays through which either reaches the API server."""
 
-    extender: Component
-    scheduler: Component
-    api_url: str
+    stack: Stack
     relays: dict[Process, Relay]
 
-    def ready(self) -> bool:
-        """Whether the extender says that it is ready."""
-        try:
-            with urllib.request.urlopen(f"{self.api_url}/readyz", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+    @property
+    def scheduler(self) -> Component:
+        """Its kube-scheduler."""
+        assert self.stack.scheduler is not None, "the stage isn't set up"
+        return self.stack.scheduler
+
+    @property
+    def fluence(self) -> Fluence:
+        """Its state API."""
+        return Fluence(over_http(lambda: self.stack.api_url))
 
 
 class Stage:
-    """Use it as a context manager; ``folder`` keeps the logs."""
+    """Use it as a context manager; ``folder`` keeps the logs. Of several ``replicas`` a leader is elected."""
 
-    def __init__(self, folder: Path, engine: str, arguments: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, engine: str, replicas: int = 1) -> None:
         self.folder = folder
-        self._arguments = ("--engine", engine, "--completion-limit", f"{COMPLETION_LIMIT:g}", *arguments)
+        self._arguments = ("--engine", engine, "--completion-limit", f"{COMPLETION_LIMIT:g}")
+        self._count = replicas
         self._cleanup = ExitStack()
         self.plane = ControlPlane(folder)
         self.replicas: list[Replica] = []
@@ -96,16 +95,11 @@ class Stage:
         """The cluster as the checks see it."""
         return Cluster(self.api, self.plane.kubeconfig, self.plane.judge, self.plane)
 
-    @property
-    def fluence(self) -> Fluence:
-        """The state API of the first replica."""
-        return Fluence(over_http(lambda: self.replicas[0].api_url))
-
     def component(self, process: Process, replica: int = 0) -> Component:
         """The process that a disturbance names."""
         match process:
             case Process.EXTENDER:
-                return self.replicas[replica].extender
+                return self.replicas[replica].stack.extender
             case Process.SCHEDULER:
                 return self.replicas[replica].scheduler
         return self.plane.component(process.value)
@@ -113,7 +107,7 @@ class Stage:
     def components(self) -> list[Component]:
         """Every process of the stage."""
         plane = [Process.ETCD, Process.API_SERVER, Process.MANAGER, Process.KWOK, Process.OTHER_SCHEDULER]
-        own = [one for replica in self.replicas for one in (replica.extender, replica.scheduler)]
+        own = [one for replica in self.replicas for one in (replica.stack.extender, replica.scheduler)]
         return [self.plane.component(one.value) for one in plane] + own
 
     def revive(self) -> list[str]:
@@ -129,7 +123,10 @@ class Stage:
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.plane.add_nodes(names=NODES, cpu=NODE_CORES)
         self.plane.start_scheduler(name=Process.OTHER_SCHEDULER.value)
-        self.replicas.append(self._replica(0, kubeconfig))
+        for number in range(self._count):
+            replica = self._replica(number, kubeconfig)
+            self.replicas.append(replica)
+            self._cleanup.enter_context(replica.stack)
 
     def _replica(self, number: int, kubeconfig: Path) -> Replica:
         relays: dict[Process, Relay] = {}
@@ -138,19 +135,13 @@ class Stage:
             relays[process] = self._cleanup.enter_context(Relay(self.plane.url))
             copy = self.folder / f"{process.value}-{number}.kubeconfig"
             copies[process] = relays[process].kubeconfig(kubeconfig, copy)
-        verbs, api = free_ports(2)
-        name = f"{Process.EXTENDER.value}-{number}"
-        command = [
-            *(sys.executable, "-m", "fluence_extender", "serve"),
-            *("--kubeconfig", str(copies[Process.EXTENDER])),
-            *("--port", str(verbs), "--api-port", str(api)),
-            *self._arguments,
-        ]
-        replica: Replica
-        extender = Component(name, command, self.plane.log(name), lambda: replica.ready())
-        self._cleanup.callback(extender.kill)
-        config = scheduler_config(f"http://127.0.0.1:{verbs}", str(copies[Process.SCHEDULER]))
-        scheduler = self.plane.start_scheduler(config, name=f"{Process.SCHEDULER.value}-{number}")
-        replica = Replica(extender, scheduler, f"http://127.0.0.1:{api}", relays)
-        extender.start()
-        return replica
+        several = self._count > 1
+        stack = Stack(
+            self.plane,
+            kubeconfig=copies[Process.EXTENDER],
+            scheduler_kubeconfig=copies[Process.SCHEDULER],
+            arguments=self._arguments,
+            hostname=f"replica-{number}" if several else "",
+            lease=LEASE if several else "",
+        )
+        return Replica(stack, relays)
