@@ -1,8 +1,8 @@
 """Which members are to be near each other, and how near: what users and their controllers write about topology.
 
-Four ways are read, from the outermost bond to the innermost: our annotations and the native PodGroup's constraint hold
-for the gang; Kueue's annotations for a pod set; Kueue's slices for so many consecutive ranks of a pod set
-(Kueue, Topology Aware Scheduling; KEP-5732).
+Five ways are read, from the outermost bond to the innermost: our annotations, the native PodGroup's constraint and the
+label of flux-k8s (any with "jobspec" in its key, of the value ``zone``) hold for the gang; Kueue's annotations for a
+pod set; Kueue's slices for so many consecutive ranks of a pod set (Kueue, Topology Aware Scheduling; KEP-5732).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.ranks import ROLES, index, owner_index
 
+FLUX_K8S = "jobspec"
+ZONE = "topology.kubernetes.io/zone"
 KUEUE = "kueue.x-k8s.io/"
 PODSET_REQUIRED = f"{KUEUE}podset-required-topology"
 PODSET_PREFERRED = f"{KUEUE}podset-preferred-topology"
@@ -44,6 +46,8 @@ def bonds(pod: Pod, group_levels: tuple[str, ...] = ()) -> tuple[Bond, ...]:
         )
     ]
     found.extend(Bond("podgroup", level) for level in group_levels)
+    if any(value == "zone" and FLUX_K8S in key for key, value in pod.labels.items()):
+        found.append(Bond("flux-k8s", ZONE))
     podset = notes.get(PODSET_GROUP) or next((pod.labels[key] for key in PODSETS if key in pod.labels), "")
     found.append(Bond(f"podset {podset}", notes.get(PODSET_REQUIRED, ""), notes.get(PODSET_PREFERRED, "")))
     found.append(Bond(f"podset {podset} slice {_slice(pod)}", notes.get(SLICE_REQUIRED, "")))

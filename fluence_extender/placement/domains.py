@@ -17,11 +17,14 @@ from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.reason import Reason, Why, unsatisfiable
 from fluence_extender.placement.explain import amount_text
 from fluence_extender.placement.rooms import Rooms
-from fluence_extender.placement.search import Shape, capacity, fill
+from fluence_extender.placement.search import Shape, capacity, fill, place
 from fluence_extender.placement.topology import Domain, Level, Topology
 
 MOST_FILLED = 64
 """How many domains are filled to find the one that takes most of unequal members."""
+
+WHY_BUDGET = 500
+"""Ways to fill a node looked at for each domain to say whether unequal members could ever share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,21 @@ def candidates(
         return
     fence = topology.nodes(near.required, bound) if near.required is not None and bound is not None else None
     for node_set in search.preferring(near, fence, settled):
-        yield node_set if fence is None else (fence if node_set is None else node_set & fence)
+        if fence is not None:
+            yield fence if node_set is None else node_set & fence
+        elif near.required is not None and node_set is not None:
+            yield from _apart(topology, near.required, node_set)
+        else:
+            yield node_set
+
+
+def _apart(topology: Topology, level: Level, nodes: Set[str]) -> Iterator[Set[str]]:
+    """``nodes`` by the domains of ``level`` they are in; those in none are left out."""
+    parts: dict[int, set[str]] = {}
+    for node in nodes:
+        parts.setdefault(topology.position(level, node), set()).add(node)
+    parts.pop(-1, None)
+    yield from (parts[position] for position in sorted(parts))
 
 
 class _Candidates:
@@ -63,7 +80,7 @@ class _Candidates:
 
     def settled(self, level: Level, nodes: Sequence[str]) -> int | None:
         """The domain where most of ``nodes`` are."""
-        positions = [place for node in nodes if (place := self.topology.position(level, node)) >= 0]
+        positions = [one for node in nodes if (one := self.topology.position(level, node)) >= 0]
         return max(sorted(set(positions)), key=positions.count) if positions else None
 
     def by_domain(self, level: Level) -> NDArray[np.int64]:
@@ -84,7 +101,7 @@ class _Candidates:
         room = self._room(level)
         fits = np.flatnonzero((sums >= wanted[:, None]).all(axis=0)).tolist()
         names = self.topology.domains(level)
-        return sorted(fits, key=lambda place: (room[place], _natural(names[place])))
+        return sorted(fits, key=lambda one: (room[one], _natural(names[one])))
 
     def _room(self, level: Level) -> NDArray[np.float64]:
         """How many members of all shapes, each by itself and without a limit, each domain takes."""
@@ -101,8 +118,8 @@ class _Candidates:
     def single(self, level: Level, only: int | None = None) -> Iterator[Set[str]]:
         """One domain after the other."""
         places = self.fitting(level)
-        for place in places if only is None else [one for one in places if one == only]:
-            yield self.topology.nodes(level, place)
+        for position in places if only is None else [one for one in places if one == only]:
+            yield self.topology.nodes(level, position)
 
     def preferring(
         self, near: Nearness, fence: Set[str] | None, settled: Sequence[str]
@@ -133,26 +150,34 @@ class _Candidates:
         sums = self.by_domain(level)
         wanted = np.array([shape.count for shape in self.shapes], dtype=np.int64)
         places = [
-            place
-            for place in np.flatnonzero(sums.any(axis=0)).tolist()
-            if outer is None or not outer.isdisjoint(self.topology.nodes(level, place))
+            one
+            for one in np.flatnonzero(sums.any(axis=0)).tolist()
+            if outer is None or not outer.isdisjoint(self.topology.nodes(level, one))
         ]
         if outer is not None:
             sums = self._inside(level, outer)
         names = self.topology.domains(level)
-        places.sort(key=lambda place: (-int(sums[:, place].sum()), _natural(names[place])))
+        places.sort(key=lambda one: (-int(sums[:, one].sum()), _natural(names[one])))
         chosen: list[int] = []
         left = wanted.copy()
         while (left > 0).any() and places:
-            enough = [place for place in places if (sums[:, place] >= left).all()]
+            enough = [one for one in places if (sums[:, one] >= left).all()]
             best = enough[-1] if enough else places[0]
             places.remove(best)
             chosen.append(best)
             left = left - sums[:, best]
         if (left > 0).any():
             return
-        union: set[str] = set().union(*(self.topology.nodes(level, place) for place in chosen))
+        union: set[str] = set().union(*(self.topology.nodes(level, one) for one in chosen))
         yield union if outer is None else union & outer
+
+    def inside(self, level: Level, position: int) -> list[Shape]:
+        """The shapes on the nodes of one domain."""
+        nodes = self.topology.nodes(level, position)
+        return [
+            replace(shape, nodes=tuple(name for name in shape.nodes if name in nodes))
+            for shape in self.shapes
+        ]
 
     def _inside(self, level: Level, outer: Set[str]) -> NDArray[np.int64]:
         """`by_domain`, counting the nodes of ``outer`` only."""
@@ -198,10 +223,19 @@ def why_not(
         return unsatisfiable(f"no node that the members may use has a {level.name} ({level.labels[-1]})")
     count = sum(shape.count for shape in free)
     largest = _largest(ever, level)
-    if largest < count and not ever.fitting(level):
+    if largest < count and not _could_hold(ever, level):
         return unsatisfiable(f"no {level.name} holds {wanted} (the largest holds {largest})")
     now = min(_largest(here, level), count - 1)
     return Reason(Why.BUSY, f"busy: no {level.name} has room for {wanted} now (the most is {now})")
+
+
+def _could_hold(candidates: _Candidates, level: Level) -> bool:
+    """Whether some domain may hold all members; also when that isn't known."""
+    places = candidates.fitting(level)
+    if len(candidates.shapes) == 1 or len(places) > MOST_FILLED:
+        return bool(places)
+    rooms = candidates.rooms
+    return any(place(candidates.inside(level, one), rooms, WHY_BUDGET) is not None for one in places)
 
 
 def _largest(candidates: _Candidates, level: Level, only: int | None = None) -> int:
@@ -213,22 +247,10 @@ def _largest(candidates: _Candidates, level: Level, only: int | None = None) -> 
     if len(candidates.shapes) == 1:
         return int(sums[0, places[0]])
     most = 0
-    for place in places[:MOST_FILLED]:
-        inside = topology_nodes(candidates, level, place)
-        counts, _ = fill(
-            [
-                replace(shape, nodes=tuple(name for name in shape.nodes if name in inside))
-                for shape in candidates.shapes
-            ],
-            candidates.rooms,
-        )
+    for one in places[:MOST_FILLED]:
+        counts, _ = fill(candidates.inside(level, one), candidates.rooms)
         most = max(most, sum(sum(placed.values()) for placed in counts))
     return most
-
-
-def topology_nodes(candidates: _Candidates, level: Level, place: int) -> set[str]:
-    """The nodes of a domain."""
-    return candidates.topology.nodes(level, place)
 
 
 def _members_text(shapes: Sequence[Shape]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fluence_extender.graph.containment import LEVELS
@@ -26,7 +27,7 @@ class CoreEngine:
     units: Units
     incremental: bool
 
-    def books(self, policy: str = "lonode") -> Books:
+    def books(self, policy: str = "lonode", levels: Mapping[str, str] = LEVELS) -> Books:
         """Empty books under ``policy``."""
         options = MatcherOptions(
             policy=policy.removesuffix("x") if policy.endswith("nodex") else policy,
@@ -38,7 +39,7 @@ class CoreEngine:
                 self.name, expand(document) if self.name == "fluxion" else document, options
             )
 
-        return Books(Mirror(make, self.units, LEVELS, self.incremental), policy)
+        return Books(Mirror(make, self.units, levels, self.incremental), policy)
 
 
 FINE_EMBEDDED = CoreEngine("embedded", FINE, True)

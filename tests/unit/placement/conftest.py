@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
+from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node
@@ -25,8 +26,13 @@ def engine(request: pytest.FixtureRequest) -> CoreEngine:
 
 @pytest.fixture
 def bench(engine: CoreEngine) -> MakeBench:
-    def make(nodes: Iterable[Node], resources: str = "", policy: str = "lonode") -> Bench:
-        books = engine.books(policy)
+    def make(
+        nodes: Iterable[Node],
+        resources: str = "",
+        policy: str = "lonode",
+        levels: Mapping[str, str] = LEVELS,
+    ) -> Bench:
+        books = engine.books(policy, levels)
         index = EligibilityIndex()
         present = list(nodes)
         for one in present:
