@@ -233,3 +233,13 @@ def test_job_set_seen_after_its_pods_is_waited_for(world: MakeWorld) -> None:
     w.cluster.put(JobSet("default", "js", "u", (ReplicatedJob("w", 2),)))
     w.advance(5)
     assert all(w.nodes_of(*pods))
+
+
+def test_label_of_flux_k8s_keeps_a_gang_in_one_zone(world: MakeWorld) -> None:
+    zones = [("n0", "a"), ("n1", "b"), ("n2", "b")]
+    nodes = [node(name, cpu=1000, labels={"topology.kubernetes.io/zone": zone}) for name, zone in zones]
+    w = world(*nodes)
+    labels = {**COSCHEDULED, "fluence.group-size": "2", "fluence.jobspec": "zone"}
+    pods = [w.pod(f"g-{number}", labels=labels, gates=(GATE,), requests=asks(1000)) for number in range(2)]
+    w.advance(5)
+    assert sorted(w.nodes_of(*pods)) == ["n1", "n2"]
