@@ -45,6 +45,7 @@ demo: $(INSTALLED) ## A real control plane, the service and the examples, on thi
 bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and the other engines
 	$(BIN)/python -m benchmarks.filter $(ARGS)
 	$(BIN)/python -m benchmarks.matcher $(ARGS)
+	$(BIN)/python -m benchmarks.state $(ARGS)
 
 fuzz: $(INSTALLED) ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -34,7 +34,7 @@ from rich.table import Table
 
 from fluence_extender.extender.apps import verbs_app
 from fluence_extender.extender.metrics import Metrics
-from fluence_extender.extender.port import AllocationView, AskedPod, GangView, Location, Nowhere, On
+from fluence_extender.extender.port import AskedPod, Location, Nowhere, On
 from fluence_extender.extender.server import Address, Listeners
 
 NODES = 15_000
@@ -55,10 +55,11 @@ def node_name(number: int) -> str:
 
 
 class FixedPlan:
-    """A plan of `PODS` pods that never changes."""
+    """A plan of `PODS` pods that never changes: what the verbs ask of it."""
 
     ready = True
     not_ready_reason = ""
+    leading = True
 
     def __init__(self) -> None:
         self._nodes = {f"uid-{pod}": node_name(pod % NODES) for pod in range(PODS)}
@@ -75,15 +76,6 @@ class FixedPlan:
 
     def may_evict(self, uids: Sequence[str]) -> bool:
         return True
-
-    def gangs(self) -> Sequence[GangView]:
-        return ()
-
-    def allocations(self) -> Sequence[AllocationView]:
-        return ()
-
-    def graph(self, expand: bool) -> dict[str, Any]:
-        return {}
 
 
 def echo_app() -> FastAPI:

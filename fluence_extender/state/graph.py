@@ -21,7 +21,7 @@ from fluence_extender.state.nodes import cluster_revision
 SLICE = 250
 """Vertices at once; one takes a few microseconds."""
 
-LEAVES = 2000
+LEAVES = 500
 """Single leaves at once."""
 
 TRIES = 5

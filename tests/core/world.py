@@ -29,7 +29,7 @@ from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.scheduler import KubeScheduler
 
 AUDIT_EVERY = 7.0
-LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0)
+LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0)
 
 
 class World:
@@ -51,7 +51,7 @@ class World:
         self.cluster = MemoryCluster(*objects)
         self.scheduler = KubeScheduler(self.cluster)
         self.rejected: list[str] = []
-        self.shown: dict[int, dict[str, tuple[str, str]]] = {}
+        self.shown: tuple[object, dict[str, tuple[str, str]]] = (None, {})
         self.crashes: list[BaseException] = []
         self.drifted: list[DriftKind] = []
         self.beside_takes = 0.0

@@ -1,0 +1,239 @@
+"""What the state API costs a service that has other things to do: 5,000 nodes, 20,000 pods, every list in full.
+
+The service answers over a loopback connection from one event loop, as it does beside the filter verb. While a client in
+a process of its own reads a document, a task in that loop asks for its turn again and again: how long the process works
+at most before it gets it is how long a filter call would wait.
+
+    python -m benchmarks.state [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.filter import machine
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import Kind, Listed
+from fluence_extender.engines import choose_engine, create_mirror
+from fluence_extender.extender.apps import api_app, verbs_app
+from fluence_extender.extender.metrics import Metrics
+from fluence_extender.extender.server import Address, Listeners
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.driver import Driver
+from fluence_extender.graph.containment import LEVELS
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+from fluence_extender.service import Service
+
+NODES = 5_000
+PODS = 20_000
+GANG = 8
+ROUNDS = 5
+REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "state.md"
+EXPANDED = "/v1/graph?expand=true"
+PATHS = (
+    "/v1/gangs",
+    "/v1/gangs?limit=500",
+    "/v1/gangs/default/g77",
+    "/v1/allocations",
+    "/v1/nodes",
+    "/v1/nodes/n77",
+    "/v1/backends",
+    "/v1/graph",
+    EXPANDED,
+    "/metrics",
+)
+_CLIENT = """
+import sys, time, urllib.request, json
+for line in sys.stdin:
+    url = line.strip()
+    began = time.perf_counter()
+    size = 0
+    with urllib.request.urlopen(url, timeout=600) as answer:
+        while part := answer.read(1 << 20):
+            size += len(part)
+    print(json.dumps([time.perf_counter() - began, size]), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that a document took, its bytes, and the most work in seconds between two turns meanwhile."""
+
+    path: str
+    seconds: float
+    size: int
+    wait: float
+
+    def row(self) -> list[str]:
+        """For the table."""
+        return [
+            self.path,
+            f"{self.size / 1e6:.2f}",
+            f"{self.seconds * 1e3:.0f}",
+            f"{self.wait * 1e3:.1f}",
+        ]
+
+
+HEADINGS = ("document", "MB", "ms", "at most at one go, ms of CPU")
+
+
+def cluster() -> tuple[list[Node], list[Pod]]:
+    """Half full: every node of 64 cores has four pods of 8, in gangs."""
+    nodes = [
+        Node(
+            f"n{number}",
+            labels={"topology.kubernetes.io/zone": f"z{number % 10}"},
+            allocatable=Resources({"cpu": 64_000, "memory": 256 * 2**30, "pods": 110}),
+        )
+        for number in range(NODES)
+    ]
+    requests = Resources({"cpu": 8_000, "memory": 16 * 2**30, "pods": 1})
+    pods = [
+        Pod(
+            "default",
+            f"g{number // GANG}-{number % GANG}",
+            f"uid-{number:06}",
+            labels={GROUP_LABEL: f"g{number // GANG}"},
+            annotations={GROUP_SIZE_ANNOTATION: str(GANG)},
+            requests=requests,
+            node=f"n{number % NODES}",
+            phase="Running",
+            created=1.78e9 + number,
+        )
+        for number in range(PODS)
+    ]
+    return nodes, pods
+
+
+def controller() -> Controller:
+    """One that has taken over that cluster."""
+    books = Books(create_mirror(choose_engine("embedded"), "lonode", LEVELS))
+    made = Controller(books)
+    nodes, pods = cluster()
+    made.observe(Listed(Kind.NODE, tuple(nodes)))
+    made.observe(Listed(Kind.POD, tuple(pods)))
+    made.start()
+    while made.lifecycle.restless:
+        made.step()
+    return made
+
+
+class Turns:
+    """The most processor time between two turns of the loop since it was last asked, seconds.
+
+    Processor time, because it doesn't count what other programs of the machine take meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+
+    async def run(self) -> None:
+        """Ask for turn after turn."""
+        last = time.process_time()
+        while True:
+            await asyncio.sleep(0.0005)
+            now = time.process_time()
+            self._longest = max(self._longest, now - last)
+            last = now
+
+    def take(self) -> float:
+        """The longest wait, and begin anew."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+
+async def measure() -> list[Cost]:
+    """All documents, the middle of several rounds each."""
+    known = controller()
+    service = Service(known, Driver(known, MemoryCluster()), lambda: "")
+    metrics = Metrics()
+    gc.collect()
+    gc.freeze()
+    turns = Turns()
+    ticking = asyncio.create_task(turns.run())
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _CLIENT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert client.stdin is not None
+    assert client.stdout is not None
+    found: list[Cost] = []
+    at = Address("127.0.0.1", 0)
+    async with Listeners(verbs_app(service, metrics), api_app(service, metrics), at, at) as listeners:
+        await asyncio.sleep(1)
+        turns.take()
+        await asyncio.sleep(3)
+        found.append(Cost("nothing", 0.0, 0, turns.take()))
+        for path in PATHS:
+            rounds: list[Cost] = []
+            for _ in range(1 if path == EXPANDED else ROUNDS):
+                turns.take()
+                client.stdin.write(f"http://{listeners.api_address}{path}\n".encode())
+                seconds, size = json.loads(await client.stdout.readline())
+                rounds.append(Cost(path, seconds, size, turns.take()))
+            seconds = statistics.median(one.seconds for one in rounds)
+            wait = statistics.median(one.wait for one in rounds)
+            found.append(Cost(path, seconds, rounds[0].size, wait))
+    client.stdin.close()
+    await client.wait()
+    ticking.cancel()
+    known.books.close()
+    return found
+
+
+def page(found: list[Cost], where: str) -> str:
+    """The figures as a page of the documentation."""
+    lines = [
+        "# The state API on a large cluster",
+        "",
+        f"Every document in full, with {NODES:,} nodes and {PODS:,} pods in gangs of {GANG}: its size, the time until",
+        "a client has read all of it, and the most processor time that went by before something else in the same event",
+        f"loop (a filter call, say) had its turn. Each is the middle of {ROUNDS} rounds, but of the expanded",
+        "graph, which is read once. Made by `python -m benchmarks.state --write`.",
+        "",
+        f"Machine: {where}.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|---|" + "---:|" * (len(HEADINGS) - 1),
+        *("| " + " | ".join(one.row()) + " |" for one in found),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, show, and write the page if asked."""
+    parser = argparse.ArgumentParser(description="Time the state API on a large cluster.")
+    parser.add_argument("--write", action="store_true", help="also write docs/benchmarks/state.md")
+    asked = parser.parse_args()
+    where = machine()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        found = runner.run(measure())
+    table = Table(title=where)
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right")
+    for one in found:
+        table.add_row(*one.row())
+    Console(width=100).print(table)
+    if asked.write:
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        REPORT.write_text(page(found, where))
+
+
+if __name__ == "__main__":
+    main()
