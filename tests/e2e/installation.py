@@ -29,7 +29,7 @@ class Installation:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
-        for file in ("serviceaccount.yaml", "rbac.yaml", "priorityclass.yaml", "gate.yaml"):
+        for file in ("serviceaccount.yaml", "rbac.yaml", "priorityclass.yaml", "gate.yaml", "stamps.yaml"):
             for document in documents(BASE / file):
                 plane.api.apply(document)
         self.kubeconfig = plane.kubeconfig_for_service_account("kube-system", "fluence")
