@@ -20,6 +20,7 @@ from tests.e2e.harness import Cluster, Namespace, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
+from tests.e2e.operators import KINDS, installed
 from tests.e2e.service import Fluence, backends, discrepancies, over_http, through_api_server
 from tests.network.gateway import Gateway
 
@@ -170,6 +171,15 @@ def gateway(
         gateway.kubeconfig(installation.kubeconfig, kubeconfig)
         with installation.other("--kubeconfig", str(kubeconfig)):
             yield gateway
+
+
+@pytest.fixture(scope="module")
+def operators(installation: Installation) -> Iterator[None]:
+    """Other projects' kinds of workloads are served, and the service knows."""
+    with installed(installation.plane.api, *KINDS):
+        installation.crash()
+        installation.revive()
+        yield
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,22 +13,13 @@ from tests.e2e.harness import Manifest, Namespace, job, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
-from tests.e2e.operators import KINDS, installed, written
+from tests.e2e.operators import installed, written
 from tests.e2e.service import Fluence
 from tests.e2e.test_gangs import condition
 from tests.e2e.workloads import gang, grouped, labelled, ours, pod_group
 
 GROUP = "scheduling.x-k8s.io/pod-group"
 ADMISSION = "kueue.x-k8s.io/admission"
-
-
-@pytest.fixture(scope="module")
-def operators(installation: Installation) -> Iterator[None]:
-    """All kinds are served, and the service knows."""
-    with installed(installation.plane.api, *KINDS):
-        installation.crash()
-        installation.revive()
-        yield
 
 
 def member(like: Manifest, cpu: str = "1", **shape: Any) -> Manifest:

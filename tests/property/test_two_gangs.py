@@ -9,46 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import CoschedulingGroup, Job, JobSet, PodGroup, ReplicatedJob, Workload
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
 from tests.core.invariants import check
+from tests.core.named_gangs import NAMED_BY, fields, objects
 from tests.core.values import asks, node
 from tests.core.world import World
-
-INDEX = "batch.kubernetes.io/job-completion-index"
-NAMED_BY = ("native", "coscheduling", "flux-k8s", "label", "kueue", "job", "jobset")
-
-
-def objects(named_by: str, name: str, size: int) -> list[Workload]:
-    """What says the size of the gang, where its pods don't."""
-    return {
-        "native": [PodGroup("default", name, name, size)],
-        "coscheduling": [CoschedulingGroup("default", name, name, size)],
-        "job": [Job("default", name, name, size, size, indexed=True)],
-        "jobset": [JobSet("default", name, name, (ReplicatedJob("w", size),))],
-    }.get(named_by, [])
-
-
-def fields(named_by: str, name: str, size: int, number: int) -> dict[str, Any]:
-    """What a pod of the gang carries."""
-    return {
-        "native": {"group": name},
-        "coscheduling": {"labels": {"scheduling.x-k8s.io/pod-group": name}},
-        "flux-k8s": {"labels": {"scheduling.x-k8s.io/pod-group": name, "fluence.group-size": str(size)}},
-        "label": {"labels": {GROUP_LABEL: name}, "annotations": {GROUP_SIZE_ANNOTATION: str(size)}},
-        "kueue": {
-            "labels": {"kueue.x-k8s.io/pod-group-name": name},
-            "annotations": {"kueue.x-k8s.io/pod-group-total-count": str(size)},
-        },
-        "job": {"annotations": {INDEX: str(number)}, "owner": Owner("Job", name, name)},
-        "jobset": {
-            "labels": {
-                "jobset.sigs.k8s.io/jobset-name": name,
-                "jobset.sigs.k8s.io/replicatedjob-name": "w",
-            }
-        },
-    }[named_by]
 
 
 @dataclass(frozen=True)
