@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 LOW_FIRST = ("lonode", "lonodex", "low")
 """Policies that fill nodes from the lowest id up; the others begin at the other end (fluxion reference 4.5)."""
 
-FEW_DIFFERENCES = 64
+FEW_DIFFERENCES = 16
 """What may be booked while everybody waits, when a rebuilt graph is put in place of the old one."""
 
 
@@ -249,12 +249,13 @@ class Books:
 
     def put_foreign(self, pod: Pod) -> None:
         """Count a bound pod of another scheduler."""
-        account = self._account(pod.node)
-        if self._foreign.get(pod.uid) == pod.node and account.users.get(pod.uid) == pod.requests:
+        known = self._accounts.get(pod.node)
+        counted = known is not None and known.users.get(pod.uid) == pod.requests
+        if counted and self._foreign.get(pod.uid) == pod.node:
             return
         self.drop_foreign(pod.uid)
         self._foreign[pod.uid] = pod.node
-        account.add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
+        self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
         self._settle(pod.node)
 
     def drop_foreign(self, uid: str) -> None:

@@ -489,3 +489,16 @@ def test_resized_pod_keeps_its_devices(make: MakeBooks) -> None:
     assert books.holdings[one.uid].assignment == held
     assert isinstance(books.devices.draft(pod("b", devices={"simulator": 2}), {}), tuple)
     assert not isinstance(books.devices.draft(pod("c", devices={"simulator": 1}), {}), tuple)
+
+
+def test_others_pod_is_resized_on_a_node_that_is_gone(make: MakeBooks) -> None:
+    books = make(node("n0"))
+    books.put_foreign(other(1000, uid="stranger", where="n9"))
+    books.put_foreign(other(2000, uid="stranger", where="n9"))
+    assert books.accounts["n9"].free["cpu"] == -2000
+    books.put_node(node("n9"))
+    assert accepts(books, asks(2000), "n9")
+    assert not accepts(books, asks(3000), "n9")
+    books.drop_foreign("stranger")
+    books.drop_node("n9")
+    assert "n9" not in books.accounts
