@@ -126,7 +126,7 @@ class Denied(ClusterError):
 
 
 class NotLeading(Exception):
-    """Another replica leads, so the write wasn't sent or was given up; the text says why. The cluster isn't at fault."""
+    """Another replica leads, so the write wasn't sent or was given up; the text says why. No fault of the cluster's."""
 
 
 @dataclass(frozen=True, slots=True)

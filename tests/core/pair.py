@@ -126,13 +126,14 @@ class Seen:
     """A world as one replica sees it."""
 
     def __init__(self, world: Pair, replica: Replica) -> None:
-        self.cluster = world.cluster
-        self.scheduler = world.scheduler
+        self._world = world
         self.books = replica.books
         self.controller = replica.controller
         self.service = replica.service
         self.shown = replica.shown
-        self.run = world.run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
 
 
 def check_pair(world: Pair) -> None:

@@ -54,7 +54,7 @@ class Replica:
         loop = asyncio.get_running_loop()
         self.name = name
         self.board = board
-        self.shown: dict[int, dict[str, tuple[str, object]]] = {}
+        self.shown: tuple[object, dict[str, tuple[str, str]]] = (None, {})
         self.link = Link(cluster)
         self.books = books
         self.controller = Controller(books, limits, clock=loop.time, leading=False)

@@ -33,7 +33,7 @@ def test_lease_is_elected_in_kube_schedulers_own_proportions() -> None:
 
 @pytest.mark.parametrize("duration", [3, 4, 6, 60])
 def test_any_duration_is_one_that_kube_scheduler_accepts(duration: int) -> None:
-    """leaseDuration > renewDeadline > 1.2 × retryPeriod (client-go, leaderelection)."""
+    """leaseDuration > renewDeadline > 1.2 retryPeriods (client-go, leaderelection)."""
     found = election("a/b", duration)
     renew, retry = (int(str(found[key]).removesuffix("ms")) for key in ("renewDeadline", "retryPeriod"))
     assert duration * 1000 > renew > 1.2 * retry > 0
