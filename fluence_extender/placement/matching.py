@@ -23,10 +23,13 @@ from fluence_extender.placement.rooms import LiveRooms, Room
 from fluence_extender.placement.search import BUDGET, Counts, Shape, place
 from fluence_extender.placement.wish import Refused, ShapeKey, Wish, grouped
 
-PINNED_TRIALS = 16
-"""How many ways to pin pods to the nodes of their devices are tried with the rest of the gang."""
+PINNED_TRIALS = 16, 1024
+"""How many ways to pin pods to the nodes of their devices are tried with the rest of the gang: at least, at most."""
 
-MOST_WAYS = 512
+PINNED_CELLS = 50_000
+"""Between the two so many that nodes times shapes times trials comes to this."""
+
+MOST_WAYS = 4096
 """How many ways to choose devices are looked at for one that pins pods otherwise than before."""
 
 Group = tuple[Shape, list[Pod]]
@@ -162,16 +165,18 @@ class Matching:
         search = DeviceSearch(askers, catalogue, DeviceUse(catalogue, held), self.free.now())
         vain: set[object] = set()
         asking = [wish for wish in wishes if wish.pod.devices]
+        cells = max(len(self.groups(wishes, gang, within)) * len(self.free.now().names), 1)
+        trials = min(max(PINNED_CELLS // cells, PINNED_TRIALS[0]), PINNED_TRIALS[1])
         for way, pins in islice(search.ways(), MOST_WAYS):
             asked = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
             if asked in vain:
                 continue
             groups = self.groups(wishes, gang, within, pins)
             try:
-                nodes = self._spread(groups, self._counts(groups, budget // PINNED_TRIALS))
+                nodes = self._spread(groups, self._counts(groups, budget // trials))
             except NoPlace:
                 vain.add(asked)
-                if len(vain) >= PINNED_TRIALS:
+                if len(vain) >= trials:
                     return None
                 continue
             shares = self._hold(askers, way)

@@ -1,0 +1,127 @@
+"""What planning a gang costs on a large cluster: equal and mixed members, with and without topology.
+
+The cluster is half full, in zones of ten racks of forty nodes. Each plan is taken back, so that all plans see the same
+cluster; the median and the slowest of them are told, and for comparison the same plans on a fifth of the nodes.
+
+    python -m benchmarks.placement [--nodes 5000] [--rounds 20]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Mapping
+
+from fluence_extender.engines import choose_engine, create_mirror
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.plan import Planner, Refused, Wish
+
+GIB = 2**30
+ZONE, RACK = "topology.kubernetes.io/zone", "topology.example.com/rack"
+LEVELS = {"zone": ZONE, "rack": RACK}
+A_RACK, A_ZONE = 40, 400
+KINDS = ((4, 16, 0), (8, 8, 1), (2, 32, 0), (1, 1, 0), (16, 64, 2), (3, 5, 0), (6, 20, 1), (2, 2, 0))
+
+
+def cluster(nodes: int, engine: str) -> tuple[Planner, Books]:
+    """A planner on a cluster that is half full with pods of every size."""
+    dice = random.Random(nodes)
+    books = Books(create_mirror(choose_engine(engine), "lonode", LEVELS))
+    index = EligibilityIndex()
+    amounts = Resources({"cpu": 64_000, "memory": 256 * GIB, "pods": 110, "nvidia.com/gpu": 8})
+    made = [
+        Node(
+            f"n{number}",
+            labels={ZONE: f"z{number // A_ZONE}", RACK: f"r{number // A_RACK % 10}"},
+            allocatable=amounts,
+        )
+        for number in range(nodes)
+    ]
+    for one in made:
+        index.put(one)
+    books.load(made)
+    for one in made:
+        for number in range(dice.randint(0, 6)):
+            other = pod(f"f{number}-{one.name}", dice.choice(KINDS), {}, node=one.name, scheduler="other")
+            if books.accounts[one.name].takes(other.requests):
+                books.put_foreign(other)
+    return Planner(books, index), books
+
+
+def pod(name: str, kind: tuple[int, int, int], notes: Mapping[str, str], **fields: str) -> Pod:
+    """A pod of ``kind``: cores, GiB, gpus."""
+    cores, gib, gpus = kind
+    requests = Resources({"cpu": cores * 1000, "memory": gib * GIB, "pods": 1, "nvidia.com/gpu": gpus})
+    return Pod("default", name, name, annotations=notes, requests=requests, **fields)
+
+
+def gang(members: int, kinds: int, notes: Mapping[str, str]) -> list[Wish]:
+    """Members of so many kinds in turn."""
+    return [Wish(pod(f"p{number}", KINDS[number % kinds], notes)) for number in range(members)]
+
+
+REQUIRED = {TOPOLOGY_REQUIRED_ANNOTATION: "rack"}
+PREFERRED = {TOPOLOGY_PREFERRED_ANNOTATION: "rack"}
+CASES: tuple[tuple[str, int, int, Mapping[str, str]], ...] = (
+    ("one pod", 1, 1, {}),
+    ("8 equal", 8, 1, {}),
+    ("8 mixed (4 kinds)", 8, 4, {}),
+    ("64 equal", 64, 1, {}),
+    ("64 mixed (4 kinds)", 64, 4, {}),
+    ("512 equal", 512, 1, {}),
+    ("512 mixed (4 kinds)", 512, 4, {}),
+    ("512 mixed (8 kinds)", 512, 8, {}),
+    ("64 equal, rack required", 64, 1, REQUIRED),
+    ("64 mixed (4 kinds), rack required", 64, 4, REQUIRED),
+    ("512 equal, rack preferred", 512, 1, PREFERRED),
+    ("4,096 equal, rack required: refused", 4096, 1, REQUIRED),
+)
+
+
+def cost(planner: Planner, books: Books, wishes: list[Wish], rounds: int) -> list[float]:
+    """Milliseconds of CPU for planning, each time; taking it back isn't counted."""
+    spent = []
+    for _ in range(rounds):
+        began = time.process_time()
+        try:
+            planner.plan(wishes, "gang")
+        except Refused:
+            pass
+        spent.append((time.process_time() - began) * 1000)
+        books.undo([wish.pod.uid for wish in wishes])
+    return spent
+
+
+def main() -> None:
+    """Measure and print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--engine", default="embedded")
+    given = parser.parse_args()
+    sizes = (given.nodes // 5, given.nodes)
+    measured: dict[tuple[str, int], list[float]] = {}
+    for nodes in sizes:
+        planner, books = cluster(nodes, given.engine)
+        for name, members, kinds, notes in CASES:
+            wishes = gang(members, kinds, notes)
+            cost(planner, books, wishes, 2)
+            measured[name, nodes] = cost(planner, books, wishes, given.rounds)
+        books.close()
+    print(f"| gang | {sizes[0]:,} nodes: median (slowest) ms | {sizes[1]:,} nodes: median (slowest) ms |")
+    print("|---|---:|---:|")
+    for name, *_ in CASES:
+        shown = [measured[name, nodes] for nodes in sizes]
+        cells = " | ".join(f"{statistics.median(one):.1f} ({max(one):.1f})" for one in shown)
+        print(f"| {name} | {cells} |")
+
+
+if __name__ == "__main__":
+    main()
