@@ -152,6 +152,11 @@ class Driver:
             task.cancel()
         self._cluster.give_up()
 
+    def _end_term(self) -> None:
+        """A write was refused: however short the lapse, what is planned was told to nobody and the term is over."""
+        if self._controller.leading:
+            self.stand_down()
+
     async def led(self, seconds: float) -> None:
         """Wait until we lead, but no longer than ``seconds``."""
         with contextlib.suppress(TimeoutError):
@@ -231,6 +236,8 @@ class Driver:
         task = asyncio.create_task(self._ordered(work, earlier, slots or self._slots))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before its first step never gets to its work.
+        task.add_done_callback(lambda _: work.close())
         if uid:
             self._last[uid] = task
             task.add_done_callback(lambda done: self._forget(uid, done))
@@ -254,8 +261,7 @@ class Driver:
                 await work
         except NotLeading as refused:
             log.debug("not written", reason=str(refused))
-        finally:
-            work.close()
+            self._end_term()
 
     async def _clear(self, pod: Pod) -> None:
         try:
@@ -373,7 +379,10 @@ class Driver:
             try:
                 await self._cluster.bind(pod, node, stamped)
                 return
-            except (Gone, AlreadyBound, NotLeading) as error:
+            except NotLeading as error:
+                self._end_term()
+                raise CannotBind(str(error)) from error
+            except (Gone, AlreadyBound) as error:
                 raise CannotBind(str(error)) from error
             except ClusterError as error:
                 if attempt == BIND_TRIES:

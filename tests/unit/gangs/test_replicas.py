@@ -215,6 +215,30 @@ def test_members_at_the_barrier_are_told_when_the_lead_is_lost(pair: MakePair) -
     assert not old.books.holdings
 
 
+def test_write_refused_in_a_moment_without_the_lead_is_made_after_another_look(pair: MakePair) -> None:
+    w = pair(node("n0"))
+    replica = leader(w)
+    fence = replica.driver._cluster
+    renewed = fence._leadership
+
+    class Lapsed:
+        """Not leading when the first write is asked for, and again from then on."""
+
+        why_not = "the lease hasn't been seen renewed lately"
+
+        @property
+        def leads(self) -> bool:
+            fence._leadership = renewed
+            return False
+
+    fence._leadership = Lapsed()
+    pods = gang(w, "g", 1000, 1000)
+    w.advance(0.05)
+    assert (replica.leadership.leads, replica.leading) == (True, False)
+    until(w, lambda: bound(w, pods) == 2)
+    assert replica.leading
+
+
 def test_write_under_way_when_the_lead_is_lost_lands_where_the_next_leader_holds_it(pair: MakePair) -> None:
     w = pair(node("n0", cpu=1000), node("n1", cpu=1000))
     w.cluster.delays["bind"] = 12.0
