@@ -104,6 +104,7 @@ async def _run(
         lambda: watcher.staleness(Kind.POD) < IN_TOUCH,
         lambda: leadership.leads,
         settings.audit_every,
+        metrics.audits.inc,
     )
     election = _election(settings, leadership, driver, connection, controller)
     asked = election.poke if election is not None else lambda: None

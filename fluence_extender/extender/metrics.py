@@ -63,6 +63,7 @@ class Metrics:
             "Changes of resources.yaml that were refused, the old graph kept.",
             registry=registry,
         )
+        self.audits = Counter("fluence_audits", "Audits that came to their end.", registry=registry)
         self._drift = Counter(
             "fluence_drift",
             "Differences between books, graph and cluster that an audit found and mended.",

@@ -40,7 +40,7 @@ class Auditor:
     """Audits ``controller`` every ``every`` seconds.
 
     ``count`` is told the kind of each drift, ``look`` lists our pods afresh (None: it isn't done), ``watching`` says
-    whether the watch is in touch, ``leads`` whether nominations are ours to keep.
+    whether the watch is in touch, ``leads`` whether nominations are ours to keep, ``done`` is told of each audit.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Auditor:
         watching: Callable[[], bool] = lambda: True,
         leads: Callable[[], bool] = lambda: True,
         every: float = 60.0,
+        done: Callable[[], None] = lambda: None,
     ) -> None:
         self._controller = controller
         self._count = count
@@ -58,6 +59,7 @@ class Auditor:
         self._watching = watching
         self._leads = leads
         self._every = every
+        self._done = done
         self._clearing: dict[str, str] = {}
 
     async def run(self, mended: Callable[[], None]) -> None:
@@ -75,6 +77,7 @@ class Auditor:
             except Exception:
                 log.exception("an audit failed; the next one tries again")
                 continue
+            self._done()
             if found:
                 mended()
 
