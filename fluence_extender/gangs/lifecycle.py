@@ -302,6 +302,9 @@ class Lifecycle:
             self._registry.dirty.discard(key)
             self._evaluate(self._registry.gangs[key], now)
             looked_at.add(key)
+        if not self._registry.dirty:
+            # An emptied set is as slow to walk through as it was large: now it gives its table back.
+            self._registry.dirty.clear()
         for gang in self._known(looked_at):
             self._give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)

@@ -1,0 +1,292 @@
+"""What a change of a node costs: on the embedded engine by the size of the cluster, on libreapi_cli in stalls.
+
+First the controller alone: how long it takes to take in one change and to look whether anything follows from it. The
+changes of all sizes are made in turns in one process, so that whatever else the machine does hits them alike; times are
+the process's own. Then a storm of changes on a service with libreapi_cli whose event loop also answers filter calls:
+how long the loop goes without taking its turn, and when the last node can be used.
+
+    python -m benchmarks.node_changes [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+
+from benchmarks.filter import machine
+from benchmarks.stalls import Stalls
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
+from fluence_extender.engines import choose_engine, create_mirror
+from fluence_extender.extender.port import AskedPod
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.driver import Driver
+from fluence_extender.gangs.renewal import Renewal
+from fluence_extender.graph.containment import LEVELS
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.node import Node, Taint
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+from fluence_extender.service import Service
+
+SIZES = (1_000, 5_000, 15_000)
+PODS = 4
+"""Bound pods on each node, one of them another scheduler's."""
+
+TIED = 100
+"""Nodes with a virtual device of their own."""
+
+REPEATS = 60
+ZONE = LEVELS["zone"]
+STORM = 500
+STORM_NODES = 1_000
+REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "node_changes.md"
+GIB = 2**30
+
+Change = Callable[[Node], Iterator[Observation]]
+
+
+def amounts(cores: int, gib: int, pods: int = 110) -> Resources:
+    """What a node has or a pod asks for."""
+    return Resources({"cpu": cores * 1000, "memory": gib * GIB, "pods": pods})
+
+
+def node(number: int, cores: int = 32) -> Node:
+    """One node, in one of ten zones."""
+    return Node(
+        f"n{number}", labels={ZONE: f"z{number % 10}"}, allocatable=amounts(cores, 4 * cores), ready=True
+    )
+
+
+def pods(count: int) -> list[Pod]:
+    """The bound pods of so many nodes; those on nodes with a device use it."""
+    found = []
+    for number in range(count * PODS):
+        home, kind = divmod(number, PODS)
+        foreign = kind == 0
+        found.append(
+            Pod(
+                "others" if foreign else "default",
+                f"p{number}",
+                f"uid-{number}",
+                scheduler="default-scheduler" if foreign else "fluence",
+                node=f"n{home}",
+                requests=amounts(2, 4, 1),
+                devices={"fpga": 1} if kind == 1 and home < TIED else {},
+            )
+        )
+    return found
+
+
+def started(count: int, engine: str, per_node: list[Pod]) -> Controller:
+    """A controller of a cluster of so many nodes that has replayed all pods."""
+    controller = Controller(Books(create_mirror(choose_engine(engine), "lonode", LEVELS)))
+    tied = ", ".join(
+        f"{{type: fpga, name: f{number}, count: 1, parent: n{number}}}" for number in range(TIED)
+    )
+    controller.replace_resources(parse_resources(f"resources: [{tied}]"))
+    controller.observe(Listed(Kind.NODE, tuple(node(number) for number in range(count))))
+    controller.observe(Listed(Kind.POD, tuple(per_node)))
+    controller.start()
+    controller.step()
+    return controller
+
+
+def _altered(**fields: object) -> Change:
+    def change(one: Node) -> Iterator[Observation]:
+        yield Changed(Kind.NODE, replace(one, **fields))  # type: ignore[arg-type]
+        yield Changed(Kind.NODE, one)
+
+    return change
+
+
+def _leaves_and_joins(one: Node) -> Iterator[Observation]:
+    yield Deleted(Kind.NODE, one)
+    yield Changed(Kind.NODE, one)
+
+
+CHANGES: dict[str, tuple[Change, bool]] = {
+    "cordon, uncordon": (_altered(unschedulable=True), False),
+    "taint, untaint": (_altered(taints=(Taint("example.com/dedicated", "NoSchedule", "x"),)), False),
+    "not ready, ready": (_altered(ready=False), False),
+    "allocatable down, up": (_altered(allocatable=amounts(16, 64)), False),
+    "to another zone and back": (_altered(labels={ZONE: "elsewhere"}), False),
+    "leaves, joins": (_leaves_and_joins, False),
+    "with a device: leaves, joins": (_leaves_and_joins, True),
+    "with a device: to another zone": (_altered(labels={ZONE: "elsewhere"}), True),
+}
+
+
+@dataclass
+class Cluster:
+    """One size, and the microseconds that each change has taken so far."""
+
+    size: int
+    controller: Controller
+    took: dict[str, list[float]] = field(default_factory=dict)
+
+    def make(self, name: str, turn: int) -> None:
+        """Make one change and its opposite; half of what both take is noted."""
+        change, tied = CHANGES[name]
+        number = turn % TIED if tied else TIED + (turn * 37) % (self.size - TIED)
+        begun = time.process_time()
+        for seen in change(node(number)):
+            self.controller.observe(seen)
+            self.controller.step()
+        self.took.setdefault(name, []).append((time.process_time() - begun) / 2 * 1e6)
+
+    def median(self, name: str) -> float:
+        """The median of a change, in microseconds, without the first turns."""
+        return statistics.median(self.took[name][REPEATS // 6 :])
+
+
+def costs() -> list[Cluster]:
+    """Make every change on every size, in turns."""
+    clusters = [Cluster(size, started(size, "embedded", pods(size))) for size in SIZES]
+    gc.collect()
+    gc.freeze()
+    for turn in range(REPEATS):
+        for name in CHANGES:
+            for cluster in clusters:
+                cluster.make(name, turn)
+    for cluster in clusters:
+        assert not cluster.controller.books.behind
+        cluster.controller.books.close()
+    return clusters
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What a storm did to a service: filter calls answered, stalls in milliseconds, seconds until all was followed."""
+
+    calls: int
+    longest_wall: float
+    longest_own: float
+    slowest_call: float
+    rebuilds: int
+    followed: float
+
+
+async def storm() -> Storm:
+    """Change nodes of a cluster with libreapi_cli while filter calls are answered on the same loop."""
+    controller = started(STORM_NODES, "fluxion", pods(STORM_NODES))
+    driver = Driver(controller, MemoryCluster())
+    rebuilds = 0
+
+    def done() -> None:
+        nonlocal rebuilds
+        rebuilds += 1
+        driver.wake()
+
+    renewal = Renewal(controller, lambda *_: None, done)
+    service = Service(controller, driver, lambda: "")
+    tasks = [asyncio.create_task(renewal.run()), asyncio.create_task(driver.run())]
+    gc.collect()
+    gc.freeze()
+    asked = AskedPod("default", "p1", "uid-1", "fluence")
+    stalls, calls, slowest = Stalls(), 0, 0.0
+    watching = asyncio.create_task(stalls.run())
+    begun = time.monotonic()
+    made = 0
+    while made < STORM or controller.books.behind:
+        if made < STORM:
+            driver.sink(_of_storm(made))
+            made += 1
+        before = time.monotonic()
+        service.locate(asked)
+        slowest = max(slowest, time.monotonic() - before)
+        calls += 1
+        await asyncio.sleep(0.002)
+    followed = time.monotonic() - begun
+    for task in (*tasks, watching):
+        task.cancel()
+    await asyncio.gather(*tasks, watching, return_exceptions=True)
+    controller.books.close()
+    return Storm(calls, stalls.wall * 1e3, stalls.own * 1e3, slowest * 1e3, rebuilds, followed)
+
+
+def _of_storm(number: int) -> Observation:
+    """One change of many kinds."""
+    old = node(number % STORM_NODES)
+    match number % 5:
+        case 0:
+            return Changed(Kind.NODE, node(STORM_NODES + number))
+        case 1:
+            return Deleted(Kind.NODE, old)
+        case 2:
+            return Changed(Kind.NODE, replace(old, allocatable=amounts(16, 64)))
+        case 3:
+            return Changed(Kind.NODE, replace(old, labels={ZONE: "elsewhere"}))
+    return Changed(Kind.NODE, replace(old, unschedulable=True))
+
+
+def page(clusters: list[Cluster], found: Storm) -> str:
+    """The page."""
+    smallest, largest = clusters[0], clusters[-1]
+    heads = " | ".join(f"{cluster.size:,} nodes" for cluster in clusters)
+    rows = []
+    for name in CHANGES:
+        cells = " | ".join(f"{cluster.median(name):,.0f}" for cluster in clusters)
+        rows.append(f"| {name} | {cells} | {largest.median(name) / smallest.median(name):.2f} |")
+    return f"""# Changes of nodes
+
+Made by `python -m benchmarks.node_changes --write`.
+
+{machine()}
+
+## Embedded engine: microseconds a change
+
+One change taken in by the controller and looked at, in microseconds of the process's own time: the median of
+{REPEATS - REPEATS // 6} pairs of a change and its opposite, all sizes in turns in one run. Every node has {PODS} bound
+pods, one of them another scheduler's; {TIED} nodes have a virtual device of their own, which a pod there holds. No change rebuilds
+anything: the graph is edited in place.
+
+| change | {heads} | {largest.size:,} over {smallest.size:,} |
+|---|{"---:|" * len(clusters)}---:|
+{chr(10).join(rows)}
+
+## libreapi_cli: a storm of {STORM} changes
+
+{STORM_NODES:,} nodes of 32 cores and 128 GiB, {STORM_NODES * PODS:,} bound pods. Every 2 ms a node joins, leaves,
+shrinks, moves or is cordoned, and a filter call is answered on the same event loop; a task in that loop asks for its turn every millisecond.
+Graphs are rebuilt beside the loop, each in a process of its own.
+
+| | |
+|---|---:|
+| filter look-ups answered | {found.calls:,} |
+| slowest look-up, ms | {found.slowest_call:.2f} |
+| longest time the loop's thread worked without a turn, ms | {found.longest_own:.1f} |
+| longest time without a turn by the clock, ms | {found.longest_wall:.1f} |
+| rebuilds | {found.rebuilds} |
+| all changes in the graph after, s | {found.followed:.1f} |
+
+By the clock, a turn also waits for whatever else the machine does.
+"""
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--write", action="store_true", help=f"write {REPORT.name}")
+    arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    clusters = costs()
+    found = asyncio.run(storm())
+    text = page(clusters, found)
+    if arguments.write:
+        REPORT.write_text(text, encoding="utf-8")
+    Console().print(text, markup=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""How long a restart takes on a large cluster, beside the time of the bare lists.
+
+A real etcd and kube-apiserver hold the nodes and bound pods; no kubelet and no controller run, so nothing moves.
+A start of ``fluence-extender serve`` is timed from the process's birth to its first 200 of ``/readyz``. The bare lists
+are those the service makes (every kind, in the same pages, all kinds at once, by the same client) in a fresh process
+that throws the bytes away; once more with Python's ``json`` reading them, and once with msgspec reading just the
+metadata. All are made in turns in one run.
+
+    python -m benchmarks.restart [--write] [--nodes N] [--pods N] [--engine embedded]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from benchmarks.filter import machine
+from fluence_extender.cluster.connection import Request, connect
+from fluence_extender.cluster.timing import STANDARD
+from fluence_extender.localcluster.api import Api, Manifest
+from fluence_extender.localcluster.controlplane import KWOK, MANAGER, ControlPlane
+from fluence_extender.localcluster.nodes import node_manifest, resource_list
+from fluence_extender.localcluster.ports import LOOPBACK
+
+ROUNDS = 3
+WRITERS = 32
+PATIENCE = 600.0
+GOAL = 3.0
+LISTS = ("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/configmaps")
+REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "restart.md"
+NAMESPACE = "batch"
+
+
+class _Meta(msgspec.Struct):
+    name: str
+    uid: str
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+
+
+class _Objects(msgspec.Struct):
+    items: list[_Object]
+
+
+PARSERS: dict[str, Callable[[bytes], object]] = {
+    "bytes": len,
+    "json": json.loads,
+    "msgspec": msgspec.json.Decoder(_Objects).decode,
+}
+
+
+def pod(number: int, nodes: int) -> Manifest:
+    """A bound pod of the usual size; each fourth is another scheduler's."""
+    env = [{"name": f"SETTING_{index}", "value": f"value-{index}"} for index in range(8)]
+    ports = [{"containerPort": 8000 + index, "name": f"port-{index}"} for index in range(2)]
+    requests = {"cpu": f"{500 + number % 5 * 250}m", "memory": f"{1 + number % 3}Gi"}
+    ours = number % 4 != 0
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"work-{number}",
+            "namespace": NAMESPACE,
+            "labels": {
+                "app": f"app-{number % 100}",
+                "fluence.flux-framework.org/group": f"gang-{number // 16}",
+            },
+            "annotations": {
+                "fluence.flux-framework.org/group-size": "12",
+                "example.com/owner": "somebody@example.com",
+            },
+        },
+        "spec": {
+            "nodeName": f"node-{number % nodes}",
+            "schedulerName": "fluence" if ours else "default-scheduler",
+            "automountServiceAccountToken": False,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example.com/team/work:1.2.3",
+                    "args": ["run", "--size", "16"],
+                    "env": env,
+                    "ports": ports,
+                    "resources": {"requests": requests, "limits": {"memory": "8Gi"}},
+                }
+            ],
+        },
+    }
+
+
+def fill(api: Api, nodes: int, pods: int) -> None:
+    """Write all objects."""
+    resources = resource_list("32", "128Gi", 110, "100Gi", {})
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": NAMESPACE},
+        }
+    )
+    made = (
+        node_manifest(f"node-{number}", resources, {"topology.kubernetes.io/zone": f"z{number % 10}"}, [])
+        for number in range(nodes)
+    )
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(lambda one: api.request("POST", "/api/v1/nodes", one), made))
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        list(pool.map(lambda number: api.request("POST", path, pod(number, nodes)), range(pods)))
+
+
+async def _bare(kubeconfig: str, how: str) -> None:
+    """Make all lists and say how long that took, by the clock and of our own time, and how many bytes came."""
+    parse, size = PARSERS[how], 0
+    version = msgspec.json.Decoder(_Page)
+
+    async def read(path: str) -> None:
+        nonlocal size
+        query: dict[str, str | int] = {"limit": STANDARD.page}
+        while True:
+            body = await connection.call(Request("GET", path, "list", query), 60.0)
+            size += len(body)
+            parse(body)
+            following = version.decode(body).metadata.next_page
+            if not following:
+                return
+            query["continue"] = following
+
+    async with connect(kubeconfig) as connection:
+        begun, own = time.monotonic(), time.process_time()
+        await asyncio.gather(*(read(path) for path in LISTS))
+        print(time.monotonic() - begun, time.process_time() - own, size)
+
+
+class _PageMeta(msgspec.Struct):
+    next_page: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _PageMeta
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds by the clock and of the process's own time; ``size`` in bytes."""
+
+    wall: float
+    own: float
+    size: int = 0
+
+
+def bare(kubeconfig: Path, how: str) -> Timed:
+    """The lists, in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.restart", "--bare", how, "--kubeconfig", str(kubeconfig)]
+    wall, own, size = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return Timed(float(wall), float(own), int(size))
+
+
+def start(kubeconfig: Path, engine: str, log: Path) -> Timed:
+    """One start of the service, to ready."""
+    port, api_port = free_port(), free_port()
+    command = [sys.executable, "-m", "fluence_extender", "serve", "--kubeconfig", str(kubeconfig)]
+    command += ["--engine", engine, "--port", str(port), "--api-port", str(api_port)]
+    begun = time.monotonic()
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        while not _ready(f"http://{LOOPBACK}:{api_port}/readyz"):
+            if process.poll() is not None or time.monotonic() - begun > PATIENCE:
+                raise RuntimeError(f"the service didn't become ready: {log.read_text()[-2000:]}")
+            time.sleep(0.05)
+        return Timed(time.monotonic() - begun, _own(process.pid))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    """A port nobody listens on at this moment."""
+    with socket.socket() as bound:
+        bound.bind((LOOPBACK, 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _own(pid: int) -> float:
+    """Seconds of CPU time of a process (proc(5): utime and stime)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def imports() -> Timed:
+    """What a process takes before it does anything: Python, and the imports of the command."""
+    begun = time.monotonic()
+    before = os.times()
+    subprocess.run([sys.executable, "-c", "import fluence_extender.app"], check=True)
+    after = os.times()
+    return Timed(
+        time.monotonic() - begun,
+        after.children_user + after.children_system - before.children_user - before.children_system,
+    )
+
+
+def measured(nodes: int, pods: int, engine: str) -> dict[str, list[Timed]]:
+    """Everything in turns, on a control plane of our own."""
+    found: dict[str, list[Timed]] = {}
+    with ControlPlane() as plane:
+        for component in (KWOK, MANAGER):
+            plane.stop_component(component)
+        begun = time.monotonic()
+        fill(plane.api, nodes, pods)
+        print(f"filled in {time.monotonic() - begun:.0f} s", file=sys.stderr)
+        for _ in range(ROUNDS):
+            for how in PARSERS:
+                found.setdefault(how, []).append(bare(plane.kubeconfig, how))
+            found.setdefault("imports", []).append(imports())
+            log = plane.folder / "serve.log"
+            found.setdefault("ready", []).append(start(plane.kubeconfig, engine, log))
+    return found
+
+
+def page(found: dict[str, list[Timed]], nodes: int, pods: int, engine: str) -> str:
+    """The page."""
+    walls = {name: statistics.median(one.wall for one in times) for name, times in found.items()}
+    owns = {name: statistics.median(one.own for one in times) for name, times in found.items()}
+    names = {
+        "bytes": "bare lists: bytes only",
+        "msgspec": "bare lists, names and uids read with msgspec",
+        "json": "bare lists, read with `json.loads`",
+        "imports": "Python and the imports alone",
+        "ready": "`serve` from its birth to ready",
+    }
+    rows = "\n".join(
+        f"| {names[name]} | {walls[name]:.2f} | {owns[name]:.2f} | {walls['ready'] / walls[name]:.2f} |"
+        for name in names
+    )
+    ratio = walls["ready"] / walls["bytes"]
+    met = "met" if ratio <= GOAL else "missed"
+    return f"""# Restart
+
+From the birth of `fluence-extender serve --engine {engine}` to ready, with {nodes:,} nodes and {pods:,} bound
+pods, three quarters of them ours, on a real etcd and kube-apiserver; medians of {ROUNDS} rounds in turns, in seconds.
+The lists are {found["bytes"][0].size / 2**20:.0f} MiB of JSON. Made by `python -m benchmarks.restart --write`.
+
+{machine()}. The API server shares these CPUs.
+
+| | by the clock | of its own CPU | ready over it, by the clock |
+|---|---:|---:|---:|
+{rows}
+
+Goal: ready within {GOAL:g} times the bare lists; {ratio:.2f} times the bytes alone: {met}.
+"""
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--write", action="store_true", help=f"write {REPORT.name}")
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=20_000)
+    parser.add_argument("--engine", default="embedded", choices=("embedded", "fluxion"))
+    parser.add_argument("--bare", choices=tuple(PARSERS), help=argparse.SUPPRESS)
+    parser.add_argument("--kubeconfig", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.bare:
+        asyncio.run(_bare(arguments.kubeconfig, arguments.bare))
+        return
+    found = measured(arguments.nodes, arguments.pods, arguments.engine)
+    text = page(found, arguments.nodes, arguments.pods, arguments.engine)
+    if arguments.write:
+        REPORT.write_text(text, encoding="utf-8")
+    Console().print(text, markup=False)
+
+
+if __name__ == "__main__":
+    main()
