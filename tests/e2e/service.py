@@ -22,7 +22,7 @@ from tests.e2e.harness import Cluster, Manifest, annotations_of, node_of, phase_
 
 Fetch = Callable[[str], str]
 
-IN_CLUSTER = "/api/v1/namespaces/kube-system/services/http:fluence:8889/proxy"
+PODS = "/api/v1/namespaces/kube-system/pods"
 
 
 def over_http(url: Callable[[], str]) -> Fetch:
@@ -36,12 +36,20 @@ def over_http(url: Callable[[], str]) -> Fetch:
 
 
 def through_api_server(api: Api) -> Fetch:
-    """Asks the service in the cluster, through the API server's proxy."""
+    """Asks the replica that leads in the cluster, through the API server's proxy."""
 
-    def fetch(path: str) -> str:
-        answer = api.get(f"{IN_CLUSTER}{path}")
+    def ask(pod: str, path: str) -> str:
+        answer = api.get(f"{PODS}/http:{pod}:8889/proxy{path}")
         body = answer["text"] if set(answer) == {"text"} else answer
         return body if isinstance(body, str) else json.dumps(body)
+
+    def leader() -> str:
+        pods = api.get(PODS, labelSelector="app.kubernetes.io/name=fluence")["items"]
+        names = [pod["metadata"]["name"] for pod in pods]
+        return next((name for name in names if ask(name, "/readyz").strip() == "ok"), "")
+
+    def fetch(path: str) -> str:
+        return ask(wait_for(leader, 30, "a replica to lead"), path)
 
     return fetch
 

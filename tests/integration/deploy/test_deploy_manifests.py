@@ -199,7 +199,9 @@ def test_extender_that_hangs_takes_the_scheduler_along_once_it_has_stopped_writi
     scheduler, extender = container(objects, "kube-scheduler"), container(objects, "extender")
     context = serve.make_context("serve", extender["args"][1:])
     probe = scheduler["livenessProbe"]
-    assert probe["httpGet"] == {"path": "/livez/scheduler", "port": "api"}
+    # By number: a name would be looked for among this container's own ports.
+    assert probe["httpGet"] == {"path": "/livez/scheduler", "port": context.params["api_port"]}
+    assert scheduler["startupProbe"]["httpGet"] == probe["httpGet"]
     (port,) = scheduler["ports"]
     assert context.params["scheduler_livez"] == f"https://127.0.0.1:{port['containerPort']}/livez"
     (name,) = (name for kind, name in objects if kind == "ConfigMap")
