@@ -50,6 +50,9 @@ LISTED_FIRST = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
 GROUPS_PATIENCE = 5.0
 """Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read."""
 
+GARBAGE = 20_000
+"""Objects made between two looks for garbage: nearly all of ours goes by reference counts, so looking finds little."""
+
 STALE_AFTER = 30.0
 """Seconds without the API server after which we no longer claim to know the cluster."""
 
@@ -174,6 +177,7 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
     # What was listed stays for as long as the process: the collector needn't walk it again and again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 50)
     log.info(
         "ready",
         version=__version__,

@@ -26,7 +26,7 @@ class Bindings:
         self._running: set[str] = set()
         self._changed = threading.Condition()
         self._watch: Watch
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="bindings", daemon=True)
 
     def __enter__(self) -> Self:
@@ -38,21 +38,18 @@ class Bindings:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing = True
+        self._closing.set()
         self._watch.close()
         self._thread.join(5)
 
     def _follow(self) -> None:
-        while not self._closing:
+        while True:
             for event in self._watch:
-                if event["type"] == "ERROR":
-                    print(event)
                 if event["type"] in ("ADDED", "MODIFIED"):
                     self._note(event["object"])
-            if self._closing:
+            if self._closing.is_set():
                 return
             # The API server ends watches that it finds too slow.
-            print("the watch of bindings ended; it goes on from a new list")
             listed = self._api.get(self._path, fieldSelector=BOUND)
             for pod in listed["items"]:
                 self._note(pod)

@@ -17,8 +17,13 @@ WRITERS = 8
 QUIET = 2.0
 """Seconds after the last binding in which what follows it is still counted (pods begin to run, Events)."""
 
-IDLE = 15.0
-SETTLE = 10.0
+IDLE = 10.0
+"""Seconds over which the idle cluster is measured."""
+
+CALM = 0.3
+"""CPU seconds a second of the API server below which the new nodes have settled."""
+
+SETTLE = 90.0
 PATIENCE = 300.0
 
 
@@ -155,12 +160,12 @@ class Bench:
             return dict(pool.map(create, enumerate(pods)))
 
     def _measure_idle(self) -> dict[str, float]:
-        """CPU of the control plane's processes a second while nothing happens but the nodes' own life."""
+        """CPU of the control plane's processes a second once new nodes have settled and nothing happens."""
         processes = {name: pid for name in PLANE if (pid := self._plane.component(name).pid) is not None}
-        time.sleep(SETTLE)
-        before = {name: cpu_seconds(pid) for name, pid in processes.items()}
-        time.sleep(IDLE)
-        return {name: (cpu_seconds(pid) - before[name]) / IDLE for name, pid in processes.items()}
+        deadline = time.monotonic() + SETTLE
+        while _rates(processes, 3.0)["kube-apiserver"] > CALM and time.monotonic() < deadline:
+            continue
+        return _rates(processes, IDLE)
 
     def _empty(self) -> None:
         self._api.delete(self._pods, gracePeriodSeconds="0")
@@ -176,3 +181,10 @@ def load_now() -> float:
     """The machine's load average over the last minute."""
     with open("/proc/loadavg") as file:
         return float(file.read().split()[0])
+
+
+def _rates(processes: dict[str, int], seconds: float) -> dict[str, float]:
+    """CPU seconds a second of each process during the next ``seconds``."""
+    before = {name: cpu_seconds(pid) for name, pid in processes.items()}
+    time.sleep(seconds)
+    return {name: (cpu_seconds(pid) - before[name]) / seconds for name, pid in processes.items()}

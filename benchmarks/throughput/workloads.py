@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULER_NAME
@@ -26,6 +26,10 @@ class Workload:
     def pods(self) -> int:
         """How many pods there are."""
         return self.gangs * self.size
+
+    def part(self, share: float) -> Workload:
+        """So much of it, at least one gang."""
+        return replace(self, gangs=max(1, round(self.gangs * share)))
 
     def manifests(self, scheduler: str) -> list[Manifest]:
         """The pods, in the order of their creation, for ``scheduler``."""
@@ -66,3 +70,5 @@ WORKLOADS = (
     Workload("gangs3", "1,000 gangs of 3", 1000, 3),
     Workload("mixed", "2,000 single pods, every fifth of another scheduler", 2000, 1, foreign_every=5),
 )
+
+STREAM = Workload("stream", "1,000 single pods, 50 a second", 1000, 1)

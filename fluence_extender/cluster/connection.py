@@ -1,8 +1,8 @@
 """One connection pool to the API server, with raw bodies both ways.
 
-The official client's `RESTClientObject` builds the session (TLS, client certificates, server name, proxy); requests
-go to that session as bytes, because what the client does around each costs as much as sending it, and making its
-typed models costs far more than everything we do with them. Every call has a time limit, and every failure is a
+The official client's `RESTClientObject` prepares TLS, client certificates, server name and proxy; streams go through
+its aiohttp session, calls go through an `Exchange`, which costs a fraction of it; its typed models are never used, as
+making them costs far more than everything we do with them. Every call has a time limit, and every failure is a
 `ClusterError`.
 
 Repeating a call is safe here: each write carries a uid or a fixed name, so the API server refuses it the
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from yarl import URL
 from fluence_extender import __version__
 from fluence_extender.cluster.credentials import Credentials, find_origin, tls_fingerprint
 from fluence_extender.cluster.errors import BadKubeconfig, Busy, NoAnswer, error_from, read_status
+from fluence_extender.cluster.exchange import Answer, Exchange
 from fluence_extender.cluster.port import ClusterError
 
 log = structlog.get_logger(__name__)
@@ -42,6 +44,8 @@ WATCHES = 16
 CONNECT_LIMIT = 5.0
 CALL_LIMIT = 8.0
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT)
+CUT_OFF = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError)
+UNTRUSTED = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
 CLOSE_ROUNDS = 100
 HEADERS = {"Accept-Encoding": "identity", "User-Agent": f"fluence-extender/{__version__}"}
 KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5000))
@@ -62,20 +66,39 @@ class _Transport(RESTClientObject):
             self._always["server_hostname"] = configuration.tls_server_name
         if self.proxy:
             self._always |= {"proxy": self.proxy, "proxy_headers": self.proxy_headers or None}
+        self._server: str = configuration.host.rstrip("/")
+        name = configuration.tls_server_name or ""
+        self._exchange = Exchange(self._server, self.ssl_context, name, self._new_socket, CONNECT_LIMIT)
 
-    async def send(
+    async def exchange(
         self,
         method: str,
-        url: str,
-        headers: Mapping[str, str],
+        target: str,
+        headers: dict[str, str],
+        body: bytes | None,
+        permit: Callable[[], None],
+    ) -> Answer:
+        """A whole answer to a request whose ``target`` is encoded already; ``permit`` is asked just before it goes."""
+        if not self.proxy:
+            return await self._exchange.send(method, target, headers, body, permit)
+        permit()
+        async with await self.begin(method, target, headers, body, CALL_TIMEOUT) as response:
+            answered = await response.read()
+            return Answer(response.status, answered, response.headers.get("Retry-After", ""))
+
+    async def begin(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str],
         body: bytes | None,
         timing: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        """Send a request whose ``url`` is encoded already; the response as soon as its head is there."""
+        """The response as soon as its head is there."""
         if self.pool_manager is None:
             self.pool_manager = self._create_pool_manager()
         session: aiohttp.ClientSession = self.pool_manager
-        at = URL(url, encoded=True)
+        at = URL(f"{self._server}{target}", encoded=True)
         return await session.request(method, at, headers=headers, data=body, timeout=timing, **self._always)
 
     def _create_connector(self) -> aiohttp.TCPConnector:
@@ -94,6 +117,7 @@ class _Transport(RESTClientObject):
         return made
 
     async def close(self) -> None:
+        self._exchange.close()
         await super().close()
         for one in self._sockets:
             with suppress(OSError):
@@ -129,7 +153,7 @@ class Connection:
         self._calls = asyncio.Semaphore(POOL)
         self._transport, self._fingerprint = _open(credentials)
         self._retired: _Transport | None = None
-        self.permit: Callable[[], None] = lambda: None
+        self.permit: Callable[[], None] = _always
         """Called immediately before each write is sent, repeated ones too; what it raises keeps the write back."""
 
     @property
@@ -167,16 +191,36 @@ class Connection:
         cuts = 0
         while True:
             try:
-                async with self._answer(request, CALL_TIMEOUT) as response:
-                    return await response.read()
-            except Busy as busy:
-                if not patient:
-                    raise
-                await asyncio.sleep(busy.retry_after)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError):
+                answer = await self._ask(request)
+            except CUT_OFF:
                 cuts += 1
                 if cuts > 1:
                     raise
+                continue
+            if answer.status < 400:
+                return answer.body
+            refusal = _refusal(answer, request.attempt)
+            if not patient or not isinstance(refusal, Busy):
+                raise refusal
+            await asyncio.sleep(refusal.retry_after)
+
+    async def _ask(self, request: Request) -> Answer:
+        """Ask; where the API server doesn't know us, once more with credentials loaded anew."""
+        generation = self._credentials.generation
+        try:
+            answer = await self._ask_once(request)
+        except UNTRUSTED:
+            if not await self._renew(generation):
+                raise
+            return await self._ask_once(request)
+        if answer.status == 401 and await self._renew(generation):
+            return await self._ask_once(request)
+        return answer
+
+    async def _ask_once(self, request: Request) -> Answer:
+        target, headers, body = await self._prepared(request)
+        permit = _always if request.method == "GET" else self.permit
+        return await self._transport.exchange(request.method, target, headers, body, permit)
 
     @asynccontextmanager
     async def stream(self, request: Request, silence: float) -> AsyncIterator[aiohttp.StreamReader]:
@@ -186,7 +230,11 @@ class Connection:
         """
         timing = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT, sock_read=silence)
         try:
-            async with self._answer(request, timing) as response:
+            async with await self._begin(request, timing) as response:
+                if response.status >= 400:
+                    retry_after = response.headers.get("Retry-After", "")
+                    refused = Answer(response.status, await response.read(), retry_after)
+                    raise _refusal(refused, request.attempt)
                 yield response.content
         except TimeoutError:
             raise NoAnswer(f"{request.attempt}: nothing came from {self.server} for {silence:g} s") from None
@@ -194,30 +242,26 @@ class Connection:
             reason = str(error) or type(error).__name__
             raise NoAnswer(f"{request.attempt}: {self.server} was lost: {reason}") from error
 
-    @asynccontextmanager
-    async def _answer(
-        self, request: Request, timing: aiohttp.ClientTimeout
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        async with await self._send(request, timing) as response:
-            if response.status >= 400:
-                raise await _refusal(response, request.attempt)
-            yield response
-
-    async def _send(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Send; where the API server doesn't know us, once more with credentials loaded anew."""
+    async def _begin(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """Begin a stream; where the API server doesn't know us, once more with credentials loaded anew."""
         generation = self._credentials.generation
         try:
-            response = await self._send_once(request, timing)
-        except aiohttp.ClientConnectorCertificateError:
+            response = await self._begin_once(request, timing)
+        except UNTRUSTED:
             if not await self._renew(generation):
                 raise
-            return await self._send_once(request, timing)
+            return await self._begin_once(request, timing)
         if response.status == 401 and await self._renew(generation):
             response.release()
-            return await self._send_once(request, timing)
+            return await self._begin_once(request, timing)
         return response
 
-    async def _send_once(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _begin_once(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        target, headers, body = await self._prepared(request)
+        return await self._transport.begin(request.method, target, headers, body, timing)
+
+    async def _prepared(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
+        """Target, headers and body."""
         headers = {**HEADERS, "Accept": request.accept}
         body: bytes | None = None
         if request.body is not None:
@@ -226,12 +270,8 @@ class Connection:
         authorization = await self._credentials.authorization()
         if authorization:
             headers["Authorization"] = authorization
-        if request.method != "GET":
-            self.permit()
-        url = f"{self.server}{request.path}"
-        if request.query:
-            url = f"{url}?{urlencode(request.query)}"
-        return await self._transport.send(request.method, url, headers, body, timing)
+        target = f"{request.path}?{urlencode(request.query)}" if request.query else request.path
+        return target, headers, body
 
     async def _renew(self, generation: int) -> bool:
         renewed = await self._credentials.renew(generation)
@@ -271,13 +311,16 @@ def _open(credentials: Credentials) -> tuple[_Transport, str]:
         ) from error
 
 
-async def _refusal(response: aiohttp.ClientResponse, attempt: str) -> ClusterError:
+def _always() -> None:
+    """Reading needs no permit."""
+
+
+def _refusal(answer: Answer, attempt: str) -> ClusterError:
     try:
-        retry_after = float(response.headers.get("Retry-After", "1"))
+        retry_after = float(answer.retry_after or 1)
     except ValueError:
         retry_after = 1.0
-    status = read_status(await response.read(), response.status)
-    return error_from(response.status, status, attempt, retry_after)
+    return error_from(answer.status, read_status(answer.body, answer.status), attempt, retry_after)
 
 
 @asynccontextmanager

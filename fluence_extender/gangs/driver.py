@@ -42,8 +42,8 @@ from fluence_extender.model.stamp import binding_annotations
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 64
-"""Writes under way at the same time."""
+AT_ONCE = 24
+"""Writes under way at the same time: an API server that needs 10 ms for one takes thousands a second so."""
 
 ASIDE = 4
 """Of those that nobody waits for: there may be thousands of them when we begin to lead."""

@@ -1,0 +1,123 @@
+"""Measures throughput and writes the page.
+
+    python -m benchmarks.throughput [--write] [--nodes 1000 5000] [--workloads single gang512] [--modes burst]
+
+Making 5,000 nodes takes about a minute on a free machine; all of it about half an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.throughput.contenders import Contender, Fluence, StockScheduler
+from benchmarks.throughput.figures import Figure, Figures, figure
+from benchmarks.throughput.measure import Bench, Outcome, TooSlow
+from benchmarks.throughput.page import MODES, page, plots
+from benchmarks.throughput.scale import cost_by_size
+from benchmarks.throughput.workloads import STREAM, WORKLOADS, Workload
+from fluence_extender.demo.files import gate_policy
+from fluence_extender.localcluster import ControlPlane
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
+PAGE, FIGURES = FOLDER / "throughput.md", FOLDER / "throughput.json"
+SIZES = (1_000, 5_000)
+SCALE_SIZES = (1_000, 5_000, 15_000)
+SCALE_GANGS = {
+    "single pods": (300, 1),
+    "gangs of 3": (150, 3),
+    "gangs of 50": (6, 50),
+    "a gang of 512": (1, 512),
+}
+STREAM_RATE = 50.0
+NODE_LEASE = 2_400
+"""Seconds: thousands of nodes that renew their leases are a load of their own."""
+
+console = Console()
+
+
+def main() -> None:
+    """Measure what the arguments say, and print or write it."""
+    arguments = _arguments()
+    figures = Figures.load(FIGURES)
+    if arguments.scale:
+        figures.scale = cost_by_size(SCALE_SIZES, SCALE_GANGS)
+    for nodes in arguments.nodes:
+        workloads = [
+            one.part(arguments.part) for one in (*WORKLOADS, STREAM) if one.name in arguments.workloads
+        ]
+        for one in _measure(nodes, workloads, arguments.modes, arguments.engine):
+            figures.add(one)
+            if arguments.write:
+                figures.save(FIGURES)
+    text = page(figures)
+    if not arguments.write:
+        console.print(text, markup=False)
+        return
+    figures.save(FIGURES)
+    PAGE.write_text(text)
+    for name, drawn in plots(figures):
+        (FOLDER / name).write_text(drawn)
+
+
+def _arguments() -> argparse.Namespace:
+    names = [one.name for one in (*WORKLOADS, STREAM)]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}, its plots and figures")
+    parser.add_argument("--nodes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--workloads", nargs="+", choices=names, default=names)
+    parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))
+    parser.add_argument("--part", type=float, default=1.0, help="of each workload's gangs, for a shorter run")
+    parser.add_argument("--engine", default="embedded")
+    parser.add_argument("--scale", action=argparse.BooleanOptionalAction, default=True)
+    return parser.parse_args()
+
+
+def _measure(
+    nodes: int, workloads: Sequence[Workload], modes: Sequence[str], engine: str
+) -> Iterator[Figure]:
+    """Each workload in each way, stock and ours in random order."""
+    with ControlPlane(node_lease=NODE_LEASE) as plane:
+        for manifest in gate_policy():
+            plane.api.apply(manifest)
+        console.print(f"making {nodes:,} nodes")
+        plane.add_nodes(nodes, cpu=32, memory="128Gi", timeout=900)
+        plane.judge.stop()
+        bench = Bench(plane)
+        for mode in modes:
+            for workload in workloads:
+                if (workload.name == STREAM.name) != (mode == "stream"):
+                    continue
+                stock = StockScheduler(plane)
+                ours = Fluence(plane, engine, StockScheduler(plane) if workload.foreign_every else None)
+                contenders: list[Contender] = [stock, ours]
+                random.shuffle(contenders)
+                for contender in contenders:
+                    try:
+                        outcome = _run(bench, contender, workload, mode)
+                    except TooSlow as slow:
+                        console.print(f"left out: {slow}", markup=False)
+                        continue
+                    found = figure(nodes, outcome)
+                    console.print(found, markup=False)
+                    yield found
+
+
+def _run(bench: Bench, contender: Contender, workload: Workload, mode: str) -> Outcome:
+    match mode:
+        case "burst":
+            return bench.burst(contender, workload)
+        case "backlog":
+            return bench.backlog(contender, workload)
+        case _:
+            return bench.stream(contender, workload, STREAM_RATE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The figures as a page in Markdown: goals, tables by cluster size and way of submitting, the cost by size."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.throughput.figures import Figure, Figures
+from benchmarks.throughput.plot import stacked_bars
+from benchmarks.throughput.workloads import WORKLOADS
+
+GOAL_SIZE = 5_000
+STOCK, OURS = "stock", "fluence"
+MODES = {
+    "burst": "everything up before the first pod is created",
+    "backlog": "all pods created before the scheduler starts",
+    "stream": "everything up, a steady stream of pods",
+}
+HEAD = """\
+# Throughput, beside the stock kube-scheduler
+
+A real etcd, API server, controller manager and kube-scheduler (Kubernetes 1.36) and kwok's nodes and kubelets, all on
+one machine. In each run the *stock* kube-scheduler and *fluence* (the extender on its embedded engine and a
+kube-scheduler of its own) bind the same pods in turn on the same control plane. Placing, nominating and ungating are
+always inside the figures. With pods created before, the extender and its kube-scheduler start together: their time
+counts from the extender's readiness, stock's from its own or from its first binding.
+
+CPU is that of each process (`/proc/PID/stat`) from the start until all pods run, less what the idle cluster takes in as
+long; writes are what the API server counts, leases and nodes left out. Made by
+`python -m benchmarks.throughput --write`; without `--nodes` and `--workloads` it takes all, and figures that a run
+doesn't measure stay. Rates and latencies suffer from whatever else a machine does, CPU a pod suffers much less: each
+line says how loaded the machine was (load average of one minute).
+"""
+DECISIONS = """\
+## Why two patches a pod
+
+A pod is nominated (`status.nominatedNodeName`) and then ungated. One patch could do both if it pinned the pod by a
+required node affinity instead, for about a fifth less of the API server's CPU. It isn't done: an affinity can't be
+changed once the gate is gone, so a pod whose node is cordoned, lost or taken between its ungating and its Binding could
+only be deleted. That loses a pod nobody owns, counts as a failure against its Job's `backoffLimit`, and nails a whole
+gang to the plan that has just failed. A nomination is taken back with one write. Strategic patches name the gate and
+answer with metadata only, which spares the API server writing out the pod; whether anything was there before is told by
+the uid in the patch.
+
+Every pod goes through our bind verb, also those that need no barrier: kube-scheduler chooses its binder by the
+resources that a pod asks for, so a gang's pod that lacks a marking resource would slip past the barrier.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A bound for our figure over stock's, for each workload; ``most``: at most, otherwise at least."""
+
+    name: str
+    process: str
+    over: str
+    bound: float
+    most: bool = True
+
+
+GOALS = (
+    Goal("kube-scheduler's CPU a pod", "kube-scheduler", "kube-scheduler", 0.45),
+    Goal("API server's CPU a pod", "kube-apiserver", "kube-apiserver", 1.5),
+    Goal("our CPU a pod, over stock kube-scheduler's", "extender", "kube-scheduler", 0.6),
+    Goal("pods/s", "", "", 1.0, most=False),
+)
+SCALE_GOAL = 1.5
+
+
+def page(figures: Figures) -> str:
+    """The page; the plots are expected beside it."""
+    lines = [
+        HEAD,
+        f"Machine: {os.cpu_count()} CPUs ({_processor()}), Python {platform.python_version()}.",
+        "",
+    ]
+    lines.extend(_goals(figures))
+    lines.extend(_by_size(figures))
+    for nodes in sorted({one.nodes for one in figures.measured.values()}):
+        for mode, shown in MODES.items():
+            lines.extend(_table(figures, nodes, mode, shown))
+    lines.append(DECISIONS)
+    return "\n".join(lines)
+
+
+def plots(figures: Figures) -> Iterator[tuple[str, str]]:
+    """Names and contents of the plots: CPU a pod for each cluster size."""
+    for nodes in sorted({one.nodes for one in figures.measured.values()}):
+        bars: list[tuple[str, dict[str, float]]] = []
+        for mode in ("burst", "backlog"):
+            for stock, ours in _pairs(figures, nodes, mode):
+                bars.append((f"{stock.workload}, {mode}: stock", stock.cpu))
+                bars.append(("fluence", ours.cpu))
+                bars.append(("", {}))
+        if bars:
+            title = f"CPU a pod at {nodes:,} nodes, milliseconds"
+            yield f"throughput-{nodes}.svg", stacked_bars(title, "ms", bars)
+
+
+def _pairs(figures: Figures, nodes: int, mode: str) -> Iterator[tuple[Figure, Figure]]:
+    for workload in (*WORKLOADS, None):
+        name = workload.name if workload is not None else "stream"
+        stock = figures.find(nodes, mode, name, STOCK)
+        ours = figures.find(nodes, mode, name, OURS)
+        if stock is not None and ours is not None:
+            yield stock, ours
+
+
+def _ratio(goal: Goal, stock: Figure, ours: Figure) -> float:
+    if not goal.process:
+        return ours.rate / stock.rate
+    return ours.cpu.get(goal.process, 0.0) / max(stock.cpu[goal.over], 1e-9)
+
+
+def _goals(figures: Figures) -> Iterator[str]:
+    pairs = [
+        (mode, stock, ours)
+        for mode in ("burst", "backlog")
+        for stock, ours in _pairs(figures, GOAL_SIZE, mode)
+    ]
+    if not pairs:
+        return
+    yield f"At {GOAL_SIZE:,} nodes, ours over stock's in the same run:\n"
+    yield "| | goal | " + " | ".join(f"{stock.workload}, {mode}" for mode, stock, _ in pairs) + " |"
+    yield "|---|---|" + "---:|" * len(pairs)
+    for goal in GOALS:
+        cells = []
+        for _, stock, ours in pairs:
+            ratio = _ratio(goal, stock, ours)
+            met = ratio <= goal.bound if goal.most else ratio >= goal.bound
+            cells.append(f"{ratio:.2f} {'✓' if met else '✗'}")
+        sign = "≤" if goal.most else "≥"
+        yield f"| {goal.name} | {sign} {goal.bound:g} | " + " | ".join(cells) + " |"
+    yield ""
+    for mode in ("burst", "backlog"):
+        loose = figures.find(GOAL_SIZE, mode, "gang512", STOCK)
+        gang = figures.find(GOAL_SIZE, mode, "gang512", OURS)
+        if loose is not None and gang is not None:
+            verdict = "met" if gang.to_last <= loose.to_last else "missed"
+            yield (
+                f"A gang of 512, {MODES[mode]}: last binding after {gang.to_last:.1f} s, stock places 512 loose pods in"
+                f" {loose.to_last:.1f} s ({verdict}).\n"
+            )
+    for nodes in sorted({one.nodes for one in figures.measured.values()}):
+        yield f"![CPU a pod at {nodes:,} nodes](throughput-{nodes}.svg)\n"
+
+
+def _by_size(figures: Figures) -> Iterator[str]:
+    if not figures.scale:
+        return
+    sizes = sorted(next(iter(figures.scale.values())))
+    yield "## Our own cost by cluster size\n"
+    yield "The core and the driver over an API server in memory: milliseconds of CPU a pod, no network.\n"
+    yield "| | " + " | ".join(f"{size:,} nodes" for size in sizes) + " | last over first | goal |"
+    yield "|---|" + "---:|" * len(sizes) + "---:|---|"
+    for name, costs in figures.scale.items():
+        ratio = costs[sizes[-1]] / costs[sizes[0]]
+        cells = " | ".join(f"{costs[size]:.2f}" for size in sizes)
+        met = "met" if ratio <= SCALE_GOAL else "missed"
+        yield f"| {name} | {cells} | {ratio:.2f} | ≤ {SCALE_GOAL:g}, {met} |"
+    yield ""
+
+
+def _table(figures: Figures, nodes: int, mode: str, shown: str) -> Iterator[str]:
+    pairs = list(_pairs(figures, nodes, mode))
+    if not pairs:
+        return
+    yield f"## {nodes:,} nodes, {shown}\n"
+    yield (
+        "| workload | pods | | pods/s | p50 s | p99 s | kube-scheduler | API server | etcd | extender | writes a pod "
+        "| load |"
+    )
+    yield "|---|---:|---|" + "---:|" * 9
+    for pair in pairs:
+        for one in pair:
+            cpu = [
+                one.cpu.get(name, 0.0) for name in ("kube-scheduler", "kube-apiserver", "etcd", "extender")
+            ]
+            yield (
+                f"| {one.workload} | {one.pods:,} | {one.contender} | {one.rate:.0f} | {one.p50:.2f} | {one.p99:.2f} | "
+                + " | ".join(f"{amount:.2f}" for amount in cpu)
+                + f" | {sum(one.writes.values()):.2f} | {one.load:.1f} |"
+            )
+    yield "\nCPU in milliseconds a pod; p50 and p99 from creation to binding.\n"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,87 @@
+"""What our own part of a pod costs by cluster size, without any network: an API server in memory, the real core.
+
+Pods are created in lots; the controller plans them, the driver nominates and ungates, then each is bound as
+kube-scheduler would ask for it. Kubelets and other schedulers are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+
+from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
+from fluence_extender.engines import choose_engine, create_mirror
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.driver import Driver
+from fluence_extender.graph.containment import LEVELS
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+
+LOT = 25
+"""Gangs created at once, between two looks of the controller."""
+
+NODE = Resources({"cpu": 32_000, "memory": 128 * 2**30, "pods": 110, "ephemeral-storage": 100 * 2**30})
+ASKED = Resources({"cpu": 1000, "memory": 2**30, "pods": 1})
+
+
+def cost_by_size(sizes: tuple[int, ...], gangs: dict[str, tuple[int, int]]) -> dict[str, dict[int, float]]:
+    """Milliseconds of CPU a pod, by what is placed (name -> number of gangs, members of each) and nodes."""
+    return {
+        name: {size: asyncio.run(_cost(size, count, members)) for size in sizes}
+        for name, (count, members) in gangs.items()
+    }
+
+
+async def _cost(nodes: int, gangs: int, members: int) -> float:
+    cluster = MemoryCluster(*(Node(f"node-{number}", allocatable=NODE) for number in range(nodes)))
+    books = Books(create_mirror(choose_engine("embedded"), "lonode", dict(LEVELS)), "lonode")
+    controller = Controller(books)
+    driver = Driver(controller, cluster)
+    controller.observe(Listed(Kind.NODE, tuple(cluster.nodes())))
+    controller.start()
+    cluster.watch(_changes(driver.sink))
+    await _place(cluster, driver, "warm", LOT, members)
+    gc.collect()
+    began = time.process_time()
+    await _place(cluster, driver, "timed", gangs, members)
+    spent = time.process_time() - began
+    books.close()
+    return spent * 1000 / (gangs * members)
+
+
+def _changes(sink: Callable[[Observation], None]) -> Callable[[Observation], None]:
+    """Only what happens to pods: the nodes were listed before."""
+
+    def take(seen: Observation) -> None:
+        if isinstance(seen, Changed) and seen.kind is Kind.POD:
+            sink(seen)
+
+    return take
+
+
+async def _place(cluster: MemoryCluster, driver: Driver, name: str, gangs: int, members: int) -> None:
+    for first in range(0, gangs, LOT):
+        pods = [
+            _pod(f"{name}-{gang}", member, members)
+            for gang in range(first, min(first + LOT, gangs))
+            for member in range(members)
+        ]
+        for pod in pods:
+            cluster.put(pod)
+        driver.step()
+        await driver.settle()
+        await asyncio.gather(*(driver.bind(pod.uid, cluster.pod(pod).nominated) for pod in pods))
+        driver.step()
+
+
+def _pod(gang: str, member: int, members: int) -> Pod:
+    name = f"{gang}-{member}"
+    labels = {GROUP_LABEL: gang} if members > 1 else {}
+    annotations = {GROUP_SIZE_ANNOTATION: str(members)} if members > 1 else {}
+    return Pod("default", name, name, labels, annotations, gates=(GATE,), requests=ASKED)
