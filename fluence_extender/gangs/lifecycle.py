@@ -206,6 +206,7 @@ class Lifecycle:
         member.heard = self._clock()
         if member.trouble:
             member.trouble = ""
+            self._registry.revision += 1
             if gang.reason is not None and gang.reason.why is Why.UNTOLD:
                 gang.explain(None, self._clock())
         self._registry.dirty.add(gang.key)
@@ -230,6 +231,7 @@ class Lifecycle:
             return False
         gang, member = found
         member.trouble = why
+        self._registry.revision += 1
         gang.explain(
             Reason(Why.UNTOLD, f"placed, but {member.pod.name} can't be told its node: {why}"), self._clock()
         )

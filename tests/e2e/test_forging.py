@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, BACKEND_ANNOTATION
-from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
+from tests.e2e.harness import Manifest, Namespace, annotations_of, documents, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.nodes import NodeFactory
@@ -87,7 +87,7 @@ def test_forged_stamp_gives_no_device_away_twice_over_a_restart(
     installation: Installation,
     history: History,
 ) -> None:
-    own_nodes(1, cpu="8")
+    (node,) = own_nodes(1, cpu="8")
     resources(RESOURCES)
     namespace.create(quantum("first"), quantum("second"))
     namespace.wait_until_bound(2)
@@ -120,9 +120,10 @@ def test_forged_stamp_gives_no_device_away_twice_over_a_restart(
         assert "third" not in history.names()
         # The truth again, for the comparison after the test.
         for name in ("first", "second"):
-            annotate(namespace, name, backend=held[name])
+            annotate(namespace, name, backend=held[name], allocation=json.dumps({"node": node}))
     finally:
-        installation.plane.api.apply((BASE / "stamps.yaml").read_text().split("\n---\n")[1])
+        for document in documents(BASE / "stamps.yaml"):
+            installation.plane.api.apply(document)
 
 
 def test_results_that_a_user_wrote_beforehand_are_overwritten(
