@@ -17,7 +17,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -172,14 +172,16 @@ class Connection:
             if transport is not None:
                 await transport.close()
 
-    async def call(self, request: Request, limit: float = CALL_LIMIT, patient: bool = True) -> bytes:
+    async def call(
+        self, request: Request, limit: float = CALL_LIMIT, patient: bool = True, urgent: bool = False
+    ) -> bytes:
         """The body of the answer, all tries together within ``limit`` seconds.
 
-        ``patient``: wait out a 429 or 503. Raises `errors.NoAnswer`, `Denied`, `Gone`, `Conflict`,
-        `errors.Invalid`, `errors.Busy` or another `ClusterError`.
+        ``patient``: wait out a 429 or 503; ``urgent``: don't queue behind other calls. Raises `errors.NoAnswer`,
+        `Denied`, `Gone`, `Conflict`, `errors.Invalid`, `errors.Busy` or another `ClusterError`.
         """
         try:
-            async with asyncio.timeout(limit), self._calls:
+            async with asyncio.timeout(limit), nullcontext() if urgent else self._calls:
                 return await self._repeat(request, patient)
         except TimeoutError:
             raise NoAnswer(f"{request.attempt}: {self.server} gave no answer within {limit:g} s") from None

@@ -31,7 +31,7 @@ async def read_lease(connection: Connection, namespace: str, name: str, limit: f
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
     request = Request("GET", path, f"read lease {namespace}/{name}")
     try:
-        spec = _decode(await connection.call(request, limit, patient=False)).spec or _Spec()
+        spec = _decode(await connection.call(request, limit, patient=False, urgent=True)).spec or _Spec()
     except Gone:
         return None
     return Lease(spec.holder or "", spec.renewed or "", spec.transitions or 0, float(spec.duration or 0))

@@ -32,7 +32,10 @@ AT_LEAST = 0.1
 """Seconds between two questions for the Lease."""
 
 QUESTIONS = 15
-"""Questions in one duration of the Lease; an answer may take as long as three of them are apart."""
+"""Questions in one duration of the Lease."""
+
+SLOWEST = 4
+"""An answer may take as long as so many questions are apart; a later one would come too late to go on by."""
 
 AGAIN = 0.5
 """Seconds until a look that failed is tried again."""
@@ -90,7 +93,7 @@ class Election:
     async def _ask(self) -> None:
         asked = self._clock()
         try:
-            lease = await self._read(3 * self._interval)
+            lease = await self._read(SLOWEST * self._interval)
         except ClusterError as error:
             if not self._failure:
                 log.warning("the lease can't be read; trying again", error=str(error))

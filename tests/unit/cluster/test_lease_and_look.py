@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.api import ApiCluster
-from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.connection import POOL, Connection, Request
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.look import look_at_ours
@@ -126,3 +126,12 @@ async def test_events_that_are_not_permitted_are_dropped(
     connection.permit = lambda: None
     await recorder.flush()
     assert server.count("POST", "/apis/events.k8s.io/v1/namespaces/ns/events") == 0
+
+
+async def test_lease_is_read_ahead_of_all_other_calls(server: FakeApiServer, connection: Connection) -> None:
+    for _ in range(POOL):
+        await connection._calls.acquire()
+    with pytest.raises(ClusterError, match="no answer within"):
+        await connection.call(Request("GET", "/readyz", "ask"), 0.1)
+    server.scripts[LEASE].append(spec(holderIdentity="x_1"))
+    assert await read_lease(connection, "kube-system", "fluence", 5.0) is not None
