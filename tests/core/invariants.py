@@ -131,8 +131,8 @@ def _grants(world: World, node: str, counts: dict[str, int]) -> bool:
 def no_device_is_held_twice(world: World) -> None:
     """No pool gives more than it has, no whole device is given twice, nor together with a part of it.
 
-    And the matcher has exactly the rest. A device that has become smaller while it was held may be held beyond its size,
-    by pods that are bound; one that was taken out is nobody's concern.
+    And the matcher has exactly the rest. A device that has become smaller while it was held may be held beyond its
+    size, by pods that are bound; one that was taken out is nobody's concern.
     """
     taken: Counter[str] = Counter()
     kinds = {device.place: device.type for device in world.books.mirror.catalogue.devices}

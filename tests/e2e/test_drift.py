@@ -40,7 +40,7 @@ def test_allocatable_cut_below_what_runs_evicts_nobody_and_takes_nothing_new(
     namespace.wait_until_bound(3, 60)
     change_allocatable(namespace, node, cpu="2")
     namespace.create(ours("waits", cpu="100m"))
-    fluence.wait_for_reason(namespace.name, "waits", "busy: 0 of 1 fit now, short of cpu", 60)
+    fluence.wait_for_reason(namespace.name, "waits", "busy: 0 of 1 fit now", 60)
     assert len(core_of(fluence, namespace)) == 3
     change_allocatable(namespace, node, cpu="4")
     namespace.wait_until_bound(4, 60)
@@ -75,7 +75,7 @@ def test_node_that_moves_to_another_zone_keeps_what_runs_there(
 
     def moved() -> bool:
         vertices = fluence.get("/v1/graph")["graph"]["nodes"]
-        return any(one["metadata"]["paths"]["containment"] == f"/cluster/b/{node}" for one in vertices)
+        return any(one["metadata"]["paths"]["containment"] == f"/cluster/zone=b/{node}" for one in vertices)
 
     wait_for(moved, 60, "the node to be in zone b")
     assert fluence.allocations(namespace.name) == before

@@ -45,7 +45,22 @@ resources:
   - {type: simulator, name: sv2, count: 2, attributes: {vendor: ibm}}
   - {type: accelerator, name: chip, count: 1, parent: n0, with: [{type: lane, count: 2}]}
 """
+SMALLER_QUANTUM = """
+resources:
+  - type: qdevice
+    name: fez
+    attributes: {vendor: other}
+    with: [{type: qpu, count: 1, with: [{type: qubit, count: 3}]}]
+  - {type: simulator, name: sv1, count: 1, attributes: {vendor: aws}}
+  - {type: accelerator, name: chip, count: 2, parent: n1, with: [{type: lane, count: 1}]}
+"""
 BROKEN = "resources: [{type: 7}]"
+ABSURD = (
+    Resources(),
+    Resources({"pods": 3}),
+    Resources({"memory": 6 * 2**40, "pods": 6}),
+    Resources({"cpu": 3000, "memory": 6 * 2**40, "pods": 6}),
+)
 
 names = st.integers(0, 3).map(lambda number: f"n{number}")
 cores = st.sampled_from([200, 500, 1000, 1500, 2000])
@@ -222,6 +237,32 @@ class Core(RuleBasedStateMachine):
         if pod is not None:
             self.world.change(pod, phase=phase)
 
+    @rule(random=choice, ours=st.booleans(), millicores=cores, gib=gibs)
+    def bound_pod_is_resized(self, random: Random, ours: bool, millicores: int, gib: int) -> None:
+        pod = self._one(random, ours=ours, bound=True)
+        if pod is not None:
+            self.world.disturb(pod.node)
+            self.world.change(pod, requests=requests(millicores, gib, pod.requests["nvidia.com/gpu"]))
+
+    @rule(random=choice, millicores=cores, vendor=st.sampled_from(["", "ibm", "aws"]), zone=rarely)
+    def waiting_pod_is_edited(self, random: Random, millicores: int, vendor: str, zone: bool) -> None:
+        pod = self._one(random, ours=True, bound=False)
+        if pod is not None and GATE in pod.gates:
+            self.world.change(
+                pod,
+                requests=requests(millicores, 0),
+                annotations={**pod.annotations, f"{REQUIRE_PREFIX}vendor": vendor},
+                node_selector={"topology.kubernetes.io/zone": "a"} if zone else {},
+            )
+
+    @rule(random=choice, appears=st.booleans())
+    def claim_is_missing_or_appears(self, random: Random, appears: bool) -> None:
+        if appears:
+            for name in sorted(self.world.scheduler.unclaimed):
+                self.world.scheduler.claim_appears(name)
+        elif (pod := self._one(random, ours=True, bound=False)) is not None:
+            self.world.scheduler.unclaimed.add(pod.name)
+
     @rule(random=choice)
     def nomination_is_cleared(self, random: Random) -> None:
         pod = self._one(random, ours=True, bound=False)
@@ -289,6 +330,12 @@ class Core(RuleBasedStateMachine):
         self.world.cluster.put(node)
         self.world.change(node, allocatable=allocatable(number, 8, gpus))
 
+    @rule(name=names, amounts=st.sampled_from(ABSURD))
+    def node_offers_absurd_amounts(self, name: str, amounts: Resources) -> None:
+        node = self._node(name) or Node(name)
+        self.world.cluster.put(node)
+        self.world.change(node, allocatable=amounts)
+
     @rule(name=names)
     def node_leaves(self, name: str) -> None:
         if self._node(name):
@@ -305,7 +352,7 @@ class Core(RuleBasedStateMachine):
                 labels={"topology.kubernetes.io/zone": "a"} if moved else {},
             )
 
-    @rule(text=st.sampled_from([QUANTUM, OTHER_QUANTUM, BROKEN, None]))
+    @rule(text=st.sampled_from([QUANTUM, OTHER_QUANTUM, SMALLER_QUANTUM, BROKEN, None]))
     def resources_are_edited(self, text: str | None) -> None:
         self.text = text
         self.world.cluster.put(ResourcesFile("test", text))
@@ -356,6 +403,8 @@ class Core(RuleBasedStateMachine):
         """Troubles end, and all that was begun comes to its end."""
         self.world.advance(4)
         self.world.scheduler.refusing.clear()
+        for name in sorted(self.world.scheduler.unclaimed):
+            self.world.scheduler.claim_appears(name)
         self.world.cluster.delays.clear()
         self.world.cluster._failures.clear()
         nodes = {node.name for node in self.world.cluster.nodes()}
@@ -374,6 +423,7 @@ class Core(RuleBasedStateMachine):
             # What was seen must have been taken in: the driver decides a few milliseconds later.
             self.world.advance(0.011)
             check(self.world)
+            assert not self.world.drifted, self.world.drifted
             if not self.world.scheduler.binding:
                 self.world.scheduler.disturbed.clear()
 
