@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from benchmarks.chaos.run import Report, Run
+from benchmarks.chaos.page import keep, kept, write
+from benchmarks.chaos.run import Run
 
 
 @click.command()
@@ -19,14 +20,20 @@ from benchmarks.chaos.run import Report, Run
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Seeds in a row.")
 @click.option("--replicas", type=click.IntRange(1, 2), default=1, show_default=True, help="Of the service.")
 @click.option("--engine", type=click.Choice(("embedded", "fluxion")), default="embedded", show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="Where logs and stories are kept.")
-def main(kills: int, seed: int, runs: int, replicas: int, engine: str, folder: Path | None) -> None:
+@click.option("--folder", type=click.Path(path_type=Path), help="Where logs, stories and reports are kept.")
+@click.option(
+    "--page", is_flag=True, help="Write the figures of all reports in the folder to docs/reliability.md."
+)
+def main(
+    kills: int, seed: int, runs: int, replicas: int, engine: str, folder: Path | None, page: bool
+) -> None:
     """Kill and stop everything at random, and look whether anything was booked twice, lost or left half done."""
-    kept = folder or Path(tempfile.mkdtemp(prefix="fluence-chaos-"))
-    reports: list[Report] = []
+    kept_in = folder or Path(tempfile.mkdtemp(prefix="fluence-chaos-"))
     for number in range(seed, seed + runs):
-        report = Run(kept / f"seed-{number}", number, kills, replicas=replicas, engine=engine).play()
-        reports.append(report)
+        report = Run(
+            kept_in / f"{engine}-{replicas}-{number}", number, kills, replicas=replicas, engine=engine
+        ).play()
+        keep(report, kept_in)
         click.echo(
             f"seed {number}: {sum(report.disturbances.values())} disturbances, {report.rounds} quiet points, "
             f"{report.gangs} workloads, {report.pods} pods, {len(report.explained)} explained refusals, "
@@ -34,10 +41,12 @@ def main(kills: int, seed: int, runs: int, replicas: int, engine: str, folder: P
             f"{len(report.violations)} violations"
         )
         if report.violations:
-            story = kept / f"seed-{number}.story.txt"
+            story = kept_in / f"{engine}-{replicas}-{number}.story.txt"
             story.write_text(report.story)
             click.echo(f"{report.story}\n\nkept in {story}", err=True)
             sys.exit(1)
+    if page:
+        write(kept(kept_in))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.chaos.run import Run
 from tests.e2e.installation import ENGINE
 
-KILLS = 10
+KILLS = 5
 
 
 @pytest.mark.parametrize(("replicas", "seed"), [(1, 11), (2, 12)])
