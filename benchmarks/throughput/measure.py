@@ -20,10 +20,10 @@ QUIET = 2.0
 IDLE = 10.0
 """Seconds over which the idle cluster is measured."""
 
-CALM = 0.3
+CALM = 0.15
 """CPU seconds a second of the API server below which the new nodes have settled."""
 
-SETTLE = 90.0
+SETTLE = 600.0
 PATIENCE = 300.0
 
 

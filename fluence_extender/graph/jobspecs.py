@@ -23,11 +23,13 @@ _VERSION = 9999
 _LABEL = "default"
 
 
-def compute_jobspec(counts: Mapping[str, int], slots: int, ranks: Iterable[int] | None = None) -> Jobspec:
+def compute_jobspec(
+    counts: Mapping[str, int], slots: int, ranks: Iterable[int] | str | None = None
+) -> Jobspec:
     """Ask for ``slots`` times ``counts`` (leaf type -> leaves) on physical nodes.
 
-    With ``ranks`` only nodes of those are taken. Raises `ValueError` when ``counts`` asks for nothing: such
-    a pod takes no leaf and needs no match.
+    With ``ranks`` (numbers, or an RFC 22 idset) only nodes of those are taken. Raises `ValueError` when ``counts``
+    asks for nothing: such a pod takes no leaf and needs no match.
     """
     leaves = [{"type": leaf, "count": count} for leaf, count in counts.items() if count > 0]
     if not leaves or slots < 1:
@@ -73,8 +75,8 @@ def _slot(count: int, leaves: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "slot", "count": count, "label": _LABEL, "with": leaves}
 
 
-def _ranks(ranks: Iterable[int]) -> dict[str, Any]:
-    idset = encode_idset(ranks)
+def _ranks(ranks: Iterable[int] | str) -> dict[str, Any]:
+    idset = ranks if isinstance(ranks, str) else encode_idset(ranks)
     return {"ranks": [idset] if idset else []}
 
 

@@ -26,10 +26,13 @@ from fluence_extender.graph.growth import Addition
 from fluence_extender.graph.units import Units, leaf_counts, widened
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.ledger.order import NodeOrder
+from fluence_extender.model.idset import encode_idset
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
 
 log = structlog.get_logger(__name__)
+
+KEPT_IDSETS = 16
 
 Send = Callable[[Removal | Addition], None]
 
@@ -71,6 +74,9 @@ class ClusterGraph:
         self.catalogue = device_catalogue(self.containment)
         self.made_of = {name: node.allocatable for name, node in present.items()}
         self.leaves = {name: leaf_counts(amounts, self.units) for name, amounts in self.made_of.items()}
+        vertex = self.containment.vertex
+        self._ranks = {name: vertex(path).rank for name, path in self.containment.nodes.items()}
+        self._idsets: dict[tuple[str, ...], str] = {}
         self.order = NodeOrder((self.rank(name), name) for name in present)
         self._concerned = _concerned(declared)
 
@@ -91,7 +97,20 @@ class ClusterGraph:
 
     def rank(self, node: str) -> int:
         """The rank of a node's vertex. Raises `KeyError`."""
-        return self.containment.vertex(self.containment.nodes[node]).rank
+        return self._ranks[node]
+
+    def idset(self, nodes: Collection[str]) -> str:
+        """The ranks of ``nodes`` as an RFC 22 idset. Raises `KeyError`.
+
+        The last ones are kept: the same nodes are asked about again and again, nearly all of them as a rule.
+        """
+        asked = tuple(nodes)
+        found = self._idsets.get(asked)
+        if found is None:
+            if len(self._idsets) >= KEPT_IDSETS:
+                self._idsets.clear()
+            found = self._idsets[asked] = encode_idset(map(self.rank, asked))
+        return found
 
     def unseen(self, node: str, allocatable: Resources) -> Resources:
         """What a node has gained and the graph hasn't, zeros left out."""
@@ -139,11 +158,15 @@ class ClusterGraph:
                     self._make(removal, send)
         if edit.leaving is not None:
             self.order.remove(self.rank(edit.leaving))
+            self._idsets.clear()
             self._make(plan_node_removal(self.containment, edit.leaving), send)
+            del self._ranks[edit.leaving]
             del self.leaves[edit.leaving], self.made_of[edit.leaving]
         if edit.joining is not None:
             node = edit.joining
+            self._idsets.clear()
             self._make(plan_node(self.containment, node, edit.into), send)
+            self._ranks[node.name] = self.containment.vertex(self.containment.nodes[node.name]).rank
             self.made_of[node.name] = node.allocatable
             self.leaves[node.name] = leaf_counts(node.allocatable, self.units)
             self.order.add(self.rank(node.name), node.name)

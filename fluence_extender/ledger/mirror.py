@@ -234,7 +234,7 @@ class Mirror:
         if leaf is None:
             raise InvalidJobspec("nothing in the request is counted in the graph")
         everywhere = len(nodes) == len(self.graph.nodes)
-        ranks = None if everywhere else [self.rank(name) for name in nodes]
+        ranks = None if everywhere else self.graph.idset(nodes)
         found = self.match(compute_jobspec(counts, slots, ranks))
         self.cancel((found.jobid,))
         placed: dict[str, int] = {}
