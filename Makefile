@@ -13,7 +13,7 @@ SCRIPTS := .ci/install .ci/run tests/kind/run.sh
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check test nightly demo bench fuzz kind-test image
+.PHONY: help install check test nightly demo bench chaos fuzz kind-test image
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-10s %s\n", name[1], $$NF}' Makefile
@@ -46,6 +46,9 @@ bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and t
 	$(BIN)/python -m benchmarks.filter $(ARGS)
 	$(BIN)/python -m benchmarks.matcher $(ARGS)
 	$(BIN)/python -m benchmarks.state $(ARGS)
+
+chaos: $(INSTALLED) ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
+	$(BIN)/python -m benchmarks.chaos $(ARGS)
 
 fuzz: $(INSTALLED) ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
 	$(BIN)/python -m tests.fuzz $(ARGS)
