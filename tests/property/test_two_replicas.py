@@ -100,7 +100,7 @@ def test_one_writer_at_a_time_books_nothing_twice_and_leaves_no_gang_half_placed
     run_state_machine_as_test(
         TwoReplicas,
         settings=settings(
-            max_examples=settings().max_examples // SHARE,
+            max_examples=max(1, settings().max_examples // (2 * SHARE)),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
