@@ -61,8 +61,9 @@ def test_members_that_disagree_on_the_size_wait(
 ) -> None:
     nodes(1, cpu="4")
     namespace.create(labelled(ours("a", cpu="1"), "pair", 2), labelled(ours("b", cpu="1"), "pair", 3))
-    seen = fluence.wait_for_reason(namespace.name, "pair", "members of group")
-    assert "disagree on its size (2 and 3)" in seen["reason"]
+    seen = fluence.wait_for_reason(namespace.name, "pair", "members of gang")
+    key = "annotation fluence.flux-framework.org/group-size of pod"
+    assert seen["reason"].endswith(f"disagree on its size: {key} a says 2, {key} b says 3")
     assert wait_for_event(namespace, "a", "InvalidRequest")["note"].endswith(seen["reason"])
 
 
