@@ -19,7 +19,7 @@ _SWITCHES = ("recursive", "force-select", "confirm", "help")
 _SHORT = {"f": "filename", "k": "kustomize", "R": "recursive", "h": "help"}
 
 # kubectl 1.36: flags that say which cluster and who is asking; with a value, and without.
-_CONNECTION = frozenset(
+CONNECTION = frozenset(
     {
         *(
             "as",
@@ -43,8 +43,8 @@ _CONNECTION = frozenset(
         *("tls-server-name", "token", "user", "username"),
     }
 )
-_CONNECTION_SWITCHES = frozenset({"disable-compression", "insecure-skip-tls-verify", "match-server-version"})
-_VALUED = _CONNECTION | {
+CONNECTION_SWITCHES = frozenset({"disable-compression", "insecure-skip-tls-verify", "match-server-version"})
+_VALUED = CONNECTION | {
     *("applyset", "field-manager", "grace-period", "log-flush-frequency", "namespace", "output", "profile"),
     *("profile-output", "prune-allowlist", "raw", "selector", "template", "timeout", "v", "vmodule"),
 }
@@ -179,7 +179,7 @@ class _Parser:
     def _forward(self, taken: list[str], name: str) -> None:
         arguments = self.arguments
         arguments.forwarded += taken
-        if name in _CONNECTION or name in _CONNECTION_SWITCHES:
+        if name in CONNECTION or name in CONNECTION_SWITCHES:
             arguments.connection += taken
         elif name != "namespace":
             arguments.foreign.append(taken[0])

@@ -59,6 +59,35 @@ Annotations, all of them fluence.flux-framework.org/...:
 """
 
 
+_QUESTION = """\
+      --server URL       ask the service there, instead of through the API server's proxy
+      --fluence-ns NS    namespace of the service (kube-system)
+"""
+_NAMESPACE = """\
+  -n, --namespace NS     namespace that is asked about (that of the kubeconfig's context)
+"""
+_ALL = """\
+  -A, --all-namespaces   all namespaces
+"""
+_NO_HEADERS = """\
+      --no-headers       tables without headings
+"""
+
+
+def _question(verb: str, words: str, what: str, flags: str, outputs: str = "json|yaml|wide|name") -> str:
+    return f"""\
+{what}
+
+Usage:
+  kubectl fluence {verb}{f" {words}" if words else ""} [flags]
+
+Flags:
+  -o, --output FORM      {outputs.replace("|", ", ")}
+{flags}{_QUESTION}
+Flags that say which cluster and who is asking, such as --context, are kubectl's.
+"""
+
+
 _FORWARDED = "All other flags are kubectl's and are handed on as they are.\n"
 
 COMMANDS = (
@@ -96,6 +125,116 @@ COMMANDS = (
         ),
     ),
     Command(
+        "jobs",
+        "The gangs, where each stands and why",
+        "fluence_extender.kubectl.jobs:jobs",
+        _question(
+            "jobs",
+            "[NAME]",
+            "Lists the gangs (a pod on its own is one too): state, members placed, age, nodes, backend, reason.",
+            _NAMESPACE
+            + _ALL
+            + "  -w, --watch            go on, with a line for each gang that changes\n"
+            + "      --gone             with gangs whose pods are gone, for an hour\n"
+            + _NO_HEADERS,
+        ),
+    ),
+    Command(
+        "why",
+        "Why a pod, a Job or a gang waits, and what would fit",
+        "fluence_extender.kubectl.why:why",
+        _question(
+            "why",
+            "[pod/|job/|gang/]NAME",
+            "Tells why a pod, a Job or a gang is where it is: the reason, what it asks for, what is free, what would\n"
+            "fit, and what has happened to it so far.",
+            _NAMESPACE,
+            "json|yaml|wide",
+        ),
+    ),
+    Command(
+        "graph",
+        "The cluster as a tree with what is held and free",
+        "fluence_extender.kubectl.tree:graph",
+        _question(
+            "graph",
+            "",
+            "Shows the cluster as a tree: topology, nodes, virtual devices, with bars of what is held by gangs (#),\n"
+            "used by other pods (+) and free (.).",
+            "      --nodes            every node, however many there are\n"
+            "      --json             the tree as JSON\n"
+            "      --jgf              the resource graph in JSON Graph Format, as the matcher sees it\n"
+            "      --dot              the tree for Graphviz\n",
+            "json|yaml|wide",
+        ),
+    ),
+    Command(
+        "backends",
+        "The virtual devices, what is free, who holds the rest",
+        "fluence_extender.kubectl.backends:backends",
+        _question(
+            "backends",
+            "[NAME]",
+            "Lists the virtual devices: type, units, attributes, who holds them, why one can't be used.",
+            _NO_HEADERS,
+        ),
+    ),
+    Command(
+        "top",
+        "Which nodes are full, which gangs hold the most",
+        "fluence_extender.kubectl.top:top",
+        _question(
+            "top",
+            "[nodes|jobs]",
+            "Shows the nodes, the fullest first, or the gangs, those first that hold the most.",
+            _NAMESPACE + _ALL + _NO_HEADERS,
+        ),
+    ),
+    Command(
+        "doctor",
+        "Checks the installation and says what to do",
+        "fluence_extender.kubectl.doctor:doctor",
+        _question(
+            "doctor",
+            "",
+            "Looks at everything that has to be in place: the cluster, the service, versions, replicas, the scheduler,\n"
+            "the gate, rights, nodes, drift, resources, gangs. Ends with 1 when something is wrong. Changes nothing.",
+            "",
+            "json|yaml",
+        ),
+    ),
+    Command(
+        "explain",
+        "What a label or annotation of ours does",
+        "fluence_extender.kubectl.keys:explain",
+        """\
+Explains a label, annotation, gate or resource name of ours, or lists them all.
+
+Usage:
+  kubectl fluence explain [KEY] [flags]
+
+Flags:
+  -o, --output FORM      json, yaml, wide, name
+      --no-headers       tables without headings
+
+KEY may be given without its domain: kubectl fluence explain group-size
+""",
+    ),
+    Command(
+        "completion",
+        "Make a shell complete kubectl-fluence",
+        "fluence_extender.kubectl.shells:completion",
+        """\
+Prints the script that makes a shell complete kubectl-fluence. As kubectl fluence it is completed by kubectl's own
+completion already.
+
+Usage:
+  kubectl fluence completion bash|zsh|fish
+
+  source <(kubectl fluence completion bash)
+""",
+    ),
+    Command(
         "version",
         "Print the version",
         "fluence_extender.kubectl.main:version",
@@ -121,7 +260,7 @@ def overview() -> str:
     lines = [f"  {one.name:<{width}}{one.summary}" for one in COMMANDS]
     return "\n".join(
         [
-            "Choose a backend for your jobs before they are submitted.",
+            "Choose a backend for your jobs, ask why they wait, see the cluster.",
             "",
             "Usage:",
             "  kubectl fluence COMMAND [flags]",

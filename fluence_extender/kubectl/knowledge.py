@@ -16,13 +16,16 @@ from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from fluence_extender.selection.attributes_file import parse_attributes
 from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.errors import InvalidAttributeFile
-from fluence_extender.selection.offers import parse_offers
+from fluence_extender.selection.offers import offers_of_devices, parse_offers
 from fluence_extender.selection.pipeline import Selection, Sources, select
 from fluence_extender.selection.providers import ENTRY_POINTS, Provider
 from fluence_extender.selection.request import Request
 
 _PATIENCE = 20.0
 """Seconds for the ConfigMap; without it selection goes on."""
+
+_SERVICE_PATIENCE = 10.0
+"""Seconds for the service, which is asked where the ConfigMap can't be read."""
 
 
 class Knowledge:
@@ -51,10 +54,27 @@ class Knowledge:
             with waiting("reading what the cluster offers"):
                 offers = read_offers(self._arguments.connection, self._arguments.fluence_namespace)
         except KubectlFailed as error:
+            offers = self._asked_of_the_service()
+            if offers:
+                return Sources(offers, described, providers, (f"offers are from the service ({error})",))
             note = f"could not read scheduler offerings ({error}); selecting without intersection"
             tell_note(note)
             return Sources(None, described, providers, (note,))
         return Sources(offers, described, providers)
+
+    def _asked_of_the_service(self) -> tuple[Backend, ...]:
+        """What the service offers, nothing where it can't be asked: the ConfigMap is the usual source."""
+        from fluence_extender.kubectl.question import Question
+        from fluence_extender.kubectl.service import Service
+
+        arguments = self._arguments
+        question = Question(
+            "select", connection=arguments.connection, service_namespace=arguments.fluence_namespace
+        )
+        try:
+            return offers_of_devices(Service(question, _SERVICE_PATIENCE).items("/v1/backends"))
+        except CommandError:
+            return ()
 
 
 def read_attributes(path: str) -> tuple[Backend, ...]:

@@ -21,10 +21,14 @@ def coloured(stream: TextIO) -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
+def painted(text: str, style: str, stream: TextIO) -> str:
+    """``text`` in a colour, where ``stream`` welcomes it."""
+    return f"\033[{style}m{text}\033[0m" if style and coloured(stream) else text
+
+
 def tell(message: str, style: str = "") -> None:
     """Say something on stderr."""
-    painted = f"\033[{style}m{message}\033[0m" if style and coloured(sys.stderr) else message
-    print(painted, file=sys.stderr, flush=True)
+    print(painted(message, style, sys.stderr), file=sys.stderr, flush=True)
 
 
 def tell_error(message: str) -> None:

@@ -1,10 +1,16 @@
 """What the cluster offers: the top-level devices of its resources.yaml, with the attributes they carry there.
 
+They are read from that file, or from the service's own list of devices, which says the same of them.
+
 Attributes are texts in that file; one that is a number is a number here, so that ``cost_usd: "0.30"`` can be ranked.
 A device made of qubits has their number as ``qubits`` unless it says otherwise.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.virtual import VirtualResource
@@ -22,16 +28,30 @@ def parse_offers(text: str, source: str) -> tuple[Backend, ...]:
     return tuple(offered[name] for name in sorted(offered))
 
 
+def offers_of_devices(devices: Iterable[Mapping[str, Any]]) -> tuple[Backend, ...]:
+    """The backends of the service's ``/v1/backends``, by name; those that aren't in the graph are left out."""
+    attributes: dict[str, Mapping[str, str]] = {}
+    qubits: Counter[str] = Counter()
+    for device in sorted(devices, key=lambda one: len(one["path"])):
+        if device["total"]:
+            attributes.setdefault(device["backend"], device["attributes"])
+            qubits[device["backend"]] += device["total"] if device["type"] == _QUBIT else 0
+    return tuple(_described(name, attributes[name], qubits[name]) for name in sorted(attributes))
+
+
 def _backend(name: str, resource: VirtualResource) -> Backend:
+    return _described(name, resource.attributes, _qubits(resource))
+
+
+def _described(name: str, attributes: Mapping[str, str], qubits: int) -> Backend:
     numbers: dict[str, float] = {}
     strings: dict[str, str] = {}
-    for key, text in resource.attributes.items():
+    for key, text in attributes.items():
         number = parse_number(text)
         if number is None:
             strings[key] = text
         else:
             numbers[key] = number
-    qubits = _qubits(resource)
     if qubits and QUBITS not in strings:
         numbers.setdefault(QUBITS, float(qubits))
     return Backend(name, numbers, strings)

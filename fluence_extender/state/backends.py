@@ -126,8 +126,8 @@ def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[Dev
             continue
         problems = check_against_cluster(
             VirtualResources(declared.source, (one,)),
-            controller.books.mirror.containment.nodes,
-            controller.books.mirror.containment.levels,
+            controller.books.containment.nodes,
+            controller.books.containment.levels,
         )
         for name in one.names:
             if name not in present:

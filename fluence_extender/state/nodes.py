@@ -80,7 +80,7 @@ def _node_view(controller: Controller, name: str, strained: Collection[str]) -> 
         return None
     if account is None:
         account = NodeAccount(name, node.allocatable if node is not None else NOTHING)
-    containment = controller.books.mirror.containment
+    containment = controller.books.containment
     labels = {} if node is None else node.labels
     levels = {kind: labels[label] for kind, label in containment.levels.items() if labels.get(label)}
     problems = why_closed(node, controller.books, strained)

@@ -147,9 +147,46 @@ def test_offers_are_asked_of_the_same_cluster(fluence: Fluence, kubectl: Program
     words = ("--context", "c", "--kubeconfig=k", "-n", "mine", "-s", "https://x", "--as=me")
     ended = fluence("select", "-f", "pod.yaml", attributes, "--fluence-ns", "flux", *words)
     assert ended.code == 0
-    (call,) = kubectl.calls
+    call, asked = kubectl.calls
+    connection = [word for word in words if word not in ("-n", "mine")]
     assert call[:5] == ["get", "configmap", "fluence-resources", "-n", "flux"]
-    assert [word for word in words if word not in ("-n", "mine")] == call[7:-1]
+    assert call[7:-1] == connection
+    # The ConfigMap isn't there: the service may know.
+    path = "/api/v1/namespaces/flux/services/http:fluence:api/proxy/v1/backends"
+    assert asked[:3] == ["get", "--raw", path]
+    assert asked[3:-1] == connection
+
+
+def test_offers_of_the_service_need_neither_file_nor_config_map(fluence: Fluence, kubectl: Program) -> None:
+    devices = [
+        {
+            "backend": name,
+            "path": f"/cluster/{name}",
+            "type": "accelerator",
+            "total": total,
+            "attributes": {"cost_usd": cost, "memory_gb": "24", "vendor": "v"},
+        }
+        for name, cost, total in (("gpu-l4", "0.80", 1), ("gpu-a100", "3.20", 1), ("gpu-gone", "0.10", 0))
+    ]
+    kubectl.answers("proxy/v1/backends", out=json.dumps({"items": devices, "metadata": {"leading": True}}))
+    ended = fluence("select", "-f", "pod.yaml")
+    assert ended.code == 0, ended
+    (document,) = load(ended.out)
+    assert notes_of(document)[REQUIRE] == "gpu-l4"
+    assert 'offers are from the service ((NotFound): no "fluence-resources")' in ended.err
+    assert "gpu-gone" not in ended.err
+
+
+def test_qubits_of_the_services_devices_are_counted(fluence: Fluence, kubectl: Program) -> None:
+    pools = [
+        {"backend": name, "path": f"/cluster/{name}/qpu{number}/qubit", "type": "qubit", "total": count}
+        | {"attributes": {"cost_usd": "1", "memory_gb": "30"}}
+        for name, count in (("small", 5), ("large", 9))
+        for number in range(2)
+    ]
+    kubectl.answers("proxy/v1/backends", out=json.dumps({"items": pools, "metadata": {}}))
+    Path("pod.yaml").write_text(POD.replace("require:min_memory_gb=24,min-cost", "max-qubits"))
+    assert notes_of(load(fluence("select", "-f", "pod.yaml").out)[0])[REQUIRE] == "large"
 
 
 def test_offers_with_attributes_need_no_file(fluence: Fluence, offers: Say) -> None:

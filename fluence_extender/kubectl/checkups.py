@@ -1,0 +1,283 @@
+"""The checks of ``kubectl fluence doctor``. Each looks at one thing and gives what it found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from fluence_extender import __version__
+from fluence_extender.kubectl.errors import CommandError, KubectlFailed
+from fluence_extender.kubectl.figures import span
+from fluence_extender.kubectl.program import ask_kubectl
+from fluence_extender.kubectl.question import Question
+from fluence_extender.kubectl.service import SERVICE, NotThere, Service
+
+OK, WARNING, FAULT, UNKNOWN = "ok", "warning", "fault", "unknown"
+
+LEASE_PATIENCE = 60.0
+"""Seconds after which a leader that doesn't renew its Lease is taken to be gone."""
+
+_PATIENCE = 15.0
+_SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found: ``status`` is ok, warning, fault or unknown; ``fix`` what to do, "" when nothing."""
+
+    check: str
+    status: str
+    text: str
+    fix: str = ""
+
+
+@dataclass(slots=True)
+class CheckUp:
+    """What the checks look with, and what they have learnt: whether the service answers."""
+
+    question: Question
+    service: Service
+    answers: bool = False
+    samples: list[tuple[str, str, float]] = field(default_factory=list)
+
+    @property
+    def namespace(self) -> str:
+        """Where the service is installed."""
+        return self.question.service_namespace
+
+    def kubectl(self, *words: str) -> bytes:
+        """What kubectl says. Raises `KubectlFailed`."""
+        return ask_kubectl([*words, *self.question.connection, "--request-timeout=10s"], _PATIENCE)
+
+    def total(self, metric: str) -> float:
+        """The sum of a metric over all its labels."""
+        return sum(value for name, _, value in self.samples if name == metric)
+
+
+def cluster(at: CheckUp) -> Iterator[Finding]:
+    """Whether the API server answers the user."""
+    try:
+        version = json.loads(at.kubectl("get", "--raw", "/version"))["gitVersion"]
+    except (KubectlFailed, ValueError, KeyError) as error:
+        yield Finding("cluster", FAULT, f"can't be asked: {error}", "check it with kubectl cluster-info")
+        return
+    yield Finding("cluster", OK, f"Kubernetes {version}")
+
+
+def service(at: CheckUp) -> Iterator[Finding]:
+    """Whether the service can be asked with the user's rights, and is ready."""
+    try:
+        found = at.service.document("/v1/nodes", limit=1)
+    except NotThere:
+        yield Finding("service", FAULT, "it has no /v1/nodes: it is too old", "update its Deployment")
+        return
+    except CommandError as error:
+        told, _, fix = str(error).partition("; ")
+        yield Finding("service", FAULT, told, fix)
+        return
+    at.answers = True
+    leading = isinstance(found, dict) and found.get("metadata", {}).get("leading", True)
+    yield Finding("service", OK, "answers" + ("" if leading else ", by a replica that stands by"))
+
+
+def versions(at: CheckUp) -> Iterator[Finding]:
+    """Whether the plugin and the service are of one version."""
+    if not at.answers:
+        return
+    try:
+        theirs = str(at.service.document("/openapi.json")["info"]["version"])
+    except (NotThere, CommandError, KeyError, TypeError):
+        yield Finding("versions", UNKNOWN, "the service doesn't tell its version")
+        return
+    if theirs == __version__:
+        yield Finding("versions", OK, f"kubectl-fluence and the service are both {theirs}")
+    else:
+        fix = "use the same version of both: pip install -U fluence-extender, or update the Deployment"
+        yield Finding("versions", WARNING, f"kubectl-fluence {__version__}, the service {theirs}", fix)
+
+
+def replicas(at: CheckUp) -> Iterator[Finding]:
+    """Whether the Deployment has the pods that it should have."""
+    found = _object(at, "replicas", "deployment", SERVICE, "-n", at.namespace)
+    if isinstance(found, Finding):
+        yield found
+        return
+    wanted = found.get("spec", {}).get("replicas", 1)
+    ready = found.get("status", {}).get("readyReplicas", 0)
+    fix = f"see kubectl describe pods -n {at.namespace} -l app.kubernetes.io/name={SERVICE}"
+    text = f"{ready} of {wanted} replicas are ready"
+    if ready >= wanted:
+        yield Finding("replicas", OK, text)
+    else:
+        yield Finding("replicas", WARNING if ready else FAULT, text, fix)
+
+
+def scheduler(at: CheckUp) -> Iterator[Finding]:
+    """Whether a kube-scheduler of ours holds its Lease and renews it."""
+    found = _object(at, "scheduler", "lease", SERVICE, "-n", at.namespace)
+    if isinstance(found, Finding):
+        yield found
+        return
+    spec = found.get("spec", {})
+    holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
+    fix = f"see kubectl logs -n {at.namespace} deployment/{SERVICE} -c kube-scheduler"
+    if not holder or not renewed:
+        yield Finding("scheduler", FAULT, "no kube-scheduler leads", fix)
+        return
+    ago = (datetime.now(UTC) - datetime.fromisoformat(renewed)).total_seconds()
+    if ago > LEASE_PATIENCE:
+        yield Finding("scheduler", FAULT, f"the leader {holder} was last heard of {span(ago)} ago", fix)
+    else:
+        yield Finding("scheduler", OK, f"{holder.partition('_')[0]} leads")
+
+
+def gate(at: CheckUp) -> Iterator[Finding]:
+    """Whether new pods are held back until their gang has a place."""
+    found = _object(at, "gate", "mutatingadmissionpolicybinding", "fluence-gate")
+    if isinstance(found, Finding):
+        yield found
+    else:
+        yield Finding("gate", OK, "new pods of scheduler fluence wait for their gang")
+
+
+def controller_rights(at: CheckUp) -> Iterator[Finding]:
+    """Whether the service's own account may do what it has to."""
+    account = f"system:serviceaccount:{at.namespace}:{SERVICE}"
+    needed = {"nodes": "watch", "pods/binding": "create", "pods/eviction": "create", "pods/status": "patch"}
+    refused: list[str] = []
+    for resource, verb in needed.items():
+        try:
+            at.kubectl("auth", "can-i", verb, resource, f"--as={account}", "-A")
+        except KubectlFailed as error:
+            told = str(error)
+            if "impersonate" in told or "orbidden" in told:
+                yield Finding("rights", UNKNOWN, "you may not ask what the service may do")
+                return
+            refused.append(f"{verb} {resource}")
+    if refused:
+        fix = "kubectl apply -k deploy, which grants it"
+        yield Finding("rights", FAULT, f"the service may not {', '.join(refused)}", fix)
+    else:
+        yield Finding("rights", OK, "the service may do what it has to")
+
+
+def drift(at: CheckUp) -> Iterator[Finding]:
+    """Whether the books ever had to be repaired."""
+    if not at.answers:
+        return
+    try:
+        text = at.service.text("/metrics").decode(errors="replace")
+    except (NotThere, CommandError):
+        yield Finding("drift", UNKNOWN, "the service shows no metrics")
+        return
+    for name, labels, value in _SAMPLE.findall(text):
+        at.samples.append((name, labels, float(value)))
+    if not any(name == "fluence_drift_total" for name, _, _ in at.samples):
+        yield Finding("drift", UNKNOWN, "the service doesn't count it")
+        return
+    repaired = at.total("fluence_drift_total")
+    if repaired:
+        fix = f"look for drift in kubectl logs -n {at.namespace} deployment/{SERVICE} -c extender, and report it"
+        yield Finding("drift", WARNING, f"{repaired:g} differences from the cluster were repaired", fix)
+    else:
+        yield Finding("drift", OK, "the books agree with the cluster")
+
+
+def resources(at: CheckUp) -> Iterator[Finding]:
+    """Whether an edit of resources.yaml was refused, or a device can't be used."""
+    if not at.answers:
+        return
+    refused = at.total("fluence_extender_resources_rejected_total")
+    if refused:
+        fix = f"see kubectl describe configmap -n {at.namespace} fluence-resources"
+        yield Finding("resources", WARNING, f"{refused:g} edits of resources.yaml were refused", fix)
+    found = _items(at, "/v1/backends")
+    if found is None:
+        return
+    broken = [device for device in found if not device["usable"]]
+    for device in broken[:5]:
+        text = f"{device['backend']} can't be used: {'; '.join(device['problems'])}"
+        yield Finding("resources", WARNING, text, "kubectl fluence backends shows all")
+    if not broken and not refused:
+        yield Finding("resources", OK, f"{len({device['backend'] for device in found})} backends, all usable")
+
+
+def nodes(at: CheckUp) -> Iterator[Finding]:
+    """Whether nodes are open, and none uses more than it has."""
+    found = _items(at, "/v1/nodes")
+    if found is None:
+        return
+    short = [node["name"] for node in found if any(one.startswith("deficit") for one in node["problems"])]
+    closed = sum(1 for node in found if not node["schedulable"])
+    text = f"{len(found) - closed} of {len(found)} are open to pods"
+    if short:
+        fix = f"kubectl fluence top nodes, and kubectl describe node {short[0]}"
+        yield Finding(
+            "nodes", WARNING, f"{text}; more is in use than there is on {', '.join(short[:5])}", fix
+        )
+    elif closed == len(found):
+        yield Finding("nodes", FAULT, text, "kubectl fluence top nodes says why")
+    else:
+        yield Finding("nodes", OK, text)
+
+
+def gangs(at: CheckUp) -> Iterator[Finding]:
+    """Whether a gang waits because of a fault, rather than for room."""
+    found = _items(at, "/v1/gangs")
+    if found is None:
+        return
+    for gang in [gang for gang in found if gang["why"] in ("PlanningFailed", "CannotSteer")][:5]:
+        fix = f"kubectl fluence why gang/{gang['name']} -n {gang['namespace']}"
+        yield Finding("gangs", FAULT, f"{gang['namespace']}/{gang['name']}: {gang['reason']}", fix)
+    waiting = sum(1 for gang in found if gang["state"] == "waiting")
+    yield Finding("gangs", OK, f"{len(found)} known, {waiting} waiting")
+
+
+def _items(at: CheckUp, path: str) -> list[dict[str, Any]] | None:
+    try:
+        return at.service.items(path) if at.answers else None
+    except CommandError:
+        return None
+
+
+def _object(at: CheckUp, check: str, kind: str, name: str, *words: str) -> dict[str, Any] | Finding:
+    """The object, or what is wrong with it."""
+    try:
+        found: dict[str, Any] = json.loads(at.kubectl("get", kind, name, *words, "-o", "json"))
+    except KubectlFailed as error:
+        told = str(error)
+        if "(NotFound)" in told:
+            status, fix = _MISSING.get(check, (FAULT, "kubectl apply -k deploy"))
+            return Finding(check, status, f"there is no {kind} {name}", fix)
+        return Finding(
+            check, UNKNOWN, f"you may not look at {kind} {name}" if "(Forbidden)" in told else told
+        )
+    except ValueError:
+        return Finding(check, UNKNOWN, f"kubectl gave no JSON for {kind} {name}")
+    return found
+
+
+_MISSING = {
+    "gate": (WARNING, "pods are placed all the same, only slower; kubectl apply -k deploy adds it"),
+}
+
+
+Check = Callable[[CheckUp], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    cluster,
+    service,
+    versions,
+    replicas,
+    scheduler,
+    gate,
+    controller_rights,
+    nodes,
+    drift,
+    resources,
+    gangs,
+)
