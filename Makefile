@@ -14,6 +14,7 @@ SCRIPTS := .ci/install .ci/run tests/kind/run.sh
 ARGS :=
 
 .PHONY: help install check test nightly demo bench chaos fuzz kind-test image
+.PHONY: help install check test nightly demo bench throughput fuzz kind-test image
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-10s %s\n", name[1], $$NF}' Makefile
@@ -49,6 +50,8 @@ bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and t
 
 chaos: $(INSTALLED) ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
 	$(BIN)/python -m benchmarks.chaos $(ARGS)
+throughput: $(INSTALLED) ## Pods a second and CPU a pod, beside the stock scheduler (half an hour, on a free machine)
+	$(BIN)/python -m benchmarks.throughput $(ARGS)
 
 fuzz: $(INSTALLED) ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
 	$(BIN)/python -m tests.fuzz $(ARGS)

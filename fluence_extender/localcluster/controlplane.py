@@ -277,7 +277,9 @@ class ControlPlane:
         manager.launch()
         stages = at.folder / "kwok.yaml"
         shipped = resources.files("fluence_extender.localcluster") / "kwok" / "stages.yaml"
-        usual, wanted = (f"nodeLeaseDurationSeconds: {it}" for it in (components.NODE_LEASE, self._node_lease))
+        usual, wanted = (
+            f"nodeLeaseDurationSeconds: {it}" for it in (components.NODE_LEASE, self._node_lease)
+        )
         stages.write_text(shipped.read_text().replace(usual, wanted))
         self._add(KWOK, components.kwok(at, stages))
         self.start_component(KWOK)
