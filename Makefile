@@ -13,8 +13,7 @@ SCRIPTS := .ci/install .ci/run tests/kind/run.sh
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check test nightly demo bench chaos fuzz kind-test image
-.PHONY: help install check test nightly demo bench throughput fuzz kind-test image
+.PHONY: help install check test nightly demo bench chaos throughput fuzz kind-test image
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-10s %s\n", name[1], $$NF}' Makefile
