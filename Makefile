@@ -46,6 +46,8 @@ bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and t
 	$(BIN)/python -m benchmarks.filter $(ARGS)
 	$(BIN)/python -m benchmarks.matcher $(ARGS)
 	$(BIN)/python -m benchmarks.state $(ARGS)
+	$(BIN)/python -m benchmarks.node_changes $(ARGS)
+	$(BIN)/python -m benchmarks.restart $(ARGS)
 
 chaos: $(INSTALLED) ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
 	$(BIN)/python -m benchmarks.chaos $(ARGS)

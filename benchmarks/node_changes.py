@@ -49,7 +49,7 @@ TIED = 100
 REPEATS = 60
 ZONE = LEVELS["zone"]
 STORM = 500
-STORM_NODES = 1_000
+STORM_NODES = 300
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "node_changes.md"
 GIB = 2**30
 
@@ -248,8 +248,8 @@ Made by `python -m benchmarks.node_changes --write`.
 
 One change taken in by the controller and looked at, in microseconds of the process's own time: the median of
 {REPEATS - REPEATS // 6} pairs of a change and its opposite, all sizes in turns in one run. Every node has {PODS} bound
-pods, one of them another scheduler's; {TIED} nodes have a virtual device of their own, which a pod there holds. No change rebuilds
-anything: the graph is edited in place.
+pods, one of them another scheduler's; {TIED} nodes have a virtual device of their own, which a pod there
+holds. No change rebuilds anything: the graph is edited in place.
 
 | change | {heads} | {largest.size:,} over {smallest.size:,} |
 |---|{"---:|" * len(clusters)}---:|
@@ -258,8 +258,8 @@ anything: the graph is edited in place.
 ## libreapi_cli: a storm of {STORM} changes
 
 {STORM_NODES:,} nodes of 32 cores and 128 GiB, {STORM_NODES * PODS:,} bound pods. Every 2 ms a node joins, leaves,
-shrinks, moves or is cordoned, and a filter call is answered on the same event loop; a task in that loop asks for its turn every millisecond.
-Graphs are rebuilt beside the loop, each in a process of its own.
+shrinks, moves or is cordoned, and a filter call is answered on the same event loop; a task in that loop asks
+for its turn every millisecond. Graphs are rebuilt beside the loop, each in a process of its own.
 
 | | |
 |---|---:|

@@ -53,6 +53,9 @@ GROUPS_PATIENCE = 5.0
 GARBAGE = 20_000
 """Objects made between two looks for garbage: nearly all of ours goes by reference counts, so looking finds little."""
 
+GARBAGE_AT_START = 100_000
+"""The same until we are ready: hundreds of thousands of objects come then, and stay."""
+
 STALE_AFTER = 30.0
 """Seconds without the API server after which we no longer claim to know the cluster."""
 
@@ -166,6 +169,7 @@ def _first(group: BaseExceptionGroup) -> BaseException:
 
 async def _start(watcher: Watcher, controller: Controller, driver: Driver, live: LiveResources) -> None:
     """Replay once everything has been listed."""
+    gc.set_threshold(GARBAGE_AT_START, 50, 100)
     await watcher.synced(*LISTED_FIRST)
     if live.fault is not None:
         raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
@@ -175,7 +179,6 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
     except LoadFailed as error:
         raise StartRefused(controller.books.fault or str(error)) from error
     # What was listed stays for as long as the process: the collector needn't walk it again and again.
-    gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
     log.info(

@@ -24,10 +24,9 @@ from fluence_extender.ledger.devices import Devices
 from fluence_extender.ledger.graph import ClusterGraph
 from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.ledger.journal import Journal
-from fluence_extender.ledger.mirror import LoadFailed, Mirror, shown
+from fluence_extender.ledger.mirror import LoadFailed, Mirror
 from fluence_extender.ledger.rebuild import Rebuild
 from fluence_extender.matcher.errors import MatcherError
-from fluence_extender.matcher.port import Jgf
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -162,10 +161,6 @@ class Books:
     def containment(self) -> Containment:
         """The graph as the cluster has it now, to be shown: it doesn't lag as the matcher's may."""
         return self.mirror.containment if self._shown is None else self._shown.containment
-
-    def document(self, expanded: bool) -> Jgf:
-        """The graph as JGF in whole cores and GiB: one vertex a leaf, or one sized vertex for equal leaves."""
-        return shown(self.containment, expanded)
 
     # Nodes and others' pods.
 

@@ -15,10 +15,9 @@ from fluence_extender.graph.catalogue import DeviceCatalogue
 from fluence_extender.graph.changes import Removal
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.growth import Addition
-from fluence_extender.graph.jgf import GraphTooLarge, addition_jgf, expand, to_jgf
+from fluence_extender.graph.jgf import GraphTooLarge, addition_jgf, to_jgf
 from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec
-from fluence_extender.graph.shown import in_units, sized
-from fluence_extender.graph.units import COARSE, FINE, Units, request_counts
+from fluence_extender.graph.units import FINE, Units, request_counts
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.graph import ClusterGraph, Edit
 from fluence_extender.matcher.errors import Busy, EngineLost, InvalidJobspec, MatcherError, UnknownJob
@@ -254,13 +253,3 @@ class Mirror:
     def take(self, node: str, counts: Mapping[str, int]) -> int:
         """Hold so many leaves of a node. Raises `MatcherError`, `KeyError`."""
         return self.match(compute_jobspec(counts, 1, [self.rank(node)])).jobid
-
-
-def shown(containment: Containment, expanded: bool) -> Jgf:
-    """A graph as JGF in whole cores and GiB: one vertex a leaf, or one for equal leaves, sized."""
-    scale = {
-        "core": (containment.units.cpu_millicores, COARSE.cpu_millicores),
-        "memory": (containment.units.memory_bytes, COARSE.memory_bytes),
-    }
-    document = in_units(to_jgf(containment), scale)
-    return expand(document) if expanded else sized(document)

@@ -6,7 +6,7 @@ import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
-from fluence_extender.ledger.mirror import Mirror, shown
+from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher import MatcherOptions, create_matcher
 from fluence_extender.matcher.errors import Busy, InvalidJobspec, MatcherError
 from fluence_extender.matcher.port import Jgf, Matcher
@@ -145,9 +145,3 @@ def test_resource_whose_parent_is_gone_is_left_out() -> None:
     assert one.catalogue.types == ("laser",)
     one.load([node("n0"), node("n1")], parse_resources(text))
     assert one.catalogue.types == ("laser", "simulator")
-
-
-def test_shown_graph_is_in_whole_cores_and_gib() -> None:
-    document = shown(mirror(node("n0", 2500, 3)).containment, expanded=True)
-    kinds = [one["metadata"]["type"] for one in document["graph"]["nodes"]]
-    assert (kinds.count("core"), kinds.count("memory")) == (2, 3)
