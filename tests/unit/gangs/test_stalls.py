@@ -12,9 +12,9 @@ def test_share_of_a_gang_with_a_member_that_lacks_its_claim_is_given_back(world:
     w = world(node("n0", cpu=2000))
     w.scheduler.unclaimed.add("lacks-1")
     pods = gang(w, "lacks", 1000, 1000)
-    w.advance(5)
+    w.advance(4)
     rival = gang(w, "rival", 1000, 1000)
-    w.advance(5)
+    w.advance(1)
     assert w.nodes_of(*pods, *rival) == ["", "", "", ""]
     w.advance(60)
     assert w.nodes_of(*rival) == ["n0", "n0"]
