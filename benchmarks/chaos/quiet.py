@@ -30,6 +30,7 @@ from tests.e2e.harness import Manifest, node_of
 from tests.e2e.service import Fluence, discrepancies
 
 DRIFT = "fluence_drift"
+DEFECTS = ("Traceback", "planning failed")
 CALM = 3
 """Looks in a row that must find nothing."""
 EVERY = 0.4
@@ -72,7 +73,7 @@ class Quiet:
         refused, explained = self._refusals(disturbed)
         drifted = self._drifted()
         self.excused &= self._overfull_now()
-        return Outcome((*found, *refused, *drifted), tuple(explained), seconds)
+        return Outcome((*found, *refused, *drifted, *self._defects()), tuple(explained), seconds)
 
     def note_drift(self) -> None:
         """Add up the service's count of drift, before a process ends and at quiet points."""
@@ -137,6 +138,11 @@ class Quiet:
             reason = explanation(one, pods, disturbed)
             (good if reason else bad).append(f"refused by kubelet: {one} ({reason or 'without a reason'})")
         return bad, good
+
+    def _defects(self) -> list[str]:
+        """Where the service's logs tell of a defect of its own."""
+        logs = [replica.stack.extender.log for replica in self.stage.replicas]
+        return [f"{log} tells of {word!r}" for log in logs for word in DEFECTS if word in log.read_text()]
 
     def _drifted(self) -> list[str]:
         before = self.drift

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +38,7 @@ class Report:
     rounds: int = 0
     pods: int = 0
     gangs: int = 0
-    disturbances: Counter[str] = field(default_factory=Counter)
+    disturbances: dict[str, int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
     explained: list[str] = field(default_factory=list)
     settling: list[float] = field(default_factory=list)
@@ -119,7 +118,8 @@ class Run:
         elif isinstance(deed, Delete):
             users.delete(deed)
         else:
-            self._report.disturbances[kind_of(deed)] += 1
+            counts, kind = self._report.disturbances, kind_of(deed)
+            counts[kind] = counts.get(kind, 0) + 1
             accidents.happen(deed)
 
     def _look(self, quiet: Quiet, accidents: Accidents) -> bool:

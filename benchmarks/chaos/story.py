@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 
 
@@ -14,7 +13,6 @@ class Story:
     aloud: bool = True
     began: float = field(default_factory=time.monotonic)
     lines: list[str] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
 
     def tell(self, text: str) -> None:
         """Add a line."""
@@ -22,10 +20,6 @@ class Story:
         self.lines.append(line)
         if self.aloud:
             print(line, flush=True)
-
-    def count(self, what: str) -> None:
-        """Count a disturbance that took place."""
-        self.counts[what] += 1
 
     def since(self, mark: int) -> list[str]:
         """The lines from number ``mark`` on."""
