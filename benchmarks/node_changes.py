@@ -49,7 +49,7 @@ TIED = 100
 REPEATS = 60
 ZONE = LEVELS["zone"]
 STORM = 500
-STORM_NODES = 1_000
+STORM_NODES = 300
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "node_changes.md"
 GIB = 2**30
 
