@@ -15,7 +15,8 @@ import structlog
 
 from fluence_extender.cluster import wire
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.model.names import RESOURCES_KEY
+from fluence_extender.model.duration import duration
+from fluence_extender.model.names import DURATION_ANNOTATION, RESOURCES_KEY
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod
 from fluence_extender.model.requests import allocatable_resources, effective_requests
@@ -72,7 +73,17 @@ def decode_pod(raw: bytes) -> Pod:
         resource_version=meta.resource_version,
         problem=problem,
         refusal=_refusal(status),
+        started=started.timestamp() if (started := status.get("startTime")) else 0.0,
+        duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
     )
+
+
+def _duration(annotations: Mapping[str, str] | None, deadline: int | None) -> float | None:
+    """How long the pod runs: what its annotation says, and no longer than its deadline."""
+    said = duration(annotations[DURATION_ANNOTATION]) if annotations and DURATION_ANNOTATION in annotations else None
+    if deadline is None or deadline <= 0:
+        return said
+    return float(deadline) if said is None else min(said, float(deadline))
 
 
 def _refusal(status: wire.PodStatus) -> str:

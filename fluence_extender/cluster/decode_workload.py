@@ -8,6 +8,7 @@ kubeflow.org/v2beta1 (MPI Operator), ray.io/v1 (KubeRay).
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -37,11 +38,17 @@ class _Job(msgspec.Struct, rename="camel"):
     parallelism: int | None = None
     completions: int | None = None
     completion_mode: str | None = None
+    active_deadline_seconds: int | None = None
+
+
+class _JobStatus(msgspec.Struct, rename="camel"):
+    start_time: datetime | None = None
 
 
 class _JobObject(msgspec.Struct):
     metadata: Metadata
     spec: _Job | None = None
+    status: _JobStatus | None = None
 
 
 class _Gang(msgspec.Struct, rename="camel"):
@@ -209,12 +216,15 @@ def decode_job(raw: bytes) -> Job:
     decoded = _job(raw)
     spec = decoded.spec or _Job()
     labels = decoded.metadata.labels or {}
+    started = decoded.status.start_time if decoded.status else None
+    deadline = spec.active_deadline_seconds
     return Job(
         *_identity(decoded.metadata),
         parallelism=_parallelism(spec),
         completions=spec.completions,
         indexed=spec.completion_mode == "Indexed",
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
+        ends=started.timestamp() + deadline if started and deadline else None,
     )
 
 

@@ -118,6 +118,7 @@ class PodSpec(TypedDict, total=False):
     initContainers: list[Container] | None
     overhead: dict[str, Any] | None
     resources: Amounts | None
+    activeDeadlineSeconds: int | None
 
 
 class ContainerStatus(TypedDict, total=False):
@@ -147,6 +148,7 @@ class PodStatus(TypedDict, total=False):
     """core/v1 PodStatus."""
 
     phase: str
+    startTime: datetime | None
     nominatedNodeName: str | None
     resize: str | None
     resources: Amounts | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from fluence_extender.graph.catalogue import Device, eligible, why_none
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible, why_none
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.ledger.mirror import Mirror
@@ -47,7 +47,7 @@ class Devices:
             found = self._take(pod.uid, self._preferred(usable, shares), amount)
             if found is None:
                 self.give_up(pod.uid)
-                return self._why(kind, amount, requires, usable)
+                return why_not(self._mirror.catalogue, kind, amount, requires, usable)
             shares.extend(found)
         return tuple(shares)
 
@@ -84,19 +84,6 @@ class Devices:
                 self._drafts.setdefault(uid, []).append(match.jobid)
                 return _shares(match, devices, amount)
         return None
-
-    def _why(self, kind: str, amount: int, requires: Mapping[str, str], usable: Sequence[Device]) -> Reason:
-        text = why_none(self._mirror.catalogue, kind, requires)
-        if text is not None:
-            return Reason(Why.NO_BACKEND, f"no backend: {text}")
-        suited = eligible(self._mirror.catalogue, kind, requires)
-        most = _largest(suited)
-        if amount > most:
-            return unsatisfiable(f"no backend has {amount} {kind} (the most is {most})")
-        if not usable:
-            return Reason(Why.BUSY, f"busy: the nodes of every {kind} that matches have no room")
-        backends = ", ".join(sorted({device.backend for device in suited})[:10])
-        return Reason(Why.BUSY, f"busy: {amount} {kind} not free on any backend that matches ({backends})")
 
     def redraft(self, pod: Pod, requires: Mapping[str, str]) -> tuple[DeviceShare, ...]:
         """Hold a bound pod's devices again: those its stamp names if they fit and match, else any, else none.
@@ -176,6 +163,27 @@ class Devices:
     def give_up(self, uid: str) -> None:
         """Free a draft; nothing happens when there is none."""
         self._mirror.cancel(self._drafts.pop(uid, ()))
+
+
+def why_not(
+    catalogue: DeviceCatalogue,
+    kind: str,
+    amount: int,
+    requires: Mapping[str, str],
+    usable: Sequence[Device],
+) -> Reason:
+    """Why ``amount`` of ``kind`` can't be had, where the devices ``usable`` come into question."""
+    text = why_none(catalogue, kind, requires)
+    if text is not None:
+        return Reason(Why.NO_BACKEND, f"no backend: {text}")
+    suited = eligible(catalogue, kind, requires)
+    most = _largest(suited)
+    if amount > most:
+        return unsatisfiable(f"no backend has {amount} {kind} (the most is {most})")
+    if not usable:
+        return Reason(Why.BUSY, f"busy: the nodes of every {kind} that matches have no room")
+    backends = ", ".join(sorted({device.backend for device in suited})[:10])
+    return Reason(Why.BUSY, f"busy: {amount} {kind} not free on any backend that matches ({backends})")
 
 
 def _shares(match: Match, devices: Sequence[Device], amount: int) -> list[DeviceShare]:

@@ -62,7 +62,8 @@ class Pod:
     virtual resources asked for by type (``qpu`` -> 1); ``gates`` the names of its scheduling gates; ``node``
     is set once it is bound; ``created`` is the creation time in seconds since the epoch; ``problem`` says why
     its requests could not be read (``requests`` then covers its pod slot only), "" when they could; ``refusal``
-    is what kube-scheduler last said against it, "" when it said nothing.
+    is what kube-scheduler last said against it, "" when it said nothing; ``started`` is when kubelet took it, seconds
+    since the epoch, 0 before; ``duration`` how many seconds it runs at most, None where that isn't said.
     """
 
     namespace: str
@@ -89,6 +90,8 @@ class Pod:
     resource_version: str = ""
     problem: str = ""
     refusal: str = ""
+    started: float = 0.0
+    duration: float | None = None
 
     @property
     def key(self) -> str:

@@ -56,7 +56,8 @@ class CoschedulingGroup:
 class Job:
     """A batch/v1 Job; ``completions`` is None when the Job doesn't set it.
 
-    ``submits_ray_job`` says that KubeRay created it to submit a RayJob.
+    ``submits_ray_job`` says that KubeRay created it to submit a RayJob; ``ends`` is when its activeDeadlineSeconds are
+    over, seconds since the epoch, None where that isn't known.
     """
 
     namespace: str
@@ -66,6 +67,7 @@ class Job:
     completions: int | None = None
     indexed: bool = False
     submits_ray_job: bool = False
+    ends: float | None = None
 
     @property
     def pods(self) -> int:

@@ -108,6 +108,13 @@ class DeviceSearch:
                 continue
             stack.append(self._choices(len(stack)))
 
+    def release(self) -> None:
+        """Count what the last way has chosen as free again, when no other way is wanted."""
+        for chosen in self._chosen:
+            for device, amount in chosen:
+                self._use.take(device, -amount)
+        self._chosen.clear()
+
     def _way(self) -> dict[str, list[Chosen]]:
         way: dict[str, list[Chosen]] = {}
         for ask, chosen in zip(self._asks, self._chosen, strict=True):

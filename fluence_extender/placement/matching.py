@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 
-from fluence_extender.ledger.books import Books, NoRoom
+from fluence_extender.ledger.books import NoRoom
 from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -18,6 +18,7 @@ from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch, DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex, passes, refusal
 from fluence_extender.placement.explain import no_place
+from fluence_extender.placement.ledger_port import Ledger
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.rooms import LiveRooms, Room
 from fluence_extender.placement.search import BUDGET, Counts, Shape, place
@@ -48,7 +49,7 @@ class Matching:
     """See the module docstring. ``node_order`` is what nodes are sorted by to be given out in the order of ranks."""
 
     def __init__(
-        self, books: Books, eligibility: EligibilityIndex, node_order: Callable[[str], tuple[object, ...]]
+        self, books: Ledger, eligibility: EligibilityIndex, node_order: Callable[[str], tuple[object, ...]]
     ) -> None:
         self._books = books
         self._eligibility = eligibility

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.bonds import Bond, bonds
 from fluence_extender.placement.domains import Nearness, candidates, why_not
 from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.ledger_port import Ledger
 from fluence_extender.placement.matching import Matching, NoPlace
 from fluence_extender.placement.search import BUDGET, Shape
 from fluence_extender.placement.topology import Topology, UnknownLevel
@@ -64,7 +64,7 @@ class _Trip:
 class Planner:
     """Plans gangs against the books. The books hold the result as planned; whoever drops it releases it there."""
 
-    def __init__(self, books: Books, eligibility: EligibilityIndex) -> None:
+    def __init__(self, books: Ledger, eligibility: EligibilityIndex) -> None:
         self._books = books
         self._eligibility = eligibility
         self._topology = Topology(eligibility, books.mirror.levels)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.journal import Journal
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.placement.ledger_port import Account
 
 Amounts = NDArray[np.int64]
 LARGEST = 2**61
@@ -109,9 +110,9 @@ class LiveRooms:
 
     def __init__(
         self,
-        accounts: Mapping[str, NodeAccount],
+        accounts: Mapping[str, Any],
         journal: Journal,
-        view: Callable[[NodeAccount], Room],
+        view: Callable[[Account], Room],
         epoch: Callable[[], object] = lambda: None,
     ) -> None:
         self._accounts = accounts

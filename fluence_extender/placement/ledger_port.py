@@ -1,0 +1,148 @@
+"""What placement needs of the books: the accounts of nodes, the devices, and a way to take and to give back.
+
+The books of the service are one such ledger, a copy for what-if questions is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue
+from fluence_extender.ledger.journal import Journal
+from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.resources import Resources
+
+
+class Account(Protocol):
+    """What one node has, and what is left of it."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        ...
+
+    @property
+    def allocatable(self) -> Resources:
+        """What it has when nothing runs."""
+        ...
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """The host ports in use."""
+        ...
+
+
+class Graph(Protocol):
+    """What placement asks of the resource graph."""
+
+    @property
+    def levels(self) -> Mapping[str, str]:
+        """Topology levels, the outermost first, with the node labels that name them."""
+        ...
+
+    @property
+    def catalogue(self) -> DeviceCatalogue:
+        """The virtual devices."""
+        ...
+
+
+class Held(Protocol):
+    """What one pod holds."""
+
+    @property
+    def assignment(self) -> Assignment:
+        """Its place."""
+        ...
+
+
+class DeviceLedger(Protocol):
+    """The virtual devices."""
+
+    def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
+        """How many devices come into question."""
+        ...
+
+    def draft(
+        self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
+    ) -> tuple[DeviceShare, ...] | Reason:
+        """Hold some that the pod asks for, or say why that can't be done."""
+        ...
+
+    def hold(
+        self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
+    ) -> tuple[DeviceShare, ...] | None:
+        """Hold exactly these; None when they can't be had."""
+        ...
+
+    def nodes(self) -> frozenset[str]:
+        """The nodes that devices hang on."""
+        ...
+
+    def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
+        """The node that the shares tie their pod to."""
+        ...
+
+
+class Ledger(Protocol):
+    """See the module docstring. Amounts are exact; `rounded` requests are what is taken."""
+
+    @property
+    def accounts(self) -> Mapping[str, Any]:
+        """The accounts by node, each an `Account`."""
+        ...
+
+    @property
+    def holdings(self) -> Mapping[str, Held]:
+        """What our pods hold, by uid."""
+        ...
+
+    @property
+    def journal(self) -> Journal:
+        """Which accounts have changed."""
+        ...
+
+    @property
+    def behind(self) -> bool:
+        """Whether accounts say more than the graph has."""
+        ...
+
+    @property
+    def mirror(self) -> Graph:
+        """The resource graph."""
+        ...
+
+    @property
+    def devices(self) -> DeviceLedger:
+        """The virtual devices."""
+        ...
+
+    def room(self, name: str) -> Resources:
+        """What is free on a node."""
+        ...
+
+    def closed(self, gang: object) -> set[str]:
+        """The nodes that ``gang`` may not use now."""
+        ...
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Those of ``names`` that there are, in the order the policy fills them."""
+        ...
+
+    def rounded(self, requests: Resources) -> Resources:
+        """``requests`` as they are counted."""
+        ...
+
+    def ask(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int]:
+        """Where equal members would go. Raises `MatcherError`."""
+        ...
+
+    def take(self, pod: Pod, assignment: Assignment, gang: object) -> None:
+        """Hold a place. Raises `NoRoom`."""
+        ...
+
+    def undo(self, uids: Iterable[str]) -> None:
+        """Give back what these pods hold."""
+        ...

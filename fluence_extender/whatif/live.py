@@ -1,0 +1,78 @@
+"""Simulating on the running service: one question at a time, parsed and answered beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
+from fluence_extender.whatif.forecast import end_of
+from fluence_extender.whatif.manifests import Asked, asked, read_manifests
+from fluence_extender.whatif.shadow import Snapshot, snapshot
+from fluence_extender.whatif.simulation import Simulation, shown
+
+MOST_WAITING = 8
+"""Questions that wait for their turn; more are refused."""
+
+
+class TooMany(Exception):
+    """Others ask already; the text says so."""
+
+
+def ends(controller: Controller) -> dict[str, float]:
+    """When running pods end, by uid, as far as they say."""
+    find = controller.registry.workloads.find
+    found: dict[str, float] = {}
+    for pod in controller.pods.values():
+        if not pod.node or pod.finished:
+            continue
+        job = _job(pod, find)
+        if job is None and pod.duration is None:
+            continue
+        end = end_of(pod, job)
+        if end is not None:
+            found[pod.uid] = end
+    return found
+
+
+def _job(pod: Pod, find: Callable[[type[Job], str, str], Job | None]) -> Job | None:
+    if pod.owner is None or pod.owner.kind != "Job":
+        return None
+    return find(Job, pod.namespace, pod.owner.name)
+
+
+def copied(controller: Controller) -> tuple[Snapshot, dict[str, float]]:
+    """The books as they are now, and when running pods end."""
+    known = ends(controller)
+    return snapshot(controller.books, controller.eligibility.nodes.values(), known), known
+
+
+class Simulator:
+    """Answers what-if questions about ``controller``'s cluster."""
+
+    def __init__(self, controller: Controller, now: Callable[[], float] = time.time) -> None:
+        self._controller = controller
+        self._now = now
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def answer(self, body: bytes, namespace: str = "default") -> dict[str, Any]:
+        """The answer as JSON values. Raises `BadManifest` and `TooMany`."""
+        if self._waiting >= MOST_WAITING:
+            raise TooMany(f"{self._waiting} other questions are waiting to be answered")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                wanted = await asyncio.to_thread(lambda: asked(read_manifests(body), namespace))
+                taken, known = copied(self._controller)
+                return await asyncio.to_thread(_run, taken, wanted, self._now(), known)
+        finally:
+            self._waiting -= 1
+
+
+def _run(taken: Snapshot, wanted: Asked, now: float, known: dict[str, float]) -> dict[str, Any]:
+    return shown(Simulation(taken, wanted, now, known).run(), wanted, now)

@@ -1,0 +1,301 @@
+"""Manifests to pods and gangs: what the controllers would make of them, as far as placement can see.
+
+Understood are pods and what makes pods; objects that only say something about gangs are read as well, and others are
+named and left alone. Pods are numbered and labelled as their controllers do it, so that gangs and ranks are told as
+usual.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import yaml
+
+from fluence_extender.cluster import decode_workload as workloads
+from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.gangs.assembly import agreed_size
+from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.workload import PodGroup, Workload
+
+MOST_PODS = 10_000
+MOST_DOCUMENTS = 1_000
+MOST_VALUES = 500_000
+DEEPEST = 64
+
+Manifest = dict[str, Any]
+
+
+class BadManifest(ValueError):
+    """A manifest can't be read; the text says which and why."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """One gang that is asked about: its pods by rank, and how many of them make it whole."""
+
+    key: GangKey
+    pods: list[Pod] = field(default_factory=list)
+    size: int | Reason = 1
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Asked:
+    """All that the manifests ask for; ``ignored`` names the objects that make no pods, ``notes`` what was assumed."""
+
+    gangs: list[Wanted]
+    ignored: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_manifests(text: bytes | str) -> list[Manifest]:
+    """The objects in YAML or JSON, lists taken apart. Raises `BadManifest`."""
+    try:
+        documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise BadManifest(f"not YAML or JSON: {error}") from error
+    left = [MOST_VALUES]
+    found: list[Manifest] = []
+    for document in documents:
+        _count_values(document, left, 0)
+        found.extend(_objects(document))
+        if len(found) > MOST_DOCUMENTS:
+            raise BadManifest(f"more than {MOST_DOCUMENTS:,} objects")
+    return found
+
+
+def _count_values(value: object, left: list[int], depth: int) -> None:
+    """Refuse documents that aliases make huge, and endless ones."""
+    left[0] -= 1
+    if left[0] < 0 or depth > DEEPEST:
+        raise BadManifest(f"more than {MOST_VALUES:,} values, or more than {DEEPEST} one in another")
+    if isinstance(value, dict):
+        for one in value.values():
+            _count_values(one, left, depth + 1)
+    elif isinstance(value, list):
+        for one in value:
+            _count_values(one, left, depth + 1)
+
+
+def _objects(document: object) -> Iterator[Manifest]:
+    if document is None:
+        return
+    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+        raise BadManifest("an object without a kind")
+    if document["kind"].endswith("List") and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            kind = document["kind"].removesuffix("List")
+            yield from _objects({"kind": kind, **item} if isinstance(item, dict) and kind else item)
+    else:
+        yield document
+
+
+def asked(manifests: list[Manifest], namespace: str = "default") -> Asked:
+    """The gangs that ``manifests`` make. Raises `BadManifest`."""
+    index = WorkloadIndex()
+    pods: list[Pod] = []
+    result = Asked([])
+    for manifest in manifests:
+        meta = manifest.setdefault("metadata", {})
+        if not isinstance(meta, dict):
+            raise BadManifest(f"{manifest['kind']}: metadata isn't a mapping")
+        meta.setdefault("namespace", namespace)
+        name = meta.get("name") or f"{meta.get('generateName') or manifest['kind'].lower()}1"
+        meta["name"] = name
+        known = _note(manifest, index)
+        make = _MAKERS.get(manifest["kind"])
+        if make is None:
+            if not known:
+                result.ignored.append(f"{manifest['kind']} {meta['namespace']}/{name}")
+            continue
+        pods.extend(_made(make, manifest, len(pods)))
+    others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
+    if others:
+        result.notes.append(f"asked as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}")
+    result.gangs = _gangs(pods, index)
+    return result
+
+
+def _made(make: Maker, manifest: Manifest, before: int) -> Iterator[Pod]:
+    where = f"{manifest['kind']} {manifest['metadata']['namespace']}/{manifest['metadata']['name']}"
+    try:
+        for number, template in enumerate(make(manifest)):
+            if before + number >= MOST_PODS:
+                raise BadManifest(f"more than {MOST_PODS:,} pods")
+            yield _pod(template, manifest["metadata"]["namespace"], f"what-if-{before + number}")
+    except BadManifest:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
+        raise BadManifest(f"{where}: {error or type(error).__name__}") from error
+
+
+def _pod(template: Manifest, namespace: str, uid: str) -> Pod:
+    meta = {**template["metadata"], "namespace": namespace, "uid": uid}
+    spec = {**template["spec"]}
+    spec.pop("nodeName", None)
+    spec.pop("schedulingGates", None)
+    pod = decode_pod(json.dumps({"metadata": meta, "spec": spec}, default=str).encode())
+    owner = template.get("owner")
+    return replace(pod, owner=Owner(*owner) if owner else None)
+
+
+def _note(manifest: Manifest, index: WorkloadIndex) -> bool:
+    """Keep what says how large gangs are; whether this is such an object."""
+    kind, group = manifest["kind"], str(manifest.get("apiVersion", "")).partition("/")[0]
+    decode = _DECODERS.get((group, kind))
+    if decode is None:
+        return False
+    try:
+        index.put(decode(json.dumps(manifest, default=str).encode()))
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        raise BadManifest(f"{kind} {manifest['metadata']['name']}: {error}") from error
+    return True
+
+
+def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[Wanted]:
+    found: dict[GangKey, Wanted] = {}
+    claims: dict[GangKey, list[Claim]] = {}
+    for pod in pods:
+        claim = index.claim(pod)
+        wanted = found.setdefault(claim.key, Wanted(claim.key))
+        wanted.pods.append(pod)
+        claims.setdefault(claim.key, []).append(claim)
+        group = index.find(PodGroup, pod.namespace, pod.group) if pod.group else None
+        if group is not None:
+            wanted.levels = group.levels
+    for key, wanted in found.items():
+        wanted.size = agreed_size(key, claims[key])
+    return list(found.values())
+
+
+# What controllers make.
+
+
+def _template(
+    source: Mapping[str, Any],
+    name: str,
+    labels: Mapping[str, str],
+    notes: Mapping[str, str],
+    owner: tuple[str, str, str] | None,
+) -> Manifest:
+    meta = source.get("metadata") or {}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {**(meta.get("labels") or {}), **labels},
+            "annotations": {**(meta.get("annotations") or {}), **notes},
+        },
+        "spec": source["spec"],
+        "owner": owner,
+    }
+
+
+def _count(value: Any, default: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadManifest(f"{value!r} is no number of pods")
+    return value
+
+
+def _single(manifest: Manifest) -> Iterator[Manifest]:
+    yield _template(manifest, manifest["metadata"]["name"], {}, {}, None)
+
+
+def _of_job(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> Iterator[Manifest]:
+    parallelism = _count(spec.get("parallelism"), 1)
+    count = min(parallelism, _count(spec.get("completions"), parallelism))
+    for number in range(count):
+        index = {"batch.kubernetes.io/job-completion-index": str(number)}
+        told = {"batch.kubernetes.io/job-name": name, **labels}
+        yield _template(spec["template"], f"{name}-{number}", told, index, ("Job", name, f"job-{name}"))
+
+
+def _job(manifest: Manifest) -> Iterator[Manifest]:
+    yield from _of_job(manifest["spec"], manifest["metadata"]["name"], {})
+
+
+def _replicas(manifest: Manifest) -> Iterator[Manifest]:
+    spec, name, kind = manifest["spec"], manifest["metadata"]["name"], manifest["kind"]
+    owner = ("ReplicaSet" if kind == "Deployment" else kind, name, f"{kind}-{name}")
+    for number in range(_count(spec.get("replicas"), 1)):
+        labels = {"apps.kubernetes.io/pod-index": str(number)} if kind == "StatefulSet" else {}
+        yield _template(spec["template"], f"{name}-{number}", labels, {}, owner)
+
+
+def _job_set(manifest: Manifest) -> Iterator[Manifest]:
+    name = manifest["metadata"]["name"]
+    for replicated in manifest["spec"].get("replicatedJobs") or ():
+        for number in range(_count(replicated.get("replicas"), 1)):
+            job = f"{name}-{replicated['name']}-{number}"
+            labels = {
+                "jobset.sigs.k8s.io/jobset-name": name,
+                "jobset.sigs.k8s.io/replicatedjob-name": replicated["name"],
+                "jobset.sigs.k8s.io/job-index": str(number),
+            }
+            yield from _of_job(replicated["template"]["spec"], job, labels)
+
+
+def _leader_worker_set(manifest: Manifest) -> Iterator[Manifest]:
+    name, spec = manifest["metadata"]["name"], manifest["spec"]
+    templates = spec["leaderWorkerTemplate"]
+    size = _count(templates.get("size"), 1)
+    for group in range(_count(spec.get("replicas"), 1)):
+        for worker in range(size):
+            leads = worker == 0 and templates.get("leaderTemplate")
+            labels = {
+                "leaderworkerset.sigs.k8s.io/name": name,
+                "leaderworkerset.sigs.k8s.io/group-index": str(group),
+                "leaderworkerset.sigs.k8s.io/worker-index": str(worker),
+                "leaderworkerset.sigs.k8s.io/template-revision-hash": "1",
+            }
+            notes = {"leaderworkerset.sigs.k8s.io/size": str(size)}
+            source = templates["leaderTemplate"] if leads else templates["workerTemplate"]
+            pod = f"{name}-{group}" if worker == 0 else f"{name}-{group}-{worker}"
+            yield _template(source, pod, labels, notes, ("StatefulSet", name, f"lws-{name}"))
+
+
+def _mpi_job(manifest: Manifest) -> Iterator[Manifest]:
+    name = manifest["metadata"]["name"]
+    for role, replica in (manifest["spec"].get("mpiReplicaSpecs") or {}).items():
+        for number in range(_count(replica.get("replicas"), 1)):
+            labels = {
+                "training.kubeflow.org/job-name": name,
+                "training.kubeflow.org/operator-name": "mpi-operator",
+                "training.kubeflow.org/job-role": role.lower(),
+                "training.kubeflow.org/replica-index": str(number),
+            }
+            owner = ("MPIJob", name, f"mpijob-{name}")
+            yield _template(replica["template"], f"{name}-{role.lower()}-{number}", labels, {}, owner)
+
+
+Maker = Callable[[Manifest], Iterator[Manifest]]
+
+_MAKERS: Mapping[str, Maker] = {
+    "Pod": _single,
+    "Job": _job,
+    "Deployment": _replicas,
+    "ReplicaSet": _replicas,
+    "StatefulSet": _replicas,
+    "JobSet": _job_set,
+    "LeaderWorkerSet": _leader_worker_set,
+    "MPIJob": _mpi_job,
+}
+
+_DECODERS: Mapping[tuple[str, str], Callable[[bytes], Workload]] = {
+    ("batch", "Job"): workloads.decode_job,
+    ("scheduling.k8s.io", "PodGroup"): workloads.decode_pod_group,
+    ("scheduling.x-k8s.io", "PodGroup"): workloads.decode_coscheduling_group,
+    ("jobset.x-k8s.io", "JobSet"): workloads.decode_job_set,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): workloads.decode_leader_worker_set,
+    ("kubeflow.org", "MPIJob"): workloads.decode_mpi_job,
+}

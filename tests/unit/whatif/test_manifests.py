@@ -1,0 +1,135 @@
+"""Manifests become the pods that their controllers would make, gathered into gangs as usual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.whatif import manifests
+from fluence_extender.whatif.manifests import BadManifest, asked, read_manifests
+
+SPEC = {"schedulerName": "fluence", "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+
+
+def template(**labels: str) -> dict[str, Any]:
+    return {"metadata": {"labels": labels}, "spec": SPEC}
+
+
+CASES: list[tuple[dict[str, Any], dict[str, int]]] = [
+    ({"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}, {"default/one": 1}),
+    (
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "sim", "namespace": "lab"},
+            "spec": {"parallelism": 4, "completions": 3, "template": template(**{GROUP_LABEL: "sim"})},
+        },
+        {"lab/sim": 3},
+    ),
+    (
+        {
+            "kind": "Deployment",
+            "metadata": {"name": "web"},
+            "spec": {"replicas": 2, "template": template()},
+        },
+        {"default/web-0": 1, "default/web-1": 1},
+    ),
+    (
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "train"},
+            "spec": {
+                "replicatedJobs": [
+                    {"name": "driver", "replicas": 1, "template": {"spec": {"template": template()}}},
+                    {
+                        "name": "workers",
+                        "replicas": 2,
+                        "template": {"spec": {"parallelism": 3, "completions": 3, "template": template()}},
+                    },
+                ]
+            },
+        },
+        {"default/train": 7},
+    ),
+    (
+        {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1",
+            "kind": "LeaderWorkerSet",
+            "metadata": {"name": "serve"},
+            "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": template()}},
+        },
+        {"default/serve-0": 3, "default/serve-1": 3},
+    ),
+]
+
+
+@pytest.mark.parametrize(("manifest", "gangs"), CASES, ids=[case[0]["kind"] for case in CASES])
+def test_each_kind_makes_its_pods(manifest: dict[str, Any], gangs: dict[str, int]) -> None:
+    found = asked([manifest])
+    assert sorted(len(one.pods) for one in found.gangs) == sorted(gangs.values())
+    assert sum(len(one.pods) for one in found.gangs) == sum(gangs.values())
+    assert all(isinstance(one.size, int) and one.size <= len(one.pods) for one in found.gangs)
+    assert not found.ignored
+
+
+def test_lists_and_several_documents_are_taken_apart_and_strangers_named() -> None:
+    text = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: m}]}}
+- {apiVersion: v1, kind: Service, metadata: {name: s}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: fluence, containers: [{name: m}]}}
+"""
+    found = asked(read_manifests(text))
+    assert [one.pods[0].name for one in found.gangs] == ["a", "b"]
+    assert found.ignored == ["Service default/s"]
+    assert found.notes == ["asked as if schedulerName were fluence, not default-scheduler"]
+
+
+def test_pods_that_say_their_group_are_one_gang() -> None:
+    pods = [
+        {
+            "kind": "Pod",
+            "metadata": {
+                "name": f"p{number}",
+                "labels": {GROUP_LABEL: "pair"},
+                "annotations": {GROUP_SIZE_ANNOTATION: "2"},
+            },
+            "spec": SPEC,
+        }
+        for number in range(2)
+    ]
+    (gang,) = asked(pods).gangs
+    assert (len(gang.pods), gang.size) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "just words",
+        "[1, 2]",
+        "a: &a [x, x]\nkind: Pod\nb: [*a, *a]\nmetadata: 3",
+        "kind: Job\nmetadata: {name: x}\nspec: 3",
+        "kind: Job\nmetadata: {name: x}\nspec: {parallelism: many, template: {spec: {containers: []}}}",
+        "kind: Deployment\nmetadata: {name: x}\nspec: {replicas: 100000, template: {spec: {containers: []}}}",
+        "kind: Pod\nmetadata: {name: x}",
+        "kind: Pod\nmetadata: {name: [x]}\nspec: {containers: 3}",
+    ],
+)
+def test_what_cannot_be_read_is_told(text: str) -> None:
+    with pytest.raises(BadManifest):
+        asked(read_manifests(text))
+
+
+def test_aliases_cannot_make_a_document_huge() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(BadManifest, match="values"):
+        read_manifests("kind: Pod\n" + "\n".join(lines))
+    assert manifests.MOST_VALUES < 10**6

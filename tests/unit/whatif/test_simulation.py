@@ -1,0 +1,152 @@
+"""What-if: would it fit, where, when at the earliest, and with how much less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluence_extender.model.names import TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.pod import HostPort
+from fluence_extender.model.reason import Why
+from tests.core.values import GIB, node, pod
+from tests.unit.whatif.conftest import NOW, RACK, Cluster
+
+DEVICES = "resources: [{type: qpu, name: fez}, {type: qpu, name: ankaa}]"
+
+
+def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> dict[str, Any]:
+    """A Job of ``count`` pods that is a gang."""
+    notes = fields.pop("annotations", {})
+    requests = {"cpu": cpu, "memory": memory, **fields.pop("requests", {})}
+    container = {
+        "name": "main",
+        "resources": {"requests": requests, "limits": fields.pop("limits", {})},
+        **fields,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "parallelism": count,
+            "completions": count,
+            "completionMode": "Indexed",
+            "template": {
+                "metadata": {"labels": {"fluence.flux-framework.org/group": name}, "annotations": notes},
+                "spec": {"schedulerName": "fluence", "containers": [container]},
+            },
+        },
+    }
+
+
+def test_what_fits_is_told_where_in_the_order_of_ranks(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1")])
+    (answer,) = there.ask(job("small", 4, "2"))
+    assert answer.fits
+    assert [(name, one.node) for name, one in answer.placed] == [
+        ("small-0", "n0"),
+        ("small-1", "n0"),
+        ("small-2", "n1"),
+        ("small-3", "n1"),
+    ]
+
+
+def test_one_that_fits_stands_in_the_way_of_the_next(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    first, second = there.ask(job("first", 3, "1"), job("second", 2, "1"))
+    assert (first.fits, second.fits) == (True, False)
+    assert second.reason is not None
+    assert second.reason.text.startswith("busy: 1 of 2 fit now")
+
+
+def test_what_does_not_fit_starts_when_enough_has_ended(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1")])
+    there.run([pod("a", 4000)], until=600)
+    there.run([pod("b", 2000)], until=60)
+    there.run([pod("c", 1000)])
+    (answer,) = there.ask(job("wide", 3, "2"))
+    assert answer.earliest == NOW + 600
+    (smaller,) = there.ask(job("two", 2, "2"))
+    assert smaller.earliest == NOW + 60 or smaller.earliest == NOW + 600
+    (never,) = there.ask(job("all", 4, "2"))
+    assert never.earliest is None
+
+
+def test_reductions_are_the_largest_that_fit_now(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0", 4000, 8), node("n1", 4000, 8)])
+    there.run([pod("other", 1000, 1)])
+    (answer,) = there.ask(job("wide", 4, "2", "2Gi"))
+    assert {one.what: one.fitting for one in answer.reductions} == {"members": "3", "cpu": "1500m cpu"}
+    texts = [one.text for one in answer.reductions]
+    assert texts == ["3 of 4 members fit", "all 4 fit with 1500m cpu each, not 2 cpu"]
+
+
+def test_unsatisfiable_has_reductions_and_no_start(cluster: type[Cluster]) -> None:
+    (answer,) = cluster([node("n0", 4000, 8)]).ask(job("big", 1, "16"))
+    assert answer.reason is not None
+    assert answer.reason.why is Why.UNSATISFIABLE
+    assert answer.earliest is None
+    assert [one.fitting for one in answer.reductions] == ["4 cpu"]
+
+
+def test_topology_can_be_what_is_in_the_way(cluster: type[Cluster]) -> None:
+    there = cluster([node(f"n{number}", labels={RACK: f"r{number}"}) for number in range(2)])
+    near = job("near", 2, "4", annotations={TOPOLOGY_REQUIRED_ANNOTATION: "rack"})
+    (answer,) = there.ask(near)
+    assert answer.reason is not None
+    assert answer.reason.text == "unsatisfiable: no rack holds 2 x 4 cpu + 1Gi memory (the largest holds 1)"
+    assert "all 2 fit without their topology" in [one.text for one in answer.reductions]
+
+
+def test_devices_are_found_and_freed_with_those_who_end(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")], DEVICES)
+    there.run([pod("holder", 100, devices={"qpu": 1})], until=30)
+    wanted = {"fluxion.flux-framework.org/qpu": "1"}
+    (one,) = there.ask(job("one", 1, "100m", limits=wanted))
+    assert one.fits
+    assert len(one.placed[0][1].devices) == 1
+    (two,) = there.ask(job("two", 2, "100m", limits=wanted))
+    assert two.reason is not None
+    assert two.reason.text == "busy: 1 qpu not free on any backend that matches (ankaa, fez)"
+    assert two.earliest == NOW + 30
+
+
+def test_host_ports_are_free_again_when_their_pod_has_ended(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run([pod("web", 100, host_ports=(HostPort(80),))], until=10)
+    (answer,) = there.ask(job("next", 1, "1", ports=[{"hostPort": 80, "containerPort": 80}]))
+    assert (answer.fits, answer.earliest) == (False, NOW + 10)
+
+
+def test_gang_that_is_not_whole_or_cannot_be_read_is_told(cluster: type[Cluster]) -> None:
+    lone = {
+        "kind": "Pod",
+        "metadata": {
+            "name": "lone",
+            "labels": {"fluence.flux-framework.org/group": "g"},
+            "annotations": {"fluence.flux-framework.org/group-size": "2"},
+        },
+        "spec": {"schedulerName": "fluence", "containers": [{"name": "main"}]},
+    }
+    (answer,) = cluster([node("n0")]).ask(lone)
+    assert answer.reason is not None
+    assert answer.reason.text == "waiting for members (1 of 2 exist)"
+    (broken,) = cluster([node("n0")]).ask(job("broken", 1, "many"))
+    assert broken.reason is not None
+    assert broken.reason.why is Why.INVALID
+
+
+def test_no_time_left_means_fewer_words_and_the_same_answer(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run([pod("other", 4000, 1)], until=5)
+    (answer,) = there.ask(job("late", 1, "4"), patience=-1.0)
+    assert not answer.fits
+    assert (answer.earliest, answer.reductions) == (None, ())
+
+
+@pytest.mark.parametrize("amount", [GIB, 5 * GIB])
+def test_copy_forgets_what_was_tried_on_it(cluster: type[Cluster], amount: int) -> None:
+    there = cluster([node("n0", 4000, 8)])
+    first = there.ask(job("a", 9, "1", str(amount)), job("b", 4, "1"))
+    assert [one.fits for one in first] == [False, True]
