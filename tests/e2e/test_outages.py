@@ -153,7 +153,9 @@ def test_pods_that_are_seen_on_a_node_before_the_node(
         (late,) = own_nodes(1, cpu="3", prefix="late")
         namespace.create(pod("foreign", cpu="2"))
         namespace.bind("foreign", late)
-        namespace.wait_for_phase("foreign", "Running", timeout=60)
+        # Pods are seen in order: who knows this one knows of the one before.
+        namespace.create(*gang("marker", 1, size=2, cpu="1"))
+        fluence.wait_for_reason(namespace.name, "marker", "waiting for members (1 of 2", timeout=60)
         assert late not in known_nodes(fluence)
     fluence.wait_for_reason(namespace.name, "waits", "busy: 2 of 3 fit now, short of cpu", timeout=60)
     namespace.delete_pod("foreign")
