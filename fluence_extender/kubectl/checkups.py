@@ -151,7 +151,9 @@ def controller_rights(at: CheckUp) -> Iterator[Finding]:
     refused: list[str] = []
     for resource, verb in needed.items():
         try:
-            at.kubectl("auth", "can-i", verb, resource, f"--as={account}", "-A")
+            kind, _, part = resource.partition("/")
+            wanted = [kind, f"--subresource={part}"] if part else [kind]
+            at.kubectl("auth", "can-i", verb, *wanted, f"--as={account}", "-A")
         except KubectlFailed as error:
             told = str(error)
             if "impersonate" in told or "orbidden" in told:

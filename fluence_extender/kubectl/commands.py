@@ -11,12 +11,16 @@ Run = Callable[[Sequence[str]], int]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command; ``place`` is ``module:function``, ``usage`` what its own help shows."""
+    """One command; ``place`` is ``module:function``, ``usage`` what its own help shows.
+
+    ``forwards`` says that it reads its flags beside kubectl's, so that only it knows which word is one.
+    """
 
     name: str
     summary: str
     place: str
     usage: str
+    forwards: bool = False
 
     def load(self) -> Run:
         """The function that runs it: arguments after its name -> exit code."""
@@ -101,6 +105,7 @@ COMMANDS = (
             _SELECTION + _SUBMISSION,
             _FORWARDED,
         ),
+        forwards=True,
     ),
     Command(
         "create",
@@ -112,6 +117,7 @@ COMMANDS = (
             _SELECTION + _SUBMISSION,
             _FORWARDED,
         ),
+        forwards=True,
     ),
     Command(
         "select",
@@ -123,6 +129,7 @@ COMMANDS = (
             _SELECTION,
             "Flags that say which cluster, such as --context, are kubectl's.\n",
         ),
+        forwards=True,
     ),
     Command(
         "jobs",
@@ -197,8 +204,8 @@ COMMANDS = (
         _question(
             "doctor",
             "",
-            "Looks at everything that has to be in place: the cluster, the service, versions, replicas, the scheduler,\n"
-            "the gate, rights, nodes, drift, resources, gangs. Ends with 1 when something is wrong. Changes nothing.",
+            "Looks at everything that has to be in place: cluster, service, versions, replicas, scheduler,\n"
+            "gate, rights, nodes, drift, resources, gangs. Ends with 1 when something is wrong. Changes nothing.",
             "",
             "json|yaml",
         ),

@@ -9,14 +9,54 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fluence_extender.kubectl.commands import COMMANDS, command
 
 _FILES, _NO_FILES = 0, 4
+_PATIENCE = 3.0
+"""Seconds that a shell waits for names."""
+
 _DRY_RUNS = ("client", "none", "server")
 _FLAG = re.compile(r" +(?:-\w, )?(--[a-z-]+)\S*(?: [A-Z]+)?  +(\S.*)")
+_OUTPUTS = ("json", "yaml", "wide", "name")
 _TAKES_FILE = ("-f", "--filename", "-k", "--kustomize", "--attributes")
+
+
+def _keys() -> list[str]:
+    from fluence_extender.kubectl.keys import KEYS
+
+    return [
+        f"{one.key.partition('/')[2].rstrip('*')}\t{one.kind} on {one.on}"
+        for one in KEYS
+        if "*" not in one.key
+    ]
+
+
+def _names(path: str, name: str) -> Iterable[str]:
+    """The names that the service knows, nothing where it doesn't answer at once."""
+    from fluence_extender.kubectl.errors import CommandError
+    from fluence_extender.kubectl.question import Question
+    from fluence_extender.kubectl.service import Service, namespace_of
+
+    question = Question("completion")
+    try:
+        found = Service(question, _PATIENCE).items(path, namespace=namespace_of(question))
+    except CommandError:
+        return ()
+    return dict.fromkeys(str(one[name]) for one in found)
+
+
+_CHOICES: Mapping[tuple[str, ...], Iterable[str] | Callable[[], Iterable[str]]] = {
+    ("-o",): _OUTPUTS,
+    ("--output",): _OUTPUTS,
+    ("completion", ""): ("bash", "zsh", "fish"),
+    ("top", ""): ("nodes", "jobs"),
+    ("explain", ""): _keys,
+    ("why", ""): lambda: _names("/v1/gangs", "name"),
+    ("jobs", ""): lambda: _names("/v1/gangs", "name"),
+    ("backends", ""): lambda: _names("/v1/backends", "backend"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,6 +81,12 @@ def complete(words: Sequence[str]) -> tuple[list[str], int]:
         return [], _FILES
     if typed.startswith("--dry-run="):
         return _beginning(typed, (f"--dry-run={mode}" for mode in _DRY_RUNS)), _NO_FILES
+    if typed == "" or not typed.startswith("-"):
+        choices = _CHOICES.get((before[-1],)) or (
+            _CHOICES.get((chosen.name, "")) if len(before) == 1 else None
+        )
+        if choices is not None:
+            return _beginning(typed, choices() if callable(choices) else choices), _NO_FILES
     if typed.startswith("-"):
         return _beginning(typed, _flags(chosen.usage)), _FILES if "=" in typed else _NO_FILES
     return [], _NO_FILES

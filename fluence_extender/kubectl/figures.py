@@ -38,6 +38,11 @@ def age(text: str | None, now: datetime) -> str:
     return span((now - moment(text)).total_seconds())
 
 
+def until(text: str | None, now: datetime) -> str:
+    """How long it is until a time that is expected, ``0s`` once it has passed."""
+    return span((moment(text) - now).total_seconds()) if text else ""
+
+
 def span(seconds: float) -> str:
     """A length of time in its largest unit."""
     for suffix, size in _AGES:

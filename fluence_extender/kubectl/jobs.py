@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from time import sleep
 
-from fluence_extender.kubectl.figures import age, now
+from fluence_extender.kubectl.figures import age, now, until
 from fluence_extender.kubectl.question import Question, read_question
 from fluence_extender.kubectl.service import Item, Service, namespace_of
 from fluence_extender.kubectl.tables import Column, answer, table
@@ -44,6 +44,7 @@ def columns(namespace: str) -> tuple[Column, ...]:
         Column("AGE", lambda gang: age(gang["created"], today)),
         Column("NODES", lambda gang: _few(gang, "node")),
         Column("BACKEND", lambda gang: _few(gang, "backend")),
+        Column("STARTS IN", lambda gang: until(gang.get("expected_start"), today)),
         Column("KIND", lambda gang: str(gang["convention"]), wide=True),
         Column("WHY", lambda gang: str(gang["why"]), wide=True),
         Column("REASON", lambda gang: str(gang["reason"])),

@@ -58,6 +58,14 @@ KEYS = (
         f'{names.SCHEDULE_TIMEOUT_ANNOTATION}: "600"',
     ),
     Explained(
+        names.DURATION_ANNOTATION,
+        "annotation",
+        "pod",
+        USER,
+        "How long the pod will run, so that who waits for its room can be told when to expect it.",
+        f"{names.DURATION_ANNOTATION}: 90m",
+    ),
+    Explained(
         names.TOPOLOGY_REQUIRED_ANNOTATION,
         "annotation",
         "pod",

@@ -64,7 +64,11 @@ def _run(words: list[str]) -> int:
     if name in _HELP or (name.startswith("-") and any(word in _HELP for word in words)):
         return show_help(())
     found = command(name)
-    return found.load()(words[1:]) if found is not None else _unknown(name)
+    if found is None:
+        return _unknown(name)
+    if not found.forwards and _asked_for_help(name, words[1:]):
+        return 0
+    return found.load()(words[1:])
 
 
 def _asked_for_help(name: str, words: Sequence[str]) -> bool:

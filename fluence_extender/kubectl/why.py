@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from fluence_extender.kubectl.errors import CommandError, UsageError
-from fluence_extender.kubectl.figures import amount, amounts, moment, now, span
+from fluence_extender.kubectl.figures import amount, amounts, moment, now, span, until
 from fluence_extender.kubectl.fits import SCALABLE, fitting, free_in_all, largest_that_fits
 from fluence_extender.kubectl.question import read_question
 from fluence_extender.kubectl.service import Item, Service, namespace_of
@@ -69,6 +69,11 @@ def told(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool
     yield f"gang {story['namespace']}/{story['name']}: {story['state']}"
     if story["reason"]:
         yield _line("reason", story["reason"])
+    if story.get("expected_start"):
+        yield _line(
+            "starts",
+            f"in {until(story['expected_start'], now())}, as far as running pods say how long they run",
+        )
     yield from (_line("asks", _asked(ask)) for ask in story["asks"])
     placed = Counter(member["node"] for member in story["members"] if member["node"])
     if placed:

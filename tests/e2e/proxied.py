@@ -1,7 +1,7 @@
 """The service behind the API server's proxy, as it is where it runs in a pod.
 
-kwok runs no containers, so the Service points at the process itself; the API server refuses loopback addresses, so the
-process listens on all.
+kwok runs no containers, so a pod that nobody runs stands for the process: the API server's proxy goes to addresses of
+pods alone, and to none on loopback, so the process listens on all.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from fluence_extender.localcluster import Api, ApiError
-from tests.e2e.harness import documents, wait_for
+from tests.e2e.harness import Manifest, documents, pod, wait_for
 from tests.e2e.installation import BASE, Installation
 
 NAMESPACE = "kube-system"
-PROXY = f"/api/v1/namespaces/{NAMESPACE}/services/http:fluence:api/proxy"
+NAME = "fluence"
+CORE = f"/api/v1/namespaces/{NAMESPACE}"
+PROXY = f"{CORE}/services/http:{NAME}:api/proxy"
 
 
 def own_address() -> str:
@@ -32,42 +33,44 @@ def behind_proxy(installation: Installation) -> Iterator[None]:
     """While this lasts, the service is reached as kube-system/fluence."""
     api = installation.plane.api
     with installation.other("--api-host", "0.0.0.0") as stack:
-        address = urlsplit(stack.api_url)
-        made = [_service(address.port or 0), _endpoints(own_address(), address.port or 0)]
-        for one in made:
+        port = urlsplit(stack.api_url).port or 0
+        for one in (_service(port), _pod(), _endpoints(own_address(), port)):
             api.apply(one)
+        ips = {"podIP": own_address(), "podIPs": [{"ip": own_address()}]}
+        api.patch(f"{CORE}/pods/{NAME}/status", {"status": ips})
         for one in documents(BASE / "users.yaml"):
             api.apply(one)
-        wait_for(lambda: _answers(api), 60, "the proxy to reach the service")
+        wait_for(lambda: "items" in api.get(f"{PROXY}/v1/nodes"), 60, "the proxy to reach the service")
         try:
             yield
         finally:
-            for kind in ("endpoints", "services"):
-                api.delete(f"/api/v1/namespaces/{NAMESPACE}/{kind}/fluence")
+            for path in (f"endpoints/{NAME}", f"services/{NAME}", f"pods/{NAME}"):
+                api.delete(f"{CORE}/{path}")
 
 
-def _answers(api: Api) -> bool:
-    try:
-        return "items" in api.get(f"{PROXY}/v1/nodes")
-    except ApiError:
-        return False
+def _metadata() -> Manifest:
+    return {"name": NAME, "namespace": NAMESPACE}
 
 
-def _service(port: int) -> dict[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "fluence", "namespace": NAMESPACE},
-        "spec": {"ports": [{"name": "api", "port": 8889, "targetPort": port, "protocol": "TCP"}]},
-    }
+def _service(port: int) -> Manifest:
+    ports = [{"name": "api", "port": 8889, "targetPort": port, "protocol": "TCP"}]
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(), "spec": {"ports": ports}}
 
 
-def _endpoints(address: str, port: int) -> dict[str, object]:
+def _pod() -> Manifest:
+    return pod(NAME, scheduler="nobody") | {"metadata": _metadata()}
+
+
+def _endpoints(address: str, port: int) -> Manifest:
+    target = {"kind": "Pod", "name": NAME, "namespace": NAMESPACE}
     return {
         "apiVersion": "v1",
         "kind": "Endpoints",
-        "metadata": {"name": "fluence", "namespace": NAMESPACE},
+        "metadata": _metadata(),
         "subsets": [
-            {"addresses": [{"ip": address}], "ports": [{"name": "api", "port": port, "protocol": "TCP"}]}
+            {
+                "addresses": [{"ip": address, "targetRef": target}],
+                "ports": [{"name": "api", "port": port, "protocol": "TCP"}],
+            }
         ],
     }

@@ -16,6 +16,7 @@ from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.extender.server import BIND_GRACE
 from fluence_extender.gangs.leadership import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.kubectl.service import PORT, ROLE, SERVICE
 from fluence_extender.model.names import GATE, RESOURCES_CONFIGMAP, RESOURCES_KEY, SCHEDULER_NAME
 from fluence_extender.scheduler_config import scheduler_config
 
@@ -126,6 +127,42 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
         ("ClusterRole", "system:volume-scheduler"),
         ("Role", "extension-apiserver-authentication-reader"),
     }
+
+
+def test_users_may_ask_this_one_service_and_nothing_else(objects: Objects) -> None:
+    (port,) = objects["Service", "fluence"]["spec"]["ports"]
+    proxied = {
+        "http:fluence:api",
+        f"http:fluence:{port['port']}",
+        "fluence:api",
+        f"fluence:{port['port']}",
+        "fluence",
+    }
+    assert f"http:{SERVICE}:{PORT}" in proxied
+    assert port["name"] == PORT
+    for name, verbs in (("fluence-view", ["get"]), ("fluence-simulate", ["get", "create"])):
+        asking, *others = objects["ClusterRole", name]["rules"]
+        assert (asking["apiGroups"], asking["resources"], asking["verbs"]) == (
+            [""],
+            ["services/proxy"],
+            verbs,
+        )
+        assert set(asking["resourceNames"]) == proxied
+        assert all(
+            rule["resourceNames"] == [RESOURCES_CONFIGMAP] and rule["verbs"] == ["get"] for rule in others
+        )
+    assert ROLE == "fluence-view"
+
+
+def test_the_proxy_may_be_let_in_to_the_state_api_alone(objects: Objects, project: Path) -> None:
+    policy = yaml.safe_load((project / "deploy" / "proxy-access" / "networkpolicy.yaml").read_text())
+    own = objects["NetworkPolicy", "fluence"]
+    assert policy["spec"]["podSelector"] == own["spec"]["podSelector"]
+    assert policy["metadata"]["namespace"] == own["metadata"]["namespace"]
+    assert policy["metadata"]["name"] != own["metadata"]["name"]
+    (rule,) = policy["spec"]["ingress"]
+    assert [port["port"] for port in rule["ports"]] == ["api"]
+    assert all(set(source) == {"ipBlock"} for source in rule["from"])
 
 
 def test_every_binding_is_for_the_pods_service_account(objects: Objects) -> None:

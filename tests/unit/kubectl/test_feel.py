@@ -34,10 +34,15 @@ sys.exit(code)
 """
 
 
-def imported(*words: str) -> set[str]:
-    """The modules that a command imports."""
+def imported(*words: str, path: str = "") -> set[str]:
+    """The modules that a command imports; ``path`` is where it finds programs first."""
     ended = subprocess.run(
-        [sys.executable, "-c", _IMPORTED, *words], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", _IMPORTED, *words],
+        env={**os.environ, "PATH": os.pathsep.join([path, os.environ["PATH"]])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert ended.returncode == 0, ended
     return set(ended.stdout.split())
@@ -67,6 +72,22 @@ def test_selection_needs_nothing_of_the_service(tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text(POD)
     words = ("--kubeconfig=/dev/null", "-f", str(tmp_path / "pod.yaml"))
     assert not imported("select", *words, "--attributes", str(tmp_path / "a.yaml")) & HEAVY
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("explain", "group"), ("jobs", "--help"), ("completion", "bash"), ("why", "--help"), ("doctor", "-h")],
+)
+def test_what_asks_nobody_needs_little(words: tuple[str, ...]) -> None:
+    assert not imported(*words) & (HEAVY | LAZY)
+
+
+def test_question_needs_nothing_of_the_service_and_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "kubectl").write_text('#!/bin/sh\necho \'{"items": [], "metadata": {}}\'\n')
+    (tmp_path / "kubectl").chmod(0o755)
+    for words in (("jobs", "-A"), ("backends",), ("top",), ("graph",)):
+        modules = imported(*words, path=str(tmp_path))
+        assert not modules & (HEAVY | {"yaml", "jsonschema", "asyncio", "ssl", "urllib.request"}), words
 
 
 def test_installed_script_tells_its_version() -> None:

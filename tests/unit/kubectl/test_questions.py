@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -143,7 +144,7 @@ def test_jobs_are_a_table_of_the_contexts_namespace(service: Fluence, kubectl: P
     shown = service("jobs", "--context", "c")
     assert shown.code == 0
     head, vqe, big = shown.out.splitlines()
-    assert head.split() == ["NAME", "STATE", "PLACED", "AGE", "NODES", "BACKEND", "REASON"]
+    assert head.split() == ["NAME", "STATE", "PLACED", "AGE", "NODES", "BACKEND", "STARTS", "IN", "REASON"]
     assert vqe.split()[:3] == ["vqe", "bound", "2/2"]
     assert "n1, n2" in vqe
     assert big.endswith("busy: 2 of 4 fit now, short of cpu")
@@ -169,6 +170,16 @@ def test_what_is_asked_follows_the_flags(
 ) -> None:
     assert service("jobs", *words).code == 0
     assert next(call for call in kubectl.calls if "--raw" in call)[2].endswith(path)
+
+
+def test_an_expected_start_is_told_where_there_is_one(service: Fluence, kubectl: Program) -> None:
+    soon = (datetime.now(UTC) + timedelta(minutes=30, seconds=30)).isoformat()
+    kubectl.answers("proxy/v1/gangs/default/big", out=json.dumps({**STORY, "expected_start": soon}))
+    kubectl.answers("proxy/v1/gangs", out=listed([GANGS[0], {**GANGS[1], "expected_start": soon}]))
+    head, _, big = service("jobs").out.splitlines()
+    assert "STARTS IN" in head
+    assert " 30m " in big
+    assert "in 30m, as far as running pods say" in service("why", "big").out
 
 
 def test_all_namespaces_are_told_apart(service: Fluence) -> None:

@@ -1,0 +1,230 @@
+"""doctor: each check, and what it says to do."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fluence_extender import __version__
+from tests.unit.kubectl.programs import Ended, Fluence, Program
+
+NODE = {"name": "n1", "schedulable": True, "problems": []}
+DEVICE = {"backend": "fez", "usable": True, "problems": []}
+GANG = {"namespace": "default", "name": "g", "state": "waiting", "why": "Busy", "reason": "busy"}
+METRICS = 'fluence_drift_total{kind="held"} 0.0\nfluence_extender_resources_rejected_total 0.0\n'
+
+
+def listed(*items: dict[str, Any]) -> str:
+    return json.dumps({"items": items, "metadata": {"leading": True, "continue": ""}})
+
+
+def lease(ago: float, holder: str = "fluence-0_x") -> str:
+    renewed = datetime.now(UTC) - timedelta(seconds=ago)
+    return json.dumps(
+        {"spec": {"holderIdentity": holder, "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}
+    )
+
+
+def deployment(ready: int, wanted: int = 2) -> str:
+    return json.dumps({"spec": {"replicas": wanted}, "status": {"readyReplicas": ready}})
+
+
+@pytest.fixture
+def healthy(kubectl: Program, fluence: Fluence) -> Fluence:
+    """An installation in which all is well."""
+    kubectl.answers("get --raw /version", out='{"gitVersion": "v1.36.3"}')
+    kubectl.answers("proxy/v1/nodes", out=listed(NODE))
+    kubectl.answers("proxy/v1/backends", out=listed(DEVICE))
+    kubectl.answers("proxy/v1/gangs", out=listed(GANG))
+    kubectl.answers("proxy/openapi.json", out=json.dumps({"info": {"version": __version__}}))
+    kubectl.answers("proxy/metrics", out=METRICS)
+    kubectl.answers("get deployment fluence", out=deployment(2))
+    kubectl.answers("get lease fluence", out=lease(3))
+    kubectl.answers("get mutatingadmissionpolicybinding", out="{}")
+    kubectl.answers("auth can-i", out="yes")
+    return fluence
+
+
+def findings(ended: Ended) -> dict[str, tuple[str, str, str]]:
+    return {one["check"]: (one["status"], one["text"], one["fix"]) for one in json.loads(ended.out)["items"]}
+
+
+def test_all_is_well(healthy: Fluence) -> None:
+    ended = healthy("doctor")
+    assert ended.code == 0, ended
+    assert {line.split()[0] for line in ended.out.splitlines()} == {"ok"}
+    assert [line.split()[1] for line in ended.out.splitlines()] == [
+        *("cluster", "service", "versions", "replicas", "scheduler", "gate"),
+        *("rights", "nodes", "drift", "resources", "gangs"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("to", "answer", "check", "status", "text", "fix"),
+    [
+        (
+            "get --raw /version",
+            {"err": "Unable to connect", "code": 1},
+            "cluster",
+            "fault",
+            "can't be asked",
+            "kubectl",
+        ),
+        (
+            "proxy/v1/nodes",
+            {"err": "x (NotFound): y", "code": 1},
+            "service",
+            "fault",
+            "too old",
+            "Deployment",
+        ),
+        (
+            "proxy/v1/nodes",
+            {"err": 'Error from server (Forbidden): services "x"', "code": 1},
+            "service",
+            "fault",
+            "you may not ask",
+            "fluence-view",
+        ),
+        (
+            "proxy/openapi.json",
+            {"out": '{"info": {"version": "9"}}'},
+            "versions",
+            "warning",
+            "the service 9",
+            "pip",
+        ),
+        ("proxy/openapi.json", {"out": "{}"}, "versions", "unknown", "doesn't tell", ""),
+        (
+            "get deployment fluence",
+            {"out": deployment(1)},
+            "replicas",
+            "warning",
+            "1 of 2",
+            "kubectl describe",
+        ),
+        ("get deployment fluence", {"out": deployment(0)}, "replicas", "fault", "0 of 2", "kubectl describe"),
+        (
+            "get deployment fluence",
+            {"err": "(Forbidden): no", "code": 1},
+            "replicas",
+            "unknown",
+            "may not look",
+            "",
+        ),
+        (
+            "get lease fluence",
+            {"out": lease(300)},
+            "scheduler",
+            "fault",
+            "last heard of 5m ago",
+            "kubectl logs",
+        ),
+        (
+            "get lease fluence",
+            {"out": lease(1, "")},
+            "scheduler",
+            "fault",
+            "no kube-scheduler leads",
+            "kubectl logs",
+        ),
+        (
+            "get lease fluence",
+            {"err": "(NotFound): no", "code": 1},
+            "scheduler",
+            "fault",
+            "no lease",
+            "apply -k",
+        ),
+        (
+            "get mutatingadmissionpolicybinding",
+            {"err": "(NotFound): no", "code": 1},
+            "gate",
+            "warning",
+            "there is no",
+            "only slower",
+        ),
+        ("auth can-i", {"out": "no", "code": 1}, "rights", "fault", "create pods/binding", "apply -k deploy"),
+        ("auth can-i", {"err": "cannot impersonate", "code": 1}, "rights", "unknown", "you may not ask", ""),
+        (
+            "proxy/metrics",
+            {"out": METRICS.replace("0.0", "2.0")},
+            "drift",
+            "warning",
+            "2 differences",
+            "kubectl logs",
+        ),
+        ("proxy/metrics", {"out": "x 1\n"}, "drift", "unknown", "doesn't count", ""),
+        (
+            "proxy/metrics",
+            {"out": METRICS.replace("0.0", "2.0")},
+            "resources",
+            "warning",
+            "2 edits",
+            "configmap",
+        ),
+        (
+            "proxy/v1/backends",
+            {"out": listed({**DEVICE, "usable": False, "problems": ["its node n1: cordoned"]})},
+            "resources",
+            "warning",
+            "fez can't be used: its node n1: cordoned",
+            "kubectl fluence backends",
+        ),
+        (
+            "proxy/v1/nodes",
+            {"out": listed({**NODE, "schedulable": False, "problems": ["cordoned"]})},
+            "nodes",
+            "fault",
+            "0 of 1 are open",
+            "kubectl fluence top nodes",
+        ),
+        (
+            "proxy/v1/nodes",
+            {"out": listed(NODE, {**NODE, "schedulable": False, "problems": ["deficit: 1 cpu more"]})},
+            "nodes",
+            "warning",
+            "more is in use than there is on n1",
+            "kubectl describe node n1",
+        ),
+    ],
+)
+def test_what_is_wrong_is_found_and_told_with_what_to_do(
+    to: str,
+    answer: dict[str, Any],
+    check: str,
+    status: str,
+    text: str,
+    fix: str,
+    healthy: Fluence,
+    kubectl: Program,
+) -> None:
+    kubectl.answers(to, **answer)
+    ended = healthy("doctor", "-o", "json")
+    found = findings(ended)[check]
+    assert found[0] == status, found
+    assert text in found[1], found
+    assert fix in found[2], found
+    assert bool(found[2]) == bool(fix)
+    assert ended.code == int("fault" in {one[0] for one in findings(ended).values()})
+
+
+def test_a_gang_that_waits_for_a_fault_of_the_service_is_one(healthy: Fluence, kubectl: Program) -> None:
+    broken = {**GANG, "why": "PlanningFailed", "reason": "planning failed"}
+    kubectl.answers("proxy/v1/gangs", out=listed(broken))
+    ended = healthy("doctor")
+    assert ended.code == 1
+    assert "fault    gangs      default/g: planning failed\n" in ended.out
+    assert "→ kubectl fluence why gang/g -n default" in ended.out
+
+
+def test_without_an_answer_the_other_checks_go_on(healthy: Fluence, kubectl: Program) -> None:
+    kubectl.answers("proxy/", err='(ServiceUnavailable): no endpoints available for service "x"', code=1)
+    for path in ("v1/nodes", "v1/backends", "v1/gangs", "openapi.json", "metrics"):
+        kubectl.answers(f"proxy/{path}", err="(ServiceUnavailable): no endpoints", code=1)
+    found = findings(healthy("doctor", "-o", "json"))
+    assert found["service"][0] == "fault"
+    assert set(found) == {"cluster", "service", "replicas", "scheduler", "gate", "rights"}
