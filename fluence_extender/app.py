@@ -43,6 +43,7 @@ from fluence_extender.live_resources import LiveResources
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.service import Service
 from fluence_extender.settings import Settings
+from fluence_extender.whatif.estimates import Estimates
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +93,7 @@ async def _run(
     books = Books(create_mirror(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(books, limits, leading=not settings.lease)
     leadership = ByLease(settings.identity) if settings.lease else ALONE
+    controller.lifecycle.preemptor.on_preempted = metrics.preemptions.inc
     driver = Driver(controller, cluster, limits, leadership)
     connection.permit = driver.demand
 
@@ -124,6 +126,7 @@ async def _run(
                 tasks.create_task(driver.run(), name="decide"),
                 tasks.create_task(renewal.run(), name="rebuild"),
                 tasks.create_task(auditor.run(driver.wake), name="audit"),
+                tasks.create_task(Estimates(controller, metrics.missed).run(), name="estimate starts"),
             ]
             if election is not None:
                 background.append(tasks.create_task(election.run(), name="follow the lease"))

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from fluence_extender.extender.port import Anywhere, AskedPod, BindRefused, Location, Nowhere, On, Unseen
+from fluence_extender.extender.port import (
+    Anywhere,
+    AskedPod,
+    BindRefused,
+    Location,
+    NotSimulated,
+    Nowhere,
+    On,
+    Unseen,
+)
 from fluence_extender.extender.state import (
     AllocationView,
     Counts,
@@ -30,6 +40,8 @@ from fluence_extender.state.backends import device_listing
 from fluence_extender.state.gangs import NO_PLACE_YET, allocation_listing, gang_listing, gang_story
 from fluence_extender.state.graph import graph
 from fluence_extender.state.nodes import node_listing, node_story
+from fluence_extender.whatif.live import Simulator, TooMany
+from fluence_extender.whatif.manifests import BadManifest
 
 NOT_SEEN = "the pod has not been seen yet"
 
@@ -56,6 +68,7 @@ class Service:
         self._driver = driver
         self._missing = missing
         self._asked = asked
+        self._simulator = Simulator(controller)
 
     @property
     def ready(self) -> bool:
@@ -124,6 +137,15 @@ class Service:
             if staying and staying + gang.ended < gang.size:
                 return False
         return True
+
+    async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
+        """Say what would become of the gangs of ``manifests``. Raises `NotSimulated`."""
+        try:
+            return await self._simulator.answer(manifests, namespace)
+        except BadManifest as bad:
+            raise NotSimulated(400, str(bad)) from bad
+        except TooMany as many:
+            raise NotSimulated(429, str(many)) from many
 
     def gangs(self, gone: bool = False) -> Listing[GangView]:
         """All gangs, by namespace and name."""

@@ -29,6 +29,8 @@ LATENCY_BUCKETS = (
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0,
 )  # fmt: skip
 
+ERROR_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
+
 
 class Metrics:
     """All metrics of one service; ``registry`` holds them and nothing else."""
@@ -63,6 +65,9 @@ class Metrics:
             "Changes of resources.yaml that were refused, the old graph kept.",
             registry=registry,
         )
+        self.preemptions = Counter(
+            "fluence_preemptions", "Gangs that were made to make way for another.", registry=registry
+        )
         self.audits = Counter("fluence_audits", "Audits that came to their end.", registry=registry)
         self._drift = Counter(
             "fluence_drift",
@@ -72,6 +77,14 @@ class Metrics:
         )
         for kind in DriftKind:
             self._drift.labels(kind)
+        errors = Histogram(
+            "fluence_start_estimate_error_seconds",
+            "By how much the first and the last estimate of a gang's start were off when it got its places.",
+            ["estimate"],
+            buckets=ERROR_BUCKETS,
+            registry=registry,
+        )
+        self._estimates = {which: errors.labels(which) for which in ("first", "last")}
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
@@ -84,6 +97,10 @@ class Metrics:
     def drifted(self, kind: DriftKind) -> None:
         """Count one difference that was found."""
         self._drift.labels(kind).inc()
+
+    def missed(self, estimate: str, seconds: float) -> None:
+        """Count one start that the ``first`` or ``last`` estimate had too early (or too late) by so much."""
+        self._estimates[estimate].observe(abs(seconds))
 
     def name_engine(self, engine: str, version: str) -> None:
         """Say which engine places gangs, and its version."""

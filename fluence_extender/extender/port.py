@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from fluence_extender.extender.state import (
     AllocationView,
@@ -66,6 +66,14 @@ class BindRefused(Exception):
     """The pod can't be bound there now; the text says why."""
 
 
+class NotSimulated(Exception):
+    """A what-if question can't be answered; ``status`` is the HTTP status that says so."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
 class Placements(Protocol):
     """The service behind the verbs and the state API."""
 
@@ -105,6 +113,10 @@ class Placements(Protocol):
 
     def may_evict(self, uids: Sequence[str]) -> bool:
         """Whether evicting all of these pods (ours and others') breaks no gang of ours."""
+        ...
+
+    async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
+        """Say what would become of the gangs of ``manifests``, as JSON values. Raises `NotSimulated`."""
         ...
 
     def gangs(self, gone: bool = False) -> Listing[GangView]:

@@ -66,7 +66,8 @@ class MemberView:
 class GangView:
     """One gang; ``state`` is waiting, planned, committed, bound, finished, or gone once it has no pod left.
 
-    ``why`` is the kind of the ``reason``, ``created`` when its first member was.
+    ``why`` is the kind of the ``reason``, ``created`` when its first member was; ``expected_start`` is when it is
+    expected to get its places, None where that isn't known.
     """
 
     namespace: str
@@ -78,6 +79,7 @@ class GangView:
     convention: str = "group"
     why: str = ""
     created: datetime | None = None
+    expected_start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

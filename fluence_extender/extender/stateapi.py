@@ -15,6 +15,7 @@ from fluence_extender.extender.beside import asking
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.port import Placements
 from fluence_extender.extender.probes import probes
+from fluence_extender.extender.simulate_route import simulate_route
 from fluence_extender.extender.state_routes import state_routes
 from fluence_extender.matcher.errors import MatcherError
 
@@ -39,6 +40,7 @@ def api_app(placements: Placements, metrics: Metrics, scheduler: str = "") -> Fa
         redoc_url=None,
     )
     app.include_router(state_routes(placements))
+    app.include_router(simulate_route(placements))
     app.include_router(probes(placements, metrics, asking(scheduler)))
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(MatcherError, _no_graph)

@@ -124,6 +124,14 @@ class Gang(_View):
         datetime | None,
         Field(description="When its first member was created.", examples=["2026-06-30T12:00:00Z"]),
     ]
+    expected_start: Annotated[
+        datetime | None,
+        Field(
+            description="When it is expected to get its places, as far as running pods say how long they run; "
+            "null where that isn't known.",
+            examples=["2026-06-30T14:30:00Z"],
+        ),
+    ]
     members: Annotated[list[Member], Field(description="The members that exist.")]
 
 

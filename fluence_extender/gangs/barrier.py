@@ -38,6 +38,11 @@ class Barrier:
         """Whether members pass without waiting."""
         return self._open
 
+    @property
+    def doubted(self) -> bool:
+        """Whether a member was refused, so that only those who wait at once count."""
+        return self._doubted
+
     def release(self) -> None:
         """Open it for good."""
         self._open = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -20,13 +21,24 @@ from fluence_extender.cluster.port import (
     ClusterError,
     Denied,
     Disrupted,
+    Forbidding,
     Gone,
     Look,
     NotLeading,
     Observation,
     Regarding,
 )
-from fluence_extender.gangs.actions import Action, Clear, Evict, ReportGroup, ReportMembers, Steer, Tell
+from fluence_extender.gangs.actions import (
+    Action,
+    AskBudgets,
+    Clear,
+    Evict,
+    Keep,
+    ReportGroup,
+    ReportMembers,
+    Steer,
+    Tell,
+)
 from fluence_extender.gangs.barrier import BarrierFailed
 from fluence_extender.gangs.beside import Beside, beside_the_loop
 from fluence_extender.gangs.controller import Controller
@@ -62,6 +74,7 @@ BIND_LIMIT = 8.0
 """Seconds for all tries together: after the barrier's 20 still an answer before kube-scheduler's httpTimeout of 30."""
 
 STEER_PAUSE = 1.0
+EVICT_PAUSE = 2.0
 
 
 class CannotBind(Exception):
@@ -218,8 +231,12 @@ class Driver:
                     self._spawn(pod.uid, self._steer(pod, node), tuple(clears))
                 case Tell():
                     self.tell(action)
-                case Evict(pod, reason):
-                    self._spawn(pod.uid, self._evict(pod, reason), ())
+                case Keep(pod, node):
+                    self._spawn(pod.uid, self._keep(pod, node), tuple(clears))
+                case AskBudgets():
+                    self._spawn("", self._ask_budgets(action), ())
+                case Evict(pod, reason, again):
+                    self._spawn(pod.uid, self._evict(pod, reason, again), ())
                 case ReportGroup():
                     self._spawn("", self._report(action), (), self._aside)
                 case ReportMembers():
@@ -303,15 +320,52 @@ class Driver:
         failed(uid)
         self._wake.set()
 
-    async def _evict(self, pod: Pod, reason: str) -> None:
+    async def _keep(self, pod: Pod, node: str) -> None:
+        found = self._controller.member(pod.uid)
+        if found is None or found[1].assignment is not None or found[1].kept != node:
+            return
+        try:
+            await self._cluster.nominate(found[1].pod, node)
+        except Gone:
+            return
+        except ClusterError as error:
+            log.warning("nomination failed; trying again", pod=pod.key, node=node, error=str(error))
+            preemptor = self._controller.lifecycle.preemptor
+            asyncio.get_running_loop().call_later(STEER_PAUSE, self._again, preemptor.not_told, pod.uid)
+
+    async def _ask_budgets(self, ask: AskBudgets) -> None:
+        preemptor = self._controller.lifecycle.preemptor
+        try:
+            pods = [pod for some in ask.pods.values() for pod in some]
+            refused = await self._cluster.forbidding(pods)
+        except ClusterError as error:
+            log.warning("disruption budgets can't be read", error=str(error))
+            refused = Forbidding(f"disruption budgets can't be read: {error}", frozenset())
+        if refused is None:
+            preemptor.allowed(ask.preemptor)
+        else:
+            covered = [key for key, some in ask.pods.items() if any(pod.uid in refused.uids for pod in some)]
+            preemptor.forbidden(ask.preemptor, (covered or list(ask.pods))[-1], refused.reason)
+        self._wake.set()
+
+    async def _evict(self, pod: Pod, reason: str, again: bool) -> None:
         try:
             await self._cluster.evict(pod, reason)
             self._controller.lifecycle.note(pod.uid, What.EVICTED, reason)
+            self._controller.lifecycle.preemptor.evicted(pod.uid)
+            return
         except Disrupted as error:
+            why = str(error)
             self._controller.lifecycle.note(pod.uid, What.FAILED, f"eviction: {error}")
-            log.warning("eviction not allowed now", pod=pod.key, error=str(error))
+            log.warning("eviction not allowed now", pod=pod.key, error=why)
+        except Gone:
+            return
         except ClusterError as error:
-            log.warning("eviction failed", pod=pod.key, error=str(error))
+            why = str(error)
+            log.warning("eviction failed", pod=pod.key, error=why)
+        if again:
+            failed = partial(self._controller.lifecycle.preemptor.not_evicted, why=why)
+            asyncio.get_running_loop().call_later(EVICT_PAUSE, self._again, failed, pod.uid)
 
     async def _report(self, report: ReportGroup) -> None:
         try:
@@ -336,6 +390,7 @@ class Driver:
             except BarrierFailed as failed:
                 self._controller.lifecycle.note(uid, What.FAILED, f"binding to {node}: {failed}")
                 self._controller.lifecycle.not_bound(uid)
+                self._controller.lifecycle.waited_in_vain(uid, node)
                 raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
             gang, member = self._checked(uid, node)
         self._controller.lifecycle.binding(gang, member)

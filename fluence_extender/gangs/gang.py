@@ -24,6 +24,7 @@ class Member:
     Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
     ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
     ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
+    ``kept`` is the node on which others make way for it.
     """
 
     pod: Pod
@@ -39,8 +40,10 @@ class Member:
     stalled: bool = False
     trouble: str = ""
     promised: str = ""
+    kept: str = ""
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
+    waits: int = 0
     refused_first: float = 0.0
     refused_last: float = 0.0
 
@@ -56,7 +59,7 @@ class Member:
 
     def forget_refusals(self) -> None:
         """Start counting refusals anew, as after a change of plan."""
-        self.refusals = 0
+        self.refusals = self.waits = 0
         self.refused_first = self.refused_last = 0.0
 
 
@@ -68,7 +71,8 @@ class Gang:
     there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
     ``late_after`` after how many seconds it was given up to wait for them, ``patience`` how many it gives itself;
     ``whole`` says that as many as make it whole have been bound once; ``expected`` how many members have a place and
-    aren't bound yet.
+    aren't bound yet; ``starts_about`` is when it is expected to get its places, seconds since the epoch, None where
+    that isn't known.
     """
 
     key: GangKey
@@ -90,6 +94,7 @@ class Gang:
     whole: bool = False
     expected: int = 0
     group_reported: bool = False
+    starts_about: float | None = None
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)
 

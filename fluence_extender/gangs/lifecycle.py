@@ -20,7 +20,8 @@ from fluence_extender.gangs.group_reports import GroupReports
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.places import Places
-from fluence_extender.gangs.refusals import count_refusal, refused_by_filters
+from fluence_extender.gangs.preemptor import Preemptor
+from fluence_extender.gangs.refusals import count_refusal, may_be_in_the_way, refused_by_filters
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import resume_promised, take_over_bound
 from fluence_extender.gangs.stalls import refused_unasked, rest_of, stalled
@@ -53,7 +54,8 @@ class Lifecycle:
         self._clock = clock
         self._places = Places(registry, books, planner, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
-        self._attempts = Attempts(registry, books, self._places)
+        self.preemptor = Preemptor(registry, books, self._places, planner.eligibility, limits, clock)
+        self._attempts = Attempts(registry, books, self._places, self.preemptor)
         self._active: set[GangKey] = set()
         self._waiting: set[GangKey] = set()
         self._agenda = Agenda()
@@ -76,6 +78,8 @@ class Lifecycle:
             if member.bound != pod.node or not self._books.holds(pod.uid, pod.node):
                 member.assignment = self._books.adopt(pod, self._gang_id(pod.uid), Claim.BOUND)
             member.bound = pod.node
+            if pod.deleting:
+                self.preemptor.leaving(pod.uid)
             self._books.amend(pod)
             self._books.strengthen(pod.uid, Claim.BOUND)
         elif pod.deleting:
@@ -133,8 +137,32 @@ class Lifecycle:
         now = self._clock()
         self._registry.revision += 1
         gang.note(What.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
-        if not count_refusal(member, node, now, self._limits):
+        if count_refusal(member, node, now, self._limits):
+            self._turned_away(gang, member, now)
+
+    def waited_in_vain(self, uid: str, node: str) -> None:
+        """Take note that the pod reached bind on ``node``, and that its gang didn't gather there.
+
+        Members that keep each other away (affinity between pods, ports of others) may come one after the other and never
+        together, with no refusal to be seen. So once one was refused, waiting in vain again and again counts as one too.
+        """
+        found = self._registry.member(uid)
+        if found is None:
             return
+        gang, member = found
+        here = member.assignment is not None and member.assignment.node == node
+        if member.bound or member.binding or not here or not gang.barrier.doubted:
+            return
+        member.waits += 1
+        if member.waits < self._limits.vain_waits or not may_be_in_the_way(gang, member):
+            return
+        now = self._clock()
+        self._registry.revision += 1
+        member.barred[node] = now + self._limits.barred_for
+        self._turned_away(gang, member, now)
+
+    def _turned_away(self, gang: Gang, member: Member, now: float) -> None:
+        """Look for another place for a member whose node is barred for it now, or give the gang a rest."""
         gang.replans += 1
         gang.barrier.doubt()
         if gang.replans < self._limits.replans + len(gang.members):
@@ -271,25 +299,17 @@ class Lifecycle:
 
     def replay(self) -> None:
         """Take over bound pods after a start."""
-        take_over_bound(self._registry, self._books, self._take_over)
+        take_over_bound(self._registry, self._books)
         self.look_at_all()
 
     def lead(self) -> None:
         """Begin to decide. What was promised before us is kept; until then only facts were followed."""
         self._places.clears()
         resume_promised(self._registry, self._books, self._planner.node)
+        self.preemptor.take_over()
         for _, member in self._registry.members():
             member.heard = self._clock()
         self.look_at_all()
-
-    def _take_over(self, member: Member) -> None:
-        """Take over a pod that was bound before we started."""
-        if not member.bound:
-            member.bound = member.pod.node
-            self.note(
-                member.pod.uid, What.TAKEN_OVER, f"bound to {member.pod.node} before this service started"
-            )
-        self.pod_changed(member)
 
     # What is to be done.
 
@@ -310,6 +330,7 @@ class Lifecycle:
         for gang in self._known(looked_at):
             self._give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)
+        preempting = self.preemptor.actions(now)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
@@ -319,7 +340,7 @@ class Lifecycle:
             actions.extend(undo(gang, now, self._limits))
             actions.extend(announcements(gang, now, self._limits, self._registry))
             self._file(gang, now)
-        return [*self._places.clears(), *actions, *self._group_reports.due(now)]
+        return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
 
     @property
     def restless(self) -> bool:

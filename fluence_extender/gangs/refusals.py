@@ -32,6 +32,13 @@ def count_refusal(member: Member, node: str, now: float, limits: Limits) -> bool
     return True
 
 
+def may_be_in_the_way(gang: Gang, member: Member) -> bool:
+    """Whether the member should be moved when its gang can't gather: if it shares its node, or if no member does."""
+    nodes = [one.assignment.node for one in gang.alive() if one.assignment is not None]
+    alone = member.assignment is not None and nodes.count(member.assignment.node) == 1
+    return not alone or len(nodes) == len(set(nodes))
+
+
 def still_barred(member: Member, now: float) -> frozenset[str]:
     """The nodes barred for the pod; bars whose time is over are forgotten."""
     member.barred = {node: until for node, until in member.barred.items() if until > now}

@@ -198,6 +198,21 @@ COMMANDS = (
         ),
     ),
     Command(
+        "simulate",
+        "Would these manifests fit, where, if not why",
+        "fluence_extender.kubectl.simulate:simulate",
+        _question(
+            "simulate",
+            "-f FILE",
+            "Asks whether the pods of some manifests would fit now, and where; if not why, when at the earliest, and\n"
+            "how much less would fit. Ends with 3 when something doesn't fit. Changes nothing.",
+            "  -f, --filename FILE    file, directory, URL, or - for standard input; may be given several times\n"
+            "  -k, --kustomize DIR    what `kubectl kustomize DIR` makes\n"
+            "  -R, --recursive        directories with what is below them\n" + _NAMESPACE,
+            "json|yaml",
+        ),
+    ),
+    Command(
         "doctor",
         "Checks the installation and says what to do",
         "fluence_extender.kubectl.doctor:doctor",

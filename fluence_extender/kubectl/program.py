@@ -36,12 +36,15 @@ def run_kubectl(arguments: Sequence[str], manifest: bytes | None = None) -> int:
     return code if code >= 0 else 128 - code
 
 
-def ask_kubectl(arguments: Sequence[str], timeout: float) -> bytes:
-    """What kubectl prints; ``timeout`` in seconds. Raises `KubectlFailed`, and `CommandError` without kubectl."""
+def ask_kubectl(arguments: Sequence[str], timeout: float, body: bytes | None = None) -> bytes:
+    """What kubectl prints, given ``body`` on standard input; ``timeout`` in seconds.
+
+    Raises `KubectlFailed`, and `CommandError` without kubectl.
+    """
     command = [kubectl_program(), *arguments]
     try:
         ended = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
+            command, input=b"" if body is None else body, capture_output=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
         raise KubectlFailed(f"no answer within {timeout:.0f} s") from None

@@ -79,6 +79,17 @@ class Service:
         with waiting(f"asking {self._where()}"):
             return self._direct(whole) if self._server else self._proxied(whole)
 
+    def ask(self, path: str, body: bytes, **query: object) -> Any:
+        """What the service says to a question that has a body. Raises `NoAnswer`."""
+        asked = urlencode({name: str(value) for name, value in query.items() if value})
+        whole = quote(path) + (f"?{asked}" if asked else "")
+        with waiting(f"asking {self._where()}"):
+            try:
+                text = self._direct(whole, body) if self._server else self._proxied(whole, body)
+            except NotThere:
+                raise self._too_old(path) from None
+        return json.loads(text)
+
     def _where(self) -> str:
         return self._server or f"the service {self._namespace}/{SERVICE}"
 
@@ -88,13 +99,14 @@ class Service:
             " use the same version of both (pip install -U fluence-extender, or update the Deployment)"
         )
 
-    def _proxied(self, path: str) -> bytes:
+    def _proxied(self, path: str, body: bytes | None = None) -> bytes:
         proxy = f"/api/v1/namespaces/{self._namespace}/services/http:{SERVICE}:{PORT}/proxy{path}"
-        arguments = ["get", "--raw", proxy, *self._connection]
+        verb = ["get"] if body is None else ["create", "-f", "-"]
+        arguments = [*verb, "--raw", proxy, *self._connection]
         if not any(word.startswith("--request-timeout") for word in self._connection):
             arguments.append(f"--request-timeout={self._patience:.0f}s")
         try:
-            return ask_kubectl(arguments, self._patience + 5)
+            return ask_kubectl(arguments, self._patience + 5, body)
         except KubectlFailed as error:
             raise self._explained(str(error)) from None
 
@@ -121,7 +133,7 @@ class Service:
             )
         return NoAnswer(f"the cluster can't be asked: {told}; check it with kubectl cluster-info")
 
-    def _direct(self, path: str) -> bytes:
+    def _direct(self, path: str, body: bytes | None = None) -> bytes:
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError
         from urllib.request import urlopen
@@ -129,7 +141,7 @@ class Service:
         if not self._server.startswith(("http://", "https://")):
             raise NoAnswer(f'--server "{self._server}" is no URL; write e.g. --server http://127.0.0.1:8889')
         try:
-            with urlopen(self._server + path, timeout=self._patience) as answer:
+            with urlopen(self._server + path, body, timeout=self._patience) as answer:
                 content: bytes = answer.read()
                 return content
         except HTTPError as error:

@@ -69,6 +69,8 @@ def gang_view(gang: Gang) -> GangView:
     reason, why = (gang.reason.text, gang.reason.why.value) if gang.reason is not None else ("", "")
     if not reason and gang.state in (GangState.WAITING, GangState.PLANNED, GangState.COMMITTED):
         reason = NO_PLACE_YET if gang.state is GangState.WAITING else _being_bound(gang)
+    if gang.starts_about is not None and why:
+        reason = f"{reason}; expected to start about {moment(gang.starts_about):%Y-%m-%dT%H:%M:%SZ}"
     created = min((member.pod.created for member in members), default=0.0)
     return GangView(
         gang.key.namespace,
@@ -80,6 +82,7 @@ def gang_view(gang: Gang) -> GangView:
         gang.key.convention.value,
         why,
         moment(created) if created else None,
+        moment(gang.starts_about) if gang.starts_about is not None else None,
     )
 
 

@@ -7,7 +7,7 @@ sitting on their node; a failed attempt clears the nomination and backs off; a p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from fluence_extender.cluster.memory import MemoryCluster
@@ -26,8 +26,14 @@ LONGEST_BACKOFF = 10.0
 NEVER = float("inf")
 
 
+Rule = Callable[[Pod, str, Mapping[str, str]], bool]
+"""Whether a filter lets a pod onto a node; the last argument are the nodes of the other pods by name."""
+
+
 class KubeScheduler:
     """``service`` is the extender it calls; ``refusing`` says for how many attempts a node is refused yet.
+
+    ``rules`` stand for in-tree filters that we don't judge, such as affinity between pods; ``attempts`` counts tries.
 
     Pods named in ``unclaimed`` are refused before any node is tried, until their claim appears.
 
@@ -39,6 +45,8 @@ class KubeScheduler:
         self.cluster = cluster
         self.service: Service | None = None
         self.refusing: dict[str, int] = {}
+        self.rules: list[Rule] = []
+        self.attempts = 0
         self.overcommitted: list[str] = []
         self.disturbed: set[str] = set()
         self.unclaimed: set[str] = set()
@@ -103,18 +111,30 @@ class KubeScheduler:
             if (one.node or self._assumed.get(one.uid) or nominated) == node.name:
                 yield one
 
+    def _allowed(self, pod: Pod, node: Node) -> bool:
+        """Whether the rules let the pod onto the node, given who is bound or assumed where."""
+        if not self.rules:
+            return True
+        placed = {
+            one.name: where
+            for one in self.cluster.pods()
+            if one.uid != pod.uid and (where := one.node or self._assumed.get(one.uid))
+        }
+        return all(rule(pod, node.name, placed) for rule in self.rules)
+
     def _feasible(self, pod: Pod) -> list[str]:
         found = []
         for node in self.cluster.nodes():
             if refusal(pod, node) is not None or not self.room(node, pod):
                 continue
-            if self.refusing.get(node.name, 0) > 0:
+            if self.refusing.get(node.name, 0) > 0 or not self._allowed(pod, node):
                 continue
             found.append(node.name)
         return found
 
     async def _attempt(self, pod: Pod) -> None:
         assert self.service is not None
+        self.attempts += 1
         if pod.name in self.unclaimed:
             self._refuse_beforehand(pod)
             return

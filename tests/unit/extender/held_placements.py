@@ -144,6 +144,11 @@ class HeldPlacements:
             raise self.failure
         return not self.protected.intersection(uids)
 
+    async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
+        if self.failure is not None:
+            raise self.failure
+        return {"fits": True, "gangs": [], "ignored": [manifests.decode()], "notes": [namespace]}
+
     def gangs(self, gone: bool = False) -> Listing[GangView]:
         return self._listing((*GANGS, GONE) if gone else GANGS)
 

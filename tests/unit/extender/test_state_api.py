@@ -31,6 +31,7 @@ async def test_gangs_are_shown_with_their_members(api):
         "size": 8,
         "convention": "podgroup",
         "created": None,
+        "expected_start": None,
         "members": [{"pod": "big-0", "uid": "u-2", "node": "", "backend": ""}],
     }
 
@@ -244,6 +245,8 @@ async def test_the_documents_describe_every_field_and_need_no_other_host(api):
         "/v1/nodes/{name}",
         "/v1/backends",
         "/v1/graph",
+        "/v1/simulate",
+        "/livez/scheduler",
         "/healthz",
         "/readyz",
         "/metrics",

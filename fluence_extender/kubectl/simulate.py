@@ -1,0 +1,94 @@
+"""``kubectl fluence simulate -f FILE``: would it fit now, where, if not why, from when on, and with how much less."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fluence_extender.kubectl.arguments import parse
+from fluence_extender.kubectl.errors import UsageError
+from fluence_extender.kubectl.question import read_question
+from fluence_extender.kubectl.service import Service, namespace_of
+from fluence_extender.kubectl.sources import joined, read_sources
+
+DOES_NOT_FIT = 3
+"""Exit code: the question was answered, and the answer is no."""
+
+FILE_FLAGS = ("-f", "--filename", "-k", "--kustomize")
+NODES_SHOWN = 8
+
+
+def simulate(words: Sequence[str]) -> int:
+    """``kubectl fluence simulate -f FILE``."""
+    files, rest = _files_apart(words)
+    question = read_question("simulate", rest, ("json", "yaml"))
+    if question is None:
+        return 0
+    if not files:
+        raise UsageError("simulate needs manifests: -f FILE, a directory, a URL, or - for standard input")
+    body = joined([source.content for source in read_sources(parse(files))])
+    document = Service(question).ask("/v1/simulate", body, namespace=namespace_of(question) or "default")
+    print(told(document, question.output), end="")
+    return 0 if document["fits"] else DOES_NOT_FIT
+
+
+def _files_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words that name files, and the others."""
+    files: list[str] = []
+    rest: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word in FILE_FLAGS:
+            if not left:
+                raise UsageError(f"{word} requires a value")
+            files += [word, left.pop(0)]
+        elif word.startswith(("--filename=", "--kustomize=", "-f", "-k")) or word in ("-R", "--recursive"):
+            files.append(word)
+        else:
+            rest.append(word)
+    return files, rest
+
+
+def told(document: Mapping[str, Any], output: str = "") -> str:
+    """An answer of ``/v1/simulate`` for people, or as JSON or YAML."""
+    if output == "json":
+        return json.dumps(document, indent=2) + "\n"
+    if output == "yaml":
+        import yaml
+
+        return yaml.safe_dump(dict(document), sort_keys=False)
+    return "".join(f"{line}\n" for line in _lines(document))
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    for gang in document["gangs"]:
+        count = f"{gang['members']} pod" + ("" if gang["members"] == 1 else "s")
+        if gang["fits"]:
+            yield f"{gang['gang']} ({count}): fits now"
+            yield from _places(gang["placement"])
+            continue
+        yield f"{gang['gang']} ({count}): doesn't fit now"
+        yield f"  {gang['reason']}"
+        if gang["earliestStart"]:
+            yield f"  at the earliest in {gang['earliestIn']} ({gang['earliestStart']}), by what running pods say"
+        for reduction in gang["reductions"]:
+            yield f"  would fit now: {reduction['text']}"
+    if not document["gangs"]:
+        yield "nothing in these manifests makes a pod"
+    for ignored in document["ignored"]:
+        yield f"note: {ignored} makes no pods and was left out"
+    for note in document["notes"]:
+        yield f"note: {note}"
+
+
+def _places(placement: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    nodes = Counter(one["node"] for one in placement)
+    shown = [f"{node} ({count})" if count > 1 else node for node, count in list(nodes.items())[:NODES_SHOWN]]
+    more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
+    yield f"  on {', '.join(shown)}{more}"
+    backends = sorted({one["backend"] for one in placement if one["backend"]})
+    if backends:
+        yield f"  backends: {', '.join(backends)}"

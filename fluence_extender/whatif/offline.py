@@ -1,0 +1,98 @@
+"""What-if without a service: a cluster made of node and pod objects, from a file or from one look at the API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from fluence_extender.cluster.decode import decode_node, decode_pod
+from fluence_extender.cluster.decode_workload import decode_job
+from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
+from fluence_extender.graph.cluster_graph import build_containment
+from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.books import LOW_FIRST
+from fluence_extender.model.node import Node
+from fluence_extender.model.placement import DeviceShare
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.stamp import recorded_devices
+from fluence_extender.model.workload import Job
+from fluence_extender.whatif.forecast import end_of
+from fluence_extender.whatif.manifests import BadManifest, Manifest
+from fluence_extender.whatif.shadow import ShadowAccount, ShadowGraph, Snapshot, Use
+
+
+@dataclass(slots=True)
+class Objects:
+    """What a cluster consists of, as far as placement is concerned."""
+
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    jobs: dict[tuple[str, str], Job] = field(default_factory=dict)
+
+
+def objects(manifests: Iterable[Manifest]) -> Objects:
+    """Nodes, running pods and Jobs as ``kubectl get -o yaml`` writes them. Raises `BadManifest`."""
+    found = Objects()
+    for number, manifest in enumerate(manifests):
+        raw = json.dumps(manifest, default=str).encode()
+        try:
+            if manifest["kind"] == "Node":
+                node = decode_node(raw)
+                conditions = (manifest.get("status") or {}).get("conditions")
+                found.nodes.append(node if conditions else replace(node, ready=True))
+            elif manifest["kind"] == "Pod":
+                pod = decode_pod(raw)
+                found.pods.append(pod if pod.uid else replace(pod, uid=f"pod-{number}"))
+            elif manifest["kind"] == "Job":
+                job = decode_job(raw)
+                found.jobs[job.namespace, job.name] = job
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            name = (manifest.get("metadata") or {}).get("name", number)
+            raise BadManifest(f"{manifest['kind']} {name}: {error}") from error
+    if not found.nodes:
+        raise BadManifest("there is no Node among the nodes")
+    return found
+
+
+def cluster(
+    there: Objects, resources: VirtualResources, levels: Mapping[str, str], policy: str = "lonode"
+) -> tuple[Snapshot, dict[str, float]]:
+    """The cluster as a snapshot, and when its pods end. Raises `InvalidResourcesFile`."""
+    containment = build_containment(there.nodes, resources, levels=levels)
+    catalogue = device_catalogue(containment)
+    accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in there.nodes}
+    uses: dict[str, Use] = {}
+    ends: dict[str, float] = {}
+    for pod in there.pods:
+        if pod.finished or pod.node not in accounts:
+            continue
+        accounts[pod.node].add(pod.uid, pod.requests, foreign=not pod.ours, ports=pod.host_ports)
+        uses[pod.uid] = Use(pod.uid, pod.node, pod.requests, pod.host_ports, _shares(pod, catalogue))
+        job = there.jobs.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
+        end = end_of(pod, job)
+        if end is not None:
+            ends[pod.uid] = end
+    ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
+    copied = {
+        name: ShadowAccount(name, one.allocatable, one.free, one.ports) for name, one in accounts.items()
+    }
+    taken = Snapshot(
+        there.nodes,
+        copied,
+        tuple(ranked if policy in LOW_FIRST else reversed(ranked)),
+        ShadowGraph(levels, catalogue),
+        [share for use in uses.values() for share in use.devices],
+        uses=uses,
+    )
+    return taken, ends
+
+
+def _shares(pod: Pod, catalogue: DeviceCatalogue) -> tuple[DeviceShare, ...]:
+    found = []
+    for one in recorded_devices(pod.annotations) if pod.ours else ():
+        device = catalogue.at(one.path)
+        if device is not None:
+            found.append(DeviceShare(device.path, device.type, one.amount, device.backend))
+    return tuple(found)
