@@ -9,22 +9,24 @@ not bound (409); a nomination of a bound pod is invalid (422).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 
 from fluence_extender.cluster import wire
+from fluence_extender.cluster.budgets import decode_budgets, forbidding
 from fluence_extender.cluster.connection import Connection, Request
 from fluence_extender.cluster.discovery import Discovery
 from fluence_extender.cluster.errors import Busy, Invalid, NoAnswer
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.group_status import STRATEGIC_PATCH, condition_patch, members_patch, status_path
-from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Gone, Kind, Regarding
+from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Forbidding, Gone, Kind, Regarding
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 MERGE_PATCH = "application/merge-patch+json"
+BUDGETS = "/apis/policy/v1"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1"
 BRIEFLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """The answer to a patch isn't read: the API server needn't write out the whole pod."""
@@ -122,6 +124,17 @@ class ApiCluster:
         await self.event(
             Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid), EVICTED, reason, warning=True
         )
+
+    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
+        """See `Cluster.forbidding`. One list of the PodDisruptionBudgets in each of the pods' namespaces."""
+        for namespace in sorted({pod.namespace for pod in pods}):
+            path = f"{BUDGETS}/namespaces/{namespace}/poddisruptionbudgets"
+            request = Request("GET", path, f"list the PodDisruptionBudgets of namespace {namespace}")
+            listed = decode_budgets(await self._connection.call(request))
+            found = forbidding(listed, [pod for pod in pods if pod.namespace == namespace])
+            if found is not None:
+                return found
+        return None
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`. One PATCH of podgroups/status; nothing where no PodGroups are served."""

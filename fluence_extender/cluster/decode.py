@@ -69,6 +69,7 @@ def decode_pod(raw: bytes) -> Pod:
         affinity=_affinity(spec.get("affinity")),
         host_ports=_host_ports(spec),
         priority=spec.get("priority") or 0,
+        preempts=spec.get("preemptionPolicy") != "Never",
         created=created.timestamp() if created else 0.0,
         resource_version=meta.resource_version,
         problem=problem,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fluence_extender.cluster.port import (
@@ -20,6 +20,7 @@ from fluence_extender.cluster.port import (
     Conflict,
     Deleted,
     Disrupted,
+    Forbidding,
     Gone,
     Kind,
     Listed,
@@ -205,6 +206,12 @@ class MemoryCluster:
         self.delete(now)
         regarding = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._record(Recorded(regarding, "Evicted", reason, True))
+
+    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
+        """See `Cluster.forbidding`."""
+        await asyncio.sleep(self.delays.get("forbidding", 0.0))
+        covered = frozenset(pod.uid for pod in pods) & self.protected
+        return Forbidding("a disruption budget allows no eviction now", covered) if covered else None
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`; the newest report of each group is kept in ``reports``."""

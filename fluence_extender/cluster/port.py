@@ -7,7 +7,7 @@ never touches a namesake that took its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -139,6 +139,14 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class Forbidding:
+    """Why pods can't be evicted together, and the uids of those of them that this is about."""
+
+    reason: str
+    uids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Regarding:
     """What an Event is about."""
 
@@ -172,6 +180,10 @@ class Cluster(Protocol):
 
     async def evict(self, pod: Pod, reason: str) -> None:
         """Evict through the Eviction API. Raises `Disrupted` where a budget forbids it."""
+        ...
+
+    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
+        """What forbids evicting all of ``pods`` together now (disruption budgets), None when nothing does."""
         ...
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:

@@ -109,6 +109,7 @@ class PodSpec(TypedDict, total=False):
     schedulerName: str
     nodeName: str
     priority: int | None
+    preemptionPolicy: str | None
     schedulingGates: list[Gate] | None
     schedulingGroup: SchedulingGroup | None
     tolerations: tuple[Toleration, ...] | None

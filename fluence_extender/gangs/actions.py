@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fluence_extender.cluster.port import Regarding
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
@@ -25,6 +27,22 @@ class Steer:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Nominate ``node``, on which others make way, for a pod that stays gated."""
+
+    pod: Pod
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskBudgets:
+    """Ask whether all of ``pods``, those of each gang to be evicted for ``preemptor``, may be evicted together."""
+
+    preemptor: GangKey
+    pods: Mapping[GangKey, tuple[Pod, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Tell:
     """Tell users something about an object, as an Event (a warning)."""
 
@@ -35,10 +53,11 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a bound member of a gang that can't be completed."""
+    """Evict a bound member of a gang that can't be completed, or that makes way (``again``: until it has gone)."""
 
     pod: Pod
     reason: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +78,4 @@ class ReportMembers:
     status: MemberStatus
 
 
-Action = Clear | Steer | Tell | Evict | ReportGroup | ReportMembers
+Action = Clear | Steer | Keep | AskBudgets | Tell | Evict | ReportGroup | ReportMembers

@@ -16,6 +16,7 @@ from fluence_extender.gangs.assembly import agreed_size, foreign_gates
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.places import Places
+from fluence_extender.gangs.preemptor import Preemptor
 from fluence_extender.gangs.refusals import next_bar_ends, still_barred
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
@@ -37,11 +38,12 @@ log = structlog.get_logger(__name__)
 class Attempts:
     """Tries to place gangs; what keeps one out is noted in it as its reason."""
 
-    def __init__(self, registry: Registry, books: Books, places: Places) -> None:
+    def __init__(self, registry: Registry, books: Books, places: Places, preemptor: Preemptor) -> None:
+        self._preemptor = preemptor
         self._registry = registry
         self._books = books
         self._places = places
-        self._vain: dict[Asked, Reason] = {}
+        self._vain: dict[tuple[Asked, frozenset[object]], Reason] = {}
 
     def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
         """Try every gang of ``gangs`` that waits and might fit, and say which were tried."""
@@ -84,21 +86,31 @@ class Attempts:
         if not ready:
             gang.explain(_gates(gang), now)
             return
+        gives_way = self._preemptor.barrier_to(gang, ready)
+        if gives_way is not None:
+            gang.explain(gives_way, now)
+            return
         if not settled and (gang.reason is None or gang.reason.why in GATHERING):
             gang.note(What.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         reason = self._plan_as_many(gang, ready, max(missing, 1), now)
+        needs = _needs(gang, size)
         if reason is not None:
             gang.try_again_at = next_bar_ends(ready)
-            if missing > 0 and settled and not gang.begun and _needs(gang, size):
+            if missing > 0 and settled and not gang.begun and needs:
                 # Some have places that the others can't join: all look for new ones together.
                 self._places.withdraw(gang)
                 self._vain.clear()
                 self._registry.dirty.add(gang.key)
+            elif needs:
+                reason = self._preemptor.consider(gang, ready[:missing], reason, now)
+            reason = self._preemptor.behind(gang, reason)
+        if not needs:
+            self._preemptor.end(gang.key)
         gang.explain(reason, now)
 
     def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
         """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
-        asked = _asked(gang, members, now, self._places.levels)
+        asked = _asked(gang, members, now, self._places.levels), self._preemptor.passes(gang)
         reason = self._vain.get(asked)
         if reason is None:
             reason = self._places.plan(gang, members, now)

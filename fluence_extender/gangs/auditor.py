@@ -130,7 +130,7 @@ class Auditor:
             pod = member.pod
             if not pod.nominated or not member.pending or member.assignment is not None or member.binding:
                 continue
-            if gang.key in self._controller.registry.dirty:
+            if gang.key in self._controller.registry.dirty or member.kept == pod.nominated:
                 continue
             if member.clearing and clearing.get(pod.uid) != pod.resource_version:
                 # It is being taken back; still the same at the next audit, that has been lost.

@@ -8,10 +8,10 @@ the last third of the Lease's duration is for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from fluence_extender.cluster.port import Cluster, NotLeading, Regarding
+from fluence_extender.cluster.port import Cluster, Forbidding, NotLeading, Regarding
 from fluence_extender.gangs.leadership import Leadership
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
@@ -71,6 +71,11 @@ class Fence:
         """See `Cluster.evict`."""
         async with self._writing():
             await self._cluster.evict(pod, reason)
+
+    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
+        """See `Cluster.forbidding`."""
+        async with self._writing():
+            return await self._cluster.forbidding(pods)
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""

@@ -28,7 +28,10 @@ NODES_SHOWN = 4
 
 
 class Places:
-    """Plans and drops assignments, and gathers the nominations to be taken back."""
+    """Plans and drops assignments, and gathers the nominations to be taken back.
+
+    ``passes`` says for which other gangs' sake no node is closed to a gang.
+    """
 
     def __init__(
         self, registry: Registry, books: Books, planner: Planner, clock: Callable[[], float]
@@ -38,6 +41,7 @@ class Places:
         self._planner = planner
         self._clock = clock
         self._clears: list[Clear] = []
+        self.passes: Callable[[Gang], frozenset[object]] = lambda _: frozenset()
 
     def clears(self) -> list[Clear]:
         """Hand out the nominations to be taken back."""
@@ -48,21 +52,15 @@ class Places:
         self, gang: Gang, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
     ) -> Reason | None:
         """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
-        wishes = [
-            Wish(member.pod, still_barred(member, now) | avoided, self.levels(member.pod))
-            for member in members
-        ]
-        settled = [
-            Settled(Wish(one.pod, levels=self.levels(one.pod)), one.assignment.node)
-            for one in gang.alive()
-            if one.assignment is not None
-        ]
+        wishes = self.wishes(members, now, avoided)
         try:
-            assignments = self._planner.plan(wishes, gang.key, settled)
+            with self._books.keeps.passing(self.passes(gang)):
+                assignments = self._planner.plan(wishes, gang.key, self.settled(gang))
         except Refused as refused:
             return refused.reason
         for member, assignment in zip(members, assignments, strict=True):
             member.assignment = assignment
+            member.kept = ""
             member.steer_wanted = True
             member.clearing = False
             member.heard = float("inf")
@@ -72,6 +70,23 @@ class Places:
         if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
             gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
         return None
+
+    def wishes(
+        self, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
+    ) -> list[Wish]:
+        """What is asked of a planner for ``members``."""
+        return [
+            Wish(member.pod, still_barred(member, now) | avoided, self.levels(member.pod))
+            for member in members
+        ]
+
+    def settled(self, gang: Gang) -> list[Settled]:
+        """The members that have a place already."""
+        return [
+            Settled(Wish(one.pod, levels=self.levels(one.pod)), one.assignment.node)
+            for one in gang.alive()
+            if one.assignment is not None
+        ]
 
     def levels(self, pod: Pod) -> tuple[str, ...]:
         """The node labels of which the pod's PodGroup requires one domain."""
@@ -115,7 +130,7 @@ class Places:
                 self._clear(member)
 
     def _clear(self, member: Member) -> None:
-        if member.pod.nominated and not member.clearing:
+        if member.pod.nominated and member.pod.nominated != member.kept and not member.clearing:
             member.clearing = True
             self._clears.append(Clear(member.pod))
 

@@ -24,6 +24,7 @@ from fluence_extender.ledger.devices import Devices
 from fluence_extender.ledger.graph import ClusterGraph
 from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.ledger.journal import Journal
+from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.mirror import LoadFailed, Mirror
 from fluence_extender.ledger.rebuild import Rebuild
 from fluence_extender.matcher.errors import MatcherError
@@ -60,6 +61,7 @@ class Books:
         self._exclusive = policy.endswith("nodex")
         self._descending = policy not in LOW_FIRST
         self.journal = Journal()
+        self.keeps = Keeps()
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
         self._holdings: dict[str, Holding] = {}
@@ -129,11 +131,15 @@ class Books:
         held = self._holdings.get(uid)
         return held is not None and held.assignment.node == node
 
-    def closed(self, gang: object) -> set[str]:
-        """The nodes that ``gang`` may not use now."""
-        shut = self.strained
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """The nodes that ``gang`` may not use now, or wouldn't if the pods ``without`` held nothing."""
+        shut = self.strained | self.keeps.against(gang)
         if self._exclusive:
-            shut |= {name for name, gangs in self._gangs_at.items() if any(one != gang for one in gangs)}
+            held = ((uid, self._holdings[uid].assignment.node) for uid in without if uid in self._holdings)
+            going = Counter((node, self._gang_of[uid]) for uid, node in held)
+            for name, gangs in self._gangs_at.items():
+                if any(one != gang and count > going[name, one] for one, count in gangs.items()):
+                    shut.add(name)
         return shut
 
     def room(self, name: str) -> Resources:

@@ -63,7 +63,8 @@ class Pod:
     is set once it is bound; ``created`` is the creation time in seconds since the epoch; ``problem`` says why
     its requests could not be read (``requests`` then covers its pod slot only), "" when they could; ``refusal``
     is what kube-scheduler last said against it, "" when it said nothing; ``started`` is when kubelet took it, seconds
-    since the epoch, 0 before; ``duration`` how many seconds it runs at most, None where that isn't said.
+    since the epoch, 0 before; ``duration`` how many seconds it runs at most, None where that isn't said;
+    ``preempts`` is false where its preemptionPolicy is Never.
     """
 
     namespace: str
@@ -92,6 +93,7 @@ class Pod:
     refusal: str = ""
     started: float = 0.0
     duration: float | None = None
+    preempts: bool = True
 
     @property
     def key(self) -> str:

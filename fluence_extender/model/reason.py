@@ -22,6 +22,8 @@ class Why(StrEnum):
     GATED = "WaitingForGates"
     INVALID = "InvalidRequest"
     BUSY = "Busy"
+    PREEMPTING = "Preempting"
+    PREEMPTED = "Preempted"
     UNSATISFIABLE = "Unsatisfiable"
     NO_BACKEND = "NoBackend"
     REFUSED = "RefusedByFilters"

@@ -70,6 +70,11 @@ class Planner:
         self._topology = Topology(eligibility, books.mirror.levels)
         self._matching = Matching(books, eligibility, self._topology.place)
 
+    @property
+    def eligibility(self) -> EligibilityIndex:
+        """The nodes that pods may run on."""
+        return self._eligibility
+
     def node(self, name: str) -> Node | None:
         """The node of that name as it is now."""
         return self._eligibility.nodes.get(name)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from fluence_extender.cluster.memory import MemoryCluster
-from fluence_extender.cluster.port import ClusterError, Kind, Look, Observation, Regarding, Sink
+from fluence_extender.cluster.port import ClusterError, Forbidding, Kind, Look, Observation, Regarding, Sink
 from fluence_extender.model.lease import Lease
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -115,6 +115,12 @@ class Link:
     async def evict(self, pod: Pod, reason: str) -> None:
         """See `Cluster.evict`."""
         await self._send(self._cluster.evict(pod, reason))
+
+    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
+        """See `Cluster.forbidding`."""
+        if self.cut:
+            raise ClusterError("no answer")
+        return await self._cluster.forbidding(pods)
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""

@@ -42,6 +42,7 @@ CALLS = {
     ("", "pods/status", "patch"),  # nominate
     ("", "pods/binding", "create"),
     ("", "pods/eviction", "create"),
+    ("policy", "poddisruptionbudgets", "list"),  # before a gang is evicted whole
     ("scheduling.k8s.io", "podgroups/status", "patch"),  # the condition of a native gang
     ("scheduling.x-k8s.io", "podgroups/status", "patch"),  # phase and counts
     ("events.k8s.io", "events", "create"),

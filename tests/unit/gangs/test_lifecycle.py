@@ -269,7 +269,7 @@ def test_begun_gang_comes_before_all_others(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1", unschedulable=True), scheduling=False)
     late = gang(w, "g", 3000, 3000)
     w.change(late[0], node="n0")
-    important = gang(w, "a", 3000, priority=1000)
+    important = gang(w, "a", 3000, priority=1000, preempts=False)
     w.advance(1)
     w.change(node("n1"), unschedulable=False)
     w.advance(1)

@@ -1,0 +1,98 @@
+"""Whether PodDisruptionBudgets let several pods be evicted together.
+
+The Eviction API judges one pod at a time; for a gang that is evicted whole or not at all all of it has to be asked
+before. Rules as in Kubernetes 1.36, pkg/registry/core/pod/storage/eviction.go: a pod that doesn't run yet or is being
+deleted needs no budget; one that two budgets cover can't be evicted; a budget whose status lags behind forbids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fluence_extender.cluster.port import Forbidding
+from fluence_extender.model.pod import Pod
+
+
+class BudgetMetadata(msgspec.Struct, frozen=True):
+    """What matters of a budget's metadata."""
+
+    name: str
+    generation: int = 0
+
+
+class BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """policy/v1 PodDisruptionBudgetStatus."""
+
+    disruptions_allowed: int = 0
+    observed_generation: int = 0
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """policy/v1 PodDisruptionBudget."""
+
+    metadata: BudgetMetadata
+    spec: dict[str, Any] = {}
+    status: BudgetStatus = BudgetStatus()
+
+    def covers(self, pod: Pod) -> bool:
+        """Whether its selector selects the pod; an empty selector selects all of the namespace, none selects none."""
+        selector = self.spec.get("selector")
+        if selector is None:
+            return False
+        labels = selector.get("matchLabels") or {}
+        expressions = selector.get("matchExpressions") or ()
+        return all(pod.labels.get(key) == value for key, value in labels.items()) and all(
+            _holds(one, pod.labels) for one in expressions
+        )
+
+
+class _BudgetList(msgspec.Struct, frozen=True):
+    items: tuple[Budget, ...] = ()
+
+
+_list = msgspec.json.Decoder(_BudgetList).decode
+
+
+def decode_budgets(raw: bytes) -> tuple[Budget, ...]:
+    """The budgets of a policy/v1 PodDisruptionBudgetList. Raises `msgspec.MsgspecError`."""
+    return _list(raw).items
+
+
+def forbidding(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Forbidding | None:
+    """What forbids evicting all of ``pods``, which are of the budgets' namespace, together; None when nothing does."""
+    running = [pod for pod in pods if not pod.deleting and not pod.finished and pod.phase != "Pending"]
+    covered = {pod.uid: sorted(one.metadata.name for one in budgets if one.covers(pod)) for pod in running}
+    for pod in running:
+        names = covered[pod.uid]
+        if len(names) > 1:
+            why = f"pod {pod.key} is covered by more than one PodDisruptionBudget ({', '.join(names)})"
+            return Forbidding(why, frozenset({pod.uid}))
+    for budget in sorted(budgets, key=lambda one: one.metadata.name):
+        name = budget.metadata.name
+        uids = frozenset(uid for uid, names in covered.items() if name in names)
+        lags = budget.status.observed_generation < budget.metadata.generation
+        allowed = 0 if lags else max(budget.status.disruptions_allowed, 0)
+        if len(uids) > allowed:
+            namespace = running[0].namespace
+            return Forbidding(
+                f"PodDisruptionBudget {namespace}/{name} allows {allowed} of {len(uids)} evictions", uids
+            )
+    return None
+
+
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = expression.get("key", ""), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case _:
+            return False

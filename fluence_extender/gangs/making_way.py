@@ -1,0 +1,62 @@
+"""A gang that makes way for another: what may be taken from it, and what still has to go."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.preemption import Victim
+from fluence_extender.model.gang import GangKey
+from fluence_extender.placement.ranks import rank_key
+
+
+@dataclass(slots=True)
+class MakingWay:
+    """``why`` is what its users are told, ``uids`` are the pods that go, ``sent`` those whose eviction is under way.
+
+    ``surplus`` says that the gang goes on without these pods; else it goes whole, whoever it has been joined by.
+    """
+
+    why: str
+    preemptor: GangKey
+    surplus: bool
+    uids: frozenset[str] = frozenset()
+    sent: set[str] = field(default_factory=set)
+
+    def members(self, gang: Gang) -> list[Member]:
+        """The members that still have to go, in the order of their names; none that the gang can't do without."""
+        holding = [one for one in gang.alive() if one.bound or one.binding or one.assignment is not None]
+        staying = sum(1 for one in holding if one.bound and one.pod.uid not in self.uids)
+        if self.surplus and staying + gang.ended < gang.size:
+            return []
+        found = (one for one in holding if not self.surplus or one.pod.uid in self.uids)
+        return sorted(found, key=lambda one: one.pod.name)
+
+
+def full_order(gang: Gang) -> tuple[int, float, GangKey]:
+    """The order in which gangs are served: by priority, then age."""
+    return (-gang.priority, gang.created, gang.key)
+
+
+def victims_of(gang: Gang, below: int, usable: Set[str] | None) -> list[Victim]:
+    """What may be taken from ``gang`` for one of priority ``below``, if it holds anything on ``usable`` nodes.
+
+    Its surplus members, the last ones first to go, each on its own; and the whole gang. Nothing while a Binding of
+    it is under way, whose outcome nobody knows.
+    """
+    holding = [one for one in gang.alive() if one.assignment is not None]
+    if not holding or gang.priority >= below or any(one.binding for one in holding):
+        return []
+    if usable is not None and not any(one.assignment.node in usable for one in holding if one.assignment):
+        return []
+    created = gang.created
+    found = [Victim(gang.key, gang.priority, created, frozenset(one.pod.uid for one in holding))]
+    bound = sorted((one for one in holding if one.bound), key=lambda one: rank_key(one.pod))
+    spare = len(bound) + gang.ended - gang.size
+    if gang.whole and spare > 0:
+        found.extend(
+            Victim(gang.key, gang.priority, created, frozenset({one.pod.uid}), surplus=True)
+            for one in bound[-spare:]
+        )
+    return found

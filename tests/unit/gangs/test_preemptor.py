@@ -1,0 +1,302 @@
+"""Lower gangs make way, whole, for a higher one that would fit without them."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Why
+from tests.core.invariants import check, check_at_rest
+from tests.core.values import asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+
+def reason(world: World, name: str) -> str:
+    found = world.gang(name).reason
+    return found.text if found is not None else ""
+
+
+def going(world: World, *pods: Pod) -> list[bool]:
+    return [world.now(pod).deleting for pod in pods]
+
+
+def test_low_gang_makes_way_whole_and_the_high_one_takes_its_place(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    low = gang(w, "low", 3000, 3000)
+    w.advance(2)
+    high = gang(w, "high", 3000, priority=10)
+    w.advance(2)
+    assert going(w, *low) == [True, True]
+    assert reason(w, "high") == "preempting default/low: 0 of 2 pods gone"
+    assert w.gang("high").reason.why is Why.PREEMPTING  # type: ignore[union-attr]
+    w.cluster.reap()
+    w.advance(3)
+    assert w.nodes_of(*high) == ["n0"]
+    assert w.gang("high").state is GangState.BOUND
+    assert any("preempted by gang default/high (priority 10)" in text for text in w.told())
+    check_at_rest(w)
+
+
+def test_equal_priority_never_preempts(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    first = gang(w, "first", 3000, priority=10)
+    w.advance(2)
+    gang(w, "second", 3000, priority=10)
+    w.advance(10)
+    assert going(w, *first) == [False]
+    assert reason(w, "second") == "busy: 0 of 1 fit now, short of cpu"
+
+
+def test_policy_never_waits(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    low = gang(w, "low", 3000)
+    w.advance(2)
+    gang(w, "high", 3000, priority=10, preempts=False)
+    w.advance(10)
+    assert going(w, *low) == [False]
+    assert reason(w, "high").startswith("busy:")
+
+
+def test_nobody_goes_for_a_gang_that_would_not_fit_afterwards(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    low = gang(w, "low", 3000)
+    w.foreign("n1", "theirs", requests=asks(3000, 1))
+    w.advance(2)
+    gang(w, "high", 3000, 3000, priority=10)
+    w.advance(10)
+    assert going(w, *low) == [False]
+    assert not [call for call in w.cluster.calls if call[0] == "evict"]
+
+
+def test_pods_of_other_schedulers_are_never_evicted(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    theirs = w.foreign("n0", "theirs", requests=asks(3000, 1), priority=-5)
+    gang(w, "high", 3000, priority=10)
+    w.advance(10)
+    assert going(w, theirs) == [False]
+
+
+def test_only_who_is_in_the_way_goes(world: MakeWorld) -> None:
+    w = world(*(node(f"n{number}") for number in range(4)))
+    lows = [gang(w, f"low{number}", 3000, priority=number)[0] for number in range(4)]
+    w.advance(3)
+    gang(w, "high", 3000, 3000, priority=10)
+    w.advance(2)
+    assert going(w, *lows) == [True, True, False, False]
+
+
+def test_freed_room_is_kept_until_all_of_it_is_free(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    lows = [gang(w, name, 1500)[0] for name in ("a", "b")]
+    w.advance(2)
+    high = gang(w, "high", 3500, priority=10)
+    w.advance(2)
+    assert going(w, *lows) == [True, True]
+    assert [w.now(pod).nominated for pod in high] == ["n0"]
+    assert w.now(high[0]).gates == (GATE,)
+    w.cluster.remove(w.now(lows[0]))
+    w.advance(1)
+    late = gang(w, "late", 1000)
+    w.advance(3)
+    assert w.nodes_of(*late) == [""]
+    assert reason(w, "late").endswith("; behind default/high (priority 10)")
+    assert reason(w, "high") == "preempting default/a, default/b: 1 of 2 pods gone"
+    w.cluster.reap()
+    w.advance(3)
+    assert w.nodes_of(*high, *late) == ["n0", ""]
+
+
+def test_higher_gang_takes_kept_room(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    low = gang(w, "low", 3000)
+    w.advance(2)
+    middle = gang(w, "middle", 3000, priority=10)
+    w.advance(2)
+    top = gang(w, "top", 3000, priority=20)
+    w.advance(2)
+    w.cluster.reap()
+    w.advance(3)
+    assert w.nodes_of(*top, *middle) == ["n0", ""]
+    assert low[0].uid not in w.books.holdings
+
+
+def test_kept_room_is_released_when_the_preemptor_goes(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    gang(w, "low", 3000)
+    w.advance(2)
+    high = gang(w, "high", 3000, priority=10)
+    w.advance(2)
+    late = gang(w, "late", 3000)
+    w.cluster.remove(w.now(high[0]))
+    w.cluster.reap()
+    w.advance(3)
+    assert w.nodes_of(*late) == ["n0"]
+
+
+def test_gang_under_a_budget_stays_and_another_goes(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    guarded = gang(w, "guarded", 3000, priority=0)
+    other = gang(w, "other", 3000, priority=5)
+    w.advance(2)
+    w.cluster.protected.add(guarded[0].uid)
+    gang(w, "high", 3000, priority=10)
+    w.advance(3)
+    assert going(w, *guarded, *other) == [False, True]
+
+
+def test_gang_whose_only_victims_are_under_a_budget_waits_and_says_so(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    low = gang(w, "low", 3000, 3000)
+    w.advance(2)
+    w.cluster.protected.add(low[1].uid)
+    high = gang(w, "high", 3000, priority=10)
+    w.advance(4)
+    assert going(w, *low) == [False, False]
+    assert reason(w, "high").endswith("a disruption budget allows no eviction now")
+    assert w.now(high[0]).nominated == ""
+    w.cluster.protected.clear()
+    w.advance(8)
+    assert going(w, *low) == [True, True]
+
+
+def test_eviction_that_was_begun_is_carried_through(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    low = gang(w, "low", 3000, 3000)
+    w.advance(2)
+    w.cluster.fail("evict", times=1)
+    high = gang(w, "high", 3000, priority=10)
+    w.advance(1)
+    assert sorted(going(w, *low)) == [False, True]
+    w.cluster.remove(w.now(high[0]))
+    w.advance(4)
+    assert going(w, *low) == [True, True]
+
+
+def test_surplus_members_of_an_elastic_gang_are_taken_alone(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), node("n2"))
+    elastic = gang(w, "elastic", 3000, 3000, 3000, size=2)
+    w.advance(3)
+    high = gang(w, "high", 3000, priority=10)
+    w.advance(2)
+    assert going(w, *elastic) == [False, False, True]
+    w.cluster.reap()
+    w.advance(3)
+    assert all(w.nodes_of(*high))
+    assert w.gang("elastic").state is GangState.BOUND
+
+
+def test_elastic_gang_does_not_preempt_for_more_than_its_minimum(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    low = gang(w, "low", 3000)
+    w.advance(2)
+    high = gang(w, "high", 3000, 3000, size=1, priority=10)
+    w.advance(3)
+    assert going(w, *low) == [False]
+    assert sorted(w.nodes_of(*high)) == ["", "n1"]
+
+
+def test_planned_gang_makes_way_without_an_eviction(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    low = gang(w, "low", 3000)
+    w.advance(1)
+    assert w.gang("low").state is GangState.COMMITTED
+    high = gang(w, "high", 3000, priority=10)
+    w.advance(3)
+    assert w.now(high[0]).nominated == "n0"
+    assert w.now(low[0]).nominated == ""
+    assert not [call for call in w.cluster.calls if call[0] == "evict"]
+
+
+def test_replacements_of_evicted_members_wait_behind(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    low = gang(w, "low", 3000, 3000)
+    w.advance(2)
+    high = gang(w, "high", 3000, 3000, priority=10)
+    w.advance(2)
+    w.cluster.remove(w.now(low[0]))
+    again = [
+        w.pod(
+            f"low-again-{number}",
+            labels={GROUP_LABEL: "low"},
+            annotations={GROUP_SIZE_ANNOTATION: "2"},
+            requests=asks(3000, 1),
+            gates=(GATE,),
+        )
+        for number in range(2)
+    ]
+    w.advance(3)
+    assert w.nodes_of(*again) == ["", ""]
+    w.cluster.reap()
+    w.advance(3)
+    assert sorted(w.nodes_of(*high)) == ["n0", "n1"]
+    assert w.nodes_of(*again) == ["", ""]
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_new_leader_goes_on_with_a_preemption(world: MakeWorld, gone: int) -> None:
+    w = world(node("n0"), node("n1"))
+    low = gang(w, "low", 3000, 3000)
+    w.advance(2)
+    high = gang(w, "high", 3500, 3500, priority=10)
+    w.advance(2)
+    for pod in low[:gone]:
+        w.cluster.remove(w.now(pod))
+    late = gang(w, "late", 1000, priority=5)
+    w.restart()
+    w.advance(3)
+    check(w)
+    assert w.nodes_of(*late) == [""]
+    assert [bool(w.now(pod).nominated) for pod in high] == [True, True]
+    w.cluster.reap()
+    w.advance(3)
+    assert sorted(w.nodes_of(*high)) == ["n0", "n1"]
+
+
+def test_new_leader_carries_a_half_done_eviction_through(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    low = gang(w, "low", 3000, 3000)
+    w.advance(2)
+    w.cluster.fail("evict", times=1)
+    gang(w, "high", 3500, 3500, priority=10)
+    w.advance(1)
+    assert sorted(going(w, *low)) == [False, True]
+    w.restart()
+    w.advance(3)
+    assert going(w, *low) == [True, True]
+
+
+def test_victim_that_does_not_go_in_time_is_named(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    gang(w, "low", 3000)
+    w.advance(2)
+    gang(w, "high", 3000, priority=10)
+    w.advance(305)
+    assert "low-0 has not gone within 300 s" in reason(w, "high")
+
+
+def test_victim_that_does_not_go_in_time_is_replaced_by_another(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    stuck, other = gang(w, "stuck", 3000)[0], gang(w, "other", 3000, priority=5)[0]
+    w.advance(2)
+    high = gang(w, "high", 3000, priority=10)
+    w.advance(305)
+    assert going(w, stuck, other) == [True, True]
+    (freed,) = w.nodes_of(other)
+    w.cluster.remove(w.now(other))
+    w.advance(3)
+    assert w.nodes_of(*high) == [freed]
+
+
+def test_chains_of_preemptions_end(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    for priority in range(6):
+        gang(w, f"g{priority}", 3000, priority=priority)
+        w.advance(2)
+        w.cluster.reap()
+        w.advance(2)
+    assert w.gang("g5").state is GangState.BOUND
+    evicted = [call for call in w.cluster.calls if call[0] == "evict"]
+    assert len(evicted) == 5
