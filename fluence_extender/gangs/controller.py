@@ -182,9 +182,8 @@ class Controller:
         """
         self.revision += 1
         self.books.load(self.eligibility.nodes.values())
-        for pod in self._pods.values():
-            if not pod.ours:
-                self._count_foreign(pod)
+        others = (pod for pod in self._pods.values() if not pod.ours)
+        self.books.put_foreign(*(pod for pod in others if pod.node and not pod.finished))
         self.lifecycle.replay()
         if self.leading:
             self.lifecycle.lead()

@@ -299,7 +299,9 @@ class Lifecycle:
 
     def replay(self) -> None:
         """Take over bound pods after a start."""
-        take_over_bound(self._registry, self._books)
+        for member in take_over_bound(self._registry, self._books):
+            if member.pod.deleting:
+                self.pod_changed(member)
         self.look_at_all()
 
     def lead(self) -> None:

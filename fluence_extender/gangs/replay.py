@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from fluence_extender.gangs.assembly import foreign_gates
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.history import What
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
@@ -20,11 +21,19 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import refusal
 
 
-def take_over_bound(registry: Registry, books: Books, adopt: Callable[[Member], None]) -> None:
-    """Let ``adopt`` take each bound pod, the strongest first."""
+def take_over_bound(registry: Registry, books: Books) -> list[Member]:
+    """Hold what the bound pods have, the strongest first, all at once: nobody plans meanwhile. Returns those pods."""
+    gangs = {member.pod.uid: gang for gang, member in registry.members()}
     living = [member for _, member in registry.members() if not member.pod.finished]
-    for member in in_order_of_strength(living, books.devices.recorded):
-        adopt(member)
+    bound = in_order_of_strength(living, books.devices.recorded)
+    held = books.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Claim.BOUND)
+    for member, assignment in zip(bound, held, strict=True):
+        pod, member.assignment = member.pod, assignment
+        if not member.bound:
+            detail = f"bound to {pod.node} before this service started"
+            gangs[pod.uid].note(What.TAKEN_OVER, pod.name, detail)
+        member.bound = pod.node
+    return bound
 
 
 def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node | None]) -> None:

@@ -105,14 +105,15 @@ class Bookings:
         if job is not None:
             self._jobs[uid] = job
 
-    def book_bound(self, uid: str, node: str, requests: Resources) -> None:
-        """Book a pod that is on its node already, now or when there is room."""
-        if node not in self.mirror.graph.nodes:
-            return
-        try:
-            self.book(uid, node, requests)
-        except MatcherError:
-            self._unbooked.setdefault(node, set()).add(uid)
+    def book_bound(self, shares: Iterable[tuple[str, str, Resources]]) -> None:
+        """Book pods (uid, node, requests) that are on their nodes already, the first first; or when there is room."""
+        present = [one for one in shares if one[1] in self.mirror.graph.nodes]
+        jobs = self.mirror.book_all((node, requests) for _, node, requests in present)
+        for (uid, node, _), job in zip(present, jobs, strict=True):
+            if isinstance(job, MatcherError):
+                self._unbooked.setdefault(node, set()).add(uid)
+            elif job is not None:
+                self._jobs[uid] = job
 
     def keep_devices(self, held: Holding) -> None:
         """Let a pod's drafted devices be those of its hold."""
@@ -172,13 +173,16 @@ class Bookings:
 
     # Nodes.
 
-    def settle(self, node: str, use: Use) -> None:
-        """Book what others use of a node, and what of ours couldn't be booked before."""
-        if node not in self.mirror.graph.nodes:
-            return
-        self.others.book(node, *use)
-        for uid in self._strongest_first(self._unbooked.pop(node, ())):
-            self.book_bound(uid, node, self.mirror.rounded(self.holdings[uid].requests))
+    def settle(self, uses: Mapping[str, Use]) -> None:
+        """Book what others use of nodes, and what of ours couldn't be booked there before."""
+        known = self.mirror.graph.nodes
+        self.others.book_all({node: use for node, use in uses.items() if node in known})
+        for node in [one for one in uses if one in self._unbooked and one in known]:
+            waiting = self._strongest_first(self._unbooked.pop(node))
+            self.book_bound(self._share(self.holdings[uid]) for uid in waiting)
+
+    def _share(self, held: Holding) -> tuple[str, str, Resources]:
+        return held.uid, held.assignment.node, self.mirror.rounded(held.requests)
 
     def forget(self, node: str) -> None:
         """Wait no longer for room on a node that has gone."""
@@ -208,7 +212,7 @@ class Bookings:
         if edit.joining is not None:
             if on_node:
                 self._unbooked[edit.joining.name] = set(on_node)
-            self.settle(edit.joining.name, use)
+            self.settle({edit.joining.name: use})
 
     def _holding(self, places: Iterable[str]) -> set[str]:
         return {uid for place in places for uid in self._holders.get(place, ())}
@@ -220,17 +224,14 @@ class Bookings:
         self.holdings = now.holdings
         for held in before.released(now):
             self.release(held)
-        for name in before.used_otherwise(now):
-            self.settle(name, now.use[name])
-        for held in sorted(now.released(before), key=lambda one: -one.claim):
-            self._hold(held)
-
-    def _hold(self, held: Holding) -> None:
-        self.book_bound(held.uid, held.assignment.node, self.mirror.rounded(held.requests))
-        for share in held.assignment.devices:
-            self._holders.setdefault(without_levels(share.path), set()).add(held.uid)
-        if held.assignment.devices:
-            self._book_devices((held.uid,))
+        self.settle({name: now.use[name] for name in before.used_otherwise(now)})
+        come = sorted(now.released(before), key=lambda one: -one.claim)
+        self.book_bound(map(self._share, come))
+        for held in come:
+            for share in held.assignment.devices:
+                self._holders.setdefault(without_levels(share.path), set()).add(held.uid)
+            if held.assignment.devices:
+                self._book_devices((held.uid,))
 
     def close(self) -> None:
         """Free the matcher."""

@@ -248,16 +248,19 @@ class Books:
         self.mirror.graph.mask_devices(self._nodes, self.resources)
         self.on_behind()
 
-    def put_foreign(self, pod: Pod) -> None:
-        """Count a bound pod of another scheduler."""
-        known = self._accounts.get(pod.node)
-        counted = known is not None and known.users.get(pod.uid) == pod.requests
-        if counted and self._foreign.get(pod.uid) == pod.node:
-            return
-        self.drop_foreign(pod.uid)
-        self._foreign[pod.uid] = pod.node
-        self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
-        self._settle(pod.node)
+    def put_foreign(self, *pods: Pod) -> None:
+        """Count bound pods of other schedulers."""
+        touched: dict[str, None] = {}
+        for pod in pods:
+            known = self._accounts.get(pod.node)
+            counted = known is not None and known.users.get(pod.uid) == pod.requests
+            if counted and self._foreign.get(pod.uid) == pod.node:
+                continue
+            self.drop_foreign(pod.uid)
+            self._foreign[pod.uid] = pod.node
+            self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
+            touched[pod.node] = None
+        self._settle(*touched)
 
     def drop_foreign(self, uid: str) -> None:
         """Stop counting a pod of another scheduler."""
@@ -296,15 +299,24 @@ class Books:
 
     def adopt(self, pod: Pod, gang: object, claim: Claim) -> Assignment:
         """Take into account that a pod is bound, whether there is room or not; return what it holds."""
-        self.release(pod.uid)
-        requests = self.rounded(pod.requests)
-        shares = self.devices.redraft(pod, pod.requires) if pod.devices else ()
-        assignment = Assignment(pod.uid, pod.node, shares)
-        self._hold(pod, assignment, gang, claim, requests)
-        if _lacks(pod, shares):
-            self.lacking.add(pod.uid)
-        self._bookings.book_bound(pod.uid, pod.node, requests)
-        return assignment
+        return self.adopt_all(((pod, gang),), claim)[0]
+
+    def adopt_all(self, bound: Iterable[tuple[Pod, object]], claim: Claim) -> list[Assignment]:
+        """`adopt` pods, each with its gang, at once; in a conflict the earlier has the room."""
+        assignments: list[Assignment] = []
+        booked: list[tuple[str, str, Resources]] = []
+        for pod, gang in bound:
+            self.release(pod.uid)
+            requests = self.rounded(pod.requests)
+            shares = self.devices.redraft(pod, pod.requires) if pod.devices else ()
+            assignment = Assignment(pod.uid, pod.node, shares)
+            self._hold(pod, assignment, gang, claim, requests)
+            if pod.devices and _lacks(pod, shares):
+                self.lacking.add(pod.uid)
+            assignments.append(assignment)
+            booked.append((pod.uid, pod.node, requests))
+        self._bookings.book_bound(booked)
+        return assignments
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
         """Hold a steered pod's nominated node for it again after a start; None when there is no room."""
@@ -465,12 +477,12 @@ class Books:
         over = name in self._nodes and any(amount < 0 for amount in account.free.values())
         (self._negative.add if over else self._negative.discard)(name)
 
-    def _settle(self, name: str) -> None:
-        """Book what others use of a node, and what of ours couldn't be booked before."""
-        self._note_negative(name)
-        if name in self._nodes:
-            account = self._accounts[name]
-            self._bookings.settle(name, (account.allocatable, account.foreign_use))
+    def _settle(self, *names: str) -> None:
+        """Book what others use of nodes, and what of ours couldn't be booked there before."""
+        for name in names:
+            self._note_negative(name)
+        present = [self._accounts[name] for name in names if name in self._nodes]
+        self._bookings.settle({one.name: (one.allocatable, one.foreign_use) for one in present})
 
     def _round_anew(self) -> None:
         """Count every hold in the units that the graph has now."""

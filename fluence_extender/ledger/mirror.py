@@ -21,7 +21,7 @@ from fluence_extender.graph.units import FINE, Units, request_counts
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.graph import ClusterGraph, Edit
 from fluence_extender.matcher.errors import Busy, EngineLost, InvalidJobspec, MatcherError, UnknownJob
-from fluence_extender.matcher.port import Allocator, Jgf, Match, MatchOp, Placement
+from fluence_extender.matcher.port import Allocator, Hold, Jgf, Match, MatchOp, Placement
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import CPU, MEMORY, Resources
 
@@ -252,4 +252,39 @@ class Mirror:
 
     def take(self, node: str, counts: Mapping[str, int]) -> int:
         """Hold so many leaves of a node. Raises `MatcherError`, `KeyError`."""
-        return self.match(compute_jobspec(counts, 1, [self.rank(node)])).jobid
+        (job,) = self.take_all(((node, counts),))
+        if isinstance(job, MatcherError):
+            raise job
+        return job
+
+    def book_all(self, shares: Iterable[tuple[str, Resources]]) -> list[int | MatcherError | None]:
+        """`book` many shares, one after the other; an error stands for a share that it is about. Raises `KeyError`."""
+        units = self.units
+        counted: dict[Resources, dict[str, int]] = {}
+        wanted: list[tuple[str, Mapping[str, int]]] = []
+        for node, requests in shares:
+            counts = counted.get(requests)
+            if counts is None:
+                counts = counted[requests] = request_counts(requests, units)
+            wanted.append((node, counts))
+        jobs = iter(self.take_all([one for one in wanted if one[1]]))
+        return [next(jobs) if counts else None for _, counts in wanted]
+
+    def take_all(self, wanted: Iterable[tuple[str, Mapping[str, int]]]) -> list[int | MatcherError]:
+        """Hold so many leaves of each node, one after the other: the jobs, or why there is none. Raises `KeyError`."""
+        holds = [Hold(next(self._ids), self.rank(node), counts) for node, counts in wanted]
+        if self._matcher is None:
+            return [Busy("the graph is empty")] * len(holds)
+        try:
+            granted = self._matcher.hold_all(holds)
+        except EngineLost as lost:
+            self._give_up(lost)
+            return [Busy("the engine has ended and is started anew")] * len(holds)
+        jobs: list[int | MatcherError] = []
+        for hold, placement in zip(holds, granted, strict=True):
+            if isinstance(placement, MatcherError):
+                jobs.append(placement)
+                continue
+            self._placed[hold.jobid] = placement
+            jobs.append(hold.jobid)
+        return jobs

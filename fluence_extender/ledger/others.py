@@ -29,25 +29,39 @@ class OthersUse:
 
     def book(self, node: str, allocatable: Resources, use: Resources) -> None:
         """Let one job stand for what others use of ``node``, as far as its leaves are free."""
-        held, wanted = self._booked.pop(node, (0, {})), self._taken(node, allocatable, use)
-        if held[1] == wanted and node not in self._deficits:
-            if wanted:
-                self._booked[node] = held
-            return
-        self._deficits.pop(node, None)
-        if held[1]:
-            self._mirror.cancel((held[0],))
-        missing: dict[str, int] = {}
-        booked = dict(wanted)
-        while booked:
-            try:
-                job = self._mirror.take(node, booked)
-            except MatcherError:
-                booked, short = self._shrunk(node, booked)
-                for leaf, count in short.items():
-                    missing[leaf] = missing.get(leaf, 0) + count
+        self.book_all({node: (allocatable, use)})
+
+    def book_all(self, uses: Mapping[str, tuple[Resources, Resources]]) -> None:
+        """`book` many nodes, each with its allocatable and what others use of it."""
+        wanted: dict[str, dict[str, int]] = {}
+        for node, (allocatable, use) in uses.items():
+            taken = self._taken(node, allocatable, use)
+            held = self._booked.get(node, (0, {}))
+            if held[1] == taken and node not in self._deficits:
                 continue
-            self._booked[node] = (job, booked)
+            self.forget(node)
+            if taken:
+                wanted[node] = taken
+        for (node, counts), job in zip(wanted.items(), self._mirror.take_all(wanted.items()), strict=True):
+            if isinstance(job, MatcherError):
+                self._book_in_part(node, counts)
+            else:
+                self._booked[node] = (job, counts)
+
+    def _book_in_part(self, node: str, counts: Mapping[str, int]) -> None:
+        """Book as much of ``counts`` as is free, and note the rest."""
+        missing: dict[str, int] = {}
+        booked = dict(counts)
+        while booked:
+            booked, short = self._shrunk(node, booked)
+            for leaf, count in short.items():
+                missing[leaf] = missing.get(leaf, 0) + count
+            if not booked:
+                break
+            try:
+                self._booked[node] = (self._mirror.take(node, booked), booked)
+            except MatcherError:
+                continue
             break
         if missing:
             self._deficits[node] = missing
@@ -78,6 +92,8 @@ class OthersUse:
         return bool(booked) and not self._mirror.holds(job, node, booked)
 
     def _taken(self, node: str, allocatable: Resources, use: Resources) -> dict[str, int]:
+        if not use and allocatable is self._mirror.graph.made_of[node]:
+            return {}
         left = {name: max(amount - use[name], 0) for name, amount in allocatable.items()}
         free = leaf_counts(Resources(left), self._mirror.units)
         taken = {leaf: count - free.get(leaf, 0) for leaf, count in self._mirror.graph.leaves[node].items()}

@@ -23,7 +23,8 @@ from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO
 from fluence_extender.matcher.embedded.replay import lists_vertices
 from fluence_extender.matcher.embedded.scalars import ranks_of
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec, MatcherError
-from fluence_extender.matcher.port import Jgf, JobInfo, Match, MatcherOptions, MatchOp
+from fluence_extender.matcher.holds import hold_by_match
+from fluence_extender.matcher.port import Hold, Jgf, JobInfo, Match, MatcherOptions, MatchOp, Placement
 
 FEWEST_COUNTED = 3_000
 """The vertices from which on a plain document is counted; below that a walk is cheap."""
@@ -110,6 +111,18 @@ class EmbeddedEngine:
         if op in _GRANTING:
             self._miss_grant(counted)
         return match
+
+    def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
+        """Hold leaves of known nodes one after the other; for each what was granted, or why nothing was."""
+        return [self._hold(one) for one in holds]
+
+    def _hold(self, hold: Hold) -> Placement | MatcherError:
+        counted = self._counted
+        placement = None if counted is None else counted.hold(hold)
+        if counted is None or placement is None:
+            return hold_by_match(self, hold)
+        self._miss_grant(counted)
+        return placement
 
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds. Raises `UnknownJob`."""

@@ -23,6 +23,7 @@ from fluence_extender.matcher.errors import (
     EngineUnavailable,
     InvalidGraph,
     InvalidJobspec,
+    MatcherError,
     NothingToAllocate,
     OnlyRootFound,
     UnknownJob,
@@ -36,7 +37,8 @@ from fluence_extender.matcher.fluxion_resource_sets import (
     truly_held,
 )
 from fluence_extender.matcher.formats import write_found
-from fluence_extender.matcher.port import Jgf, JobInfo, Match, MatcherOptions, MatchOp
+from fluence_extender.matcher.holds import hold_by_match
+from fluence_extender.matcher.port import Hold, Jgf, JobInfo, Match, MatcherOptions, MatchOp, Placement
 
 _NOTHING: Jgf = {"graph": {"nodes": [], "edges": []}}
 
@@ -91,6 +93,10 @@ class FluxionMatcher:
         if operation.holds and not result.reserved:
             self._note(result)
         return _match(result)
+
+    def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
+        """Hold leaves of known nodes one after the other."""
+        return [hold_by_match(self, one) for one in holds]
 
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds."""

@@ -15,9 +15,10 @@ from fluence_extender.matcher.embedded.planner import whole_seconds
 from fluence_extender.matcher.embedded.replay import times_of
 from fluence_extender.matcher.embedded.scalars import number_of, text_or_null
 from fluence_extender.matcher.embedded.search import GRAPH_END
-from fluence_extender.matcher.errors import InvalidOptions
+from fluence_extender.matcher.errors import InvalidOptions, MatcherError
 from fluence_extender.matcher.formats import FORMATS, NotExpressible, Times, write_granted
-from fluence_extender.matcher.port import NO_JOB, Jgf, JobInfo, Match, Matcher, MatchOp
+from fluence_extender.matcher.holds import hold_by_match
+from fluence_extender.matcher.port import NO_JOB, Hold, Jgf, JobInfo, Match, Matcher, MatchOp, Placement
 
 
 class FormattedMatcher:
@@ -59,6 +60,10 @@ class FormattedMatcher:
     def partial_cancel(self, jobid: int, R: Jgf | str | bytes) -> bool:  # noqa: N803
         """Free a part of what the job has allocated."""
         return self._inner.partial_cancel(jobid, R)
+
+    def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
+        """Hold leaves of known nodes; what couldn't be written isn't held."""
+        return [hold_by_match(self, one) for one in holds]
 
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from fluence_extender.matcher.errors import InvalidOptions
+from fluence_extender.matcher.errors import InvalidOptions, MatcherError
 
 Jgf = dict[str, Any]
 """A JSON Graph Format document as parsed JSON: ``{"graph": {"nodes": [...], "edges": [...]}}``."""
@@ -107,6 +107,15 @@ class JobInfo:
     at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leaves of one node to be held until cancelled: ``counts`` (leaf type -> leaves) on the node of ``rank``."""
+
+    jobid: int
+    rank: int
+    counts: Mapping[str, int]
+
+
 class Allocator(Protocol):
     """The part of a matcher that gives and takes back. Every refusal is a `MatcherError` and changes nothing."""
 
@@ -114,6 +123,13 @@ class Allocator(Protocol):
         """Match ``jobspec``; without ``jobid`` the engine counts as libreapi_cli does.
 
         Raises `Busy`, `Unsatisfiable`, `InvalidJobspec`, `JobExists` (``jobid`` is held).
+        """
+        ...
+
+    def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
+        """Hold one after the other; for each what was granted, or why nothing was.
+
+        Each leaves what a match of one slot of its counts would that may only look at its node (see `holds`).
         """
         ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -18,10 +18,22 @@ from typing import Any
 from fluence_extender.graph.jgf import GraphTooLarge
 from fluence_extender.matcher.errors import EngineLost, MatcherError
 from fluence_extender.matcher.factory import Engine, create_matcher
-from fluence_extender.matcher.port import Jgf, JobInfo, Match, Matcher, MatcherOptions, MatchOp
+from fluence_extender.matcher.port import (
+    Hold,
+    Jgf,
+    JobInfo,
+    Match,
+    Matcher,
+    MatcherOptions,
+    MatchOp,
+    Placement,
+)
 
 PATIENCE = 30.0
 """Seconds that a call may take; kube-scheduler waits no longer either."""
+
+HOLDS_A_CALL = 500
+"""Holds that libreapi_cli makes in a few seconds at most, on however large a graph."""
 
 LOAD_PATIENCE = 600.0
 """Seconds that a load may take: libreapi_cli takes about one for each 30,000 vertices."""
@@ -56,6 +68,14 @@ class WorkerMatcher:
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
         """Match ``jobspec``. Raises as the engine does, and `EngineLost`."""
         return Match(*self._call(self._patience, "match", op, jobspec, jobid))
+
+    def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
+        """Hold leaves of known nodes one after the other, many in one call. Raises `EngineLost`."""
+        answers: list[Placement | MatcherError] = []
+        waiting = list(holds)
+        for start in range(0, len(waiting), HOLDS_A_CALL):
+            answers += self._call(self._patience, "hold_all", waiting[start : start + HOLDS_A_CALL])
+        return answers
 
     def cancel(self, jobid: int) -> None:
         """Free all that the job holds. Raises `UnknownJob`, `EngineLost`."""

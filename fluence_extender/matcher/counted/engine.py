@@ -20,6 +20,7 @@ from fluence_extender.matcher.counted.export import plain_document
 from fluence_extender.matcher.counted.feasibility import enough_nodes
 from fluence_extender.matcher.counted.holding import Holding, held_paths
 from fluence_extender.matcher.counted.jobs import Job, Share
+from fluence_extender.matcher.counted.known_node import job_of
 from fluence_extender.matcher.counted.matching import Search
 from fluence_extender.matcher.counted.plain import counts_of
 from fluence_extender.matcher.counted.refusals import refuses
@@ -63,7 +64,16 @@ from fluence_extender.matcher.errors import (
     NothingToAllocate,
     Unsatisfiable,
 )
-from fluence_extender.matcher.port import NO_JOB, Jgf, JobInfo, Match, MatcherOptions, MatchOp
+from fluence_extender.matcher.port import (
+    NO_JOB,
+    Hold,
+    Jgf,
+    JobInfo,
+    Match,
+    MatcherOptions,
+    MatchOp,
+    Placement,
+)
 
 _ALLOCATING = (
     MatchOp.ALLOCATE,
@@ -147,6 +157,17 @@ class CountedMatcher:
         self._graph.state.reweigh(start.shares)
         self._next_jobid += 1
         return self._answer(jobid, job.reserved, start.at, start.shares, labels)
+
+    def hold(self, hold: Hold) -> Placement | None:
+        """Hold leaves of one node; None, with nothing changed, where a match has to be asked for it."""
+        self._check_open()
+        job = job_of(self._graph, self._books, hold)
+        if job is None:
+            return None
+        self._books.book(self._graph, job)
+        self._graph.state.reweigh(job.shares)
+        self._next_jobid += 1
+        return placement_of(job.shares, self._graph.state.tree.levels)
 
     @leaves_errno
     def cancel(self, jobid: int) -> None:

@@ -45,7 +45,17 @@ from fluence_extender.matcher.errors import (
     Unsatisfiable,
 )
 from fluence_extender.matcher.formats import write_found
-from fluence_extender.matcher.port import NO_JOB, Jgf, JobInfo, Match, MatcherOptions, MatchOp
+from fluence_extender.matcher.holds import hold_by_match
+from fluence_extender.matcher.port import (
+    NO_JOB,
+    Hold,
+    Jgf,
+    JobInfo,
+    Match,
+    MatcherOptions,
+    MatchOp,
+    Placement,
+)
 
 _ALLOCATING = (
     MatchOp.ALLOCATE,
@@ -111,6 +121,10 @@ class EmbeddedMatcher:
         reserved = span.at != 0
         self._keep(jobid, span, JobInfo("RESERVED" if reserved else "ALLOCATED", reserved, span.at))
         return _match(jobid, reserved, span, grant)
+
+    def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
+        """Hold leaves of known nodes one after the other; for each what was granted, or why nothing was."""
+        return [hold_by_match(self, one) for one in holds]
 
     @leaves_errno
     def cancel(self, jobid: int) -> None:
