@@ -10,6 +10,7 @@ from typing import Any
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Jgf, Match, Matcher, MatcherError, MatcherOptions, MatchOp
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO
+from fluence_extender.matcher.port import Hold
 
 POLICIES = (
     "first",
@@ -301,6 +302,17 @@ class Engines:
         if isinstance(answer, Match) and op.startswith("allocate"):
             self.live[answer.jobid] = answer
 
+    def hold(self) -> None:
+        """Leaves of one node, as for a pod that runs there already."""
+        rank = self.random.randrange(self.graph.rank + 1)
+        leaves = self.random.sample(LEAVES, self.random.choice([1, 1, 2]))
+        counts = {name: self.random.randint(1, 2) for name in leaves if name in self.graph.kinds}
+        jobid = self.random.choice([77, 2_000_000]) + len(self.told)
+        one = Hold(jobid, rank, counts or {"core": 1})
+        (granted,) = self.ask(f"hold {one}", lambda engine, _: [_held(*engine.hold_all([one]))])
+        if not isinstance(granted, tuple):
+            self.live[jobid] = Match(jobid, False, 0, granted)
+
     def cancel(self, jobid: int) -> None:
         self.ask(f"cancel {jobid}", lambda engine, _: engine.cancel(jobid))
         self.ask(f"info {jobid}", lambda engine, _: engine.info(jobid))
@@ -363,7 +375,7 @@ class Engines:
         self.close()
         self._load()
         self.told.append("fresh")
-        held = {jobid: match for jobid, match in self.live.items() if match.at == 0}
+        held = {jobid: match for jobid, match in self.live.items() if match.at == 0 and match.R is not None}
         self.live = {}
         for jobid, match in held.items():
             answer = self.ask(
@@ -379,6 +391,13 @@ def _answer(call: Callable[[], Any]) -> Any:
         return call()
     except MatcherError as error:
         return error
+
+
+def _held(answer: Any) -> Any:
+    """What a hold says."""
+    if isinstance(answer, MatcherError):
+        return "refused", answer.errno
+    return {path: dict(amounts) for path, amounts in answer.items()}
 
 
 def _seen(answer: Any) -> Any:

@@ -13,6 +13,7 @@ from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Match, MatcherError, MatcherOptions, UnknownJob
 from fluence_extender.matcher.embedded import Walker
 from fluence_extender.matcher.engine import EmbeddedEngine
+from fluence_extender.matcher.port import Hold
 from tests.property.compact_scenarios import (
     random_cluster,
     random_jobspec,
@@ -52,8 +53,10 @@ class Pair:
 
     def step(self) -> None:
         chance = self.random.random()
-        if chance < 0.62:
+        if chance < 0.52:
             self.match()
+        elif chance < 0.62:
+            self.hold()
         elif chance < 0.80:
             self.cancel(self.random.choice([*self.live, 77]))
         elif chance < 0.88:
@@ -70,6 +73,16 @@ class Pair:
         _assert_same(ours, theirs)
         if isinstance(ours, Match) and op.startswith("allocate"):
             self.live[ours.jobid] = (ours, theirs)
+
+    def hold(self) -> None:
+        counts = {name: 1 for name in self.random.sample(("core", "memory"), self.random.randint(1, 2))}
+        one = Hold(self.random.randrange(40), self.random.randrange(self.cluster.rank + 1), counts)
+        ours, theirs = (m.hold_all([one])[0] for m in (self.counted, self.walker))
+        if isinstance(ours, MatcherError):
+            assert isinstance(theirs, MatcherError) and ours.errno == theirs.errno
+        else:
+            assert not isinstance(theirs, MatcherError)
+            assert {path: dict(own) for path, own in ours.items()} == theirs
 
     def cancel(self, jobid: int) -> None:
         ours, theirs = (_answer(lambda m=m: m.cancel(jobid)) for m in (self.counted, self.walker))

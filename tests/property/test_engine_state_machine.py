@@ -55,6 +55,12 @@ class EnginesAnswerAlike(RuleBasedStateMachine):
         for _ in range(times):
             self.engines.match()
 
+    @rule(random=RANDOMS, times=st.integers(1, 4))
+    def hold(self, random: Random, times: int) -> None:
+        self.engines.random = random
+        for _ in range(times):
+            self.engines.hold()
+
     @rule(random=RANDOMS)
     def cancel(self, random: Random) -> None:
         self.engines.random = random
