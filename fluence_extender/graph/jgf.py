@@ -1,6 +1,6 @@
 """The graph as a JSON Graph Format document, compact or with one vertex a leaf.
 
-The compact form says ``"count": N`` in the metadata of an entry that stands for N equal sibling leaves; its
+The compact form says ``"count": N`` in the metadata of an entry that stands for N equal sibling leaves, be it one; its
 ``id``, ``uniq_id``, name and path are those of the first, and the others follow, each one higher.
 libreapi_cli reads the expanded form only (fluxion reference 2.1).
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.growth import Addition
-from fluence_extender.graph.vertex import Vertex
+from fluence_extender.graph.vertex import NO_RANK, NODE_TYPE, Vertex
 
 Jgf = dict[str, Any]
 
@@ -135,9 +135,14 @@ def _metadata(vertex: Vertex) -> Jgf:
     }
     if vertex.properties:
         metadata["properties"] = dict(vertex.properties)
-    if vertex.count != 1:
+    if vertex.count != 1 or _is_leaf(vertex):
         metadata["count"] = vertex.count
     return metadata
+
+
+def _is_leaf(vertex: Vertex) -> bool:
+    """Whether the entry stands for leaves: it says its count even if that is 1, so that the form can't be mistaken."""
+    return vertex.rank != NO_RANK and vertex.type != NODE_TYPE
 
 
 def _edges(containment: Containment, paths: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -33,8 +33,8 @@ def sized(document: Jgf) -> Jgf:
     nodes = []
     for vertex in document["graph"]["nodes"]:
         metadata = dict(vertex["metadata"])
-        count = metadata.pop("count", None)
-        if count is not None:
+        count = metadata.pop("count", 1)
+        if count != 1:
             metadata["size"] = count
         nodes.append({**vertex, "metadata": metadata})
     return {"graph": {"nodes": nodes, "edges": document["graph"]["edges"]}}

@@ -165,7 +165,9 @@ def test_role_of_the_documentation_lets_everybody_read_the_offers(
     plugin: Plugin, service_account: Callable[[str], Path]
 ) -> None:
     commands = [
-        line for line in DOCUMENTATION.read_text().splitlines() if line.startswith("kubectl create role")
+        line
+        for line in DOCUMENTATION.read_text().splitlines()
+        if line.startswith("kubectl create role") and "fluence-offers" in line
     ]
     user = service_account("somebody")
     try:

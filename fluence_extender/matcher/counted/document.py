@@ -142,9 +142,10 @@ def parse_json(value: Mapping[str, Any] | str | bytes) -> Any:
 
 
 def is_compact(graph: Jgf) -> bool:
-    """Whether any entry of the document carries a count."""
+    """Whether any entry of the document carries a count, or there is none yet that could."""
     try:
-        return any("count" in node["metadata"] for node in graph["graph"]["nodes"])
+        nodes = graph["graph"]["nodes"]
+        return len(nodes) == 1 or any("count" in node["metadata"] for node in nodes)
     except (KeyError, TypeError, IndexError):
         return False
 

@@ -141,3 +141,21 @@ def test_a_device_that_was_removed_while_held_is_shown_until_it_is_given_back(wo
     w.change(pod, phase="Succeeded")
     w.advance(1)
     assert shown(w) == {}
+
+
+@pytest.mark.parametrize("devices_first", [True, False])
+def test_devices_and_nodes_count_alike_whichever_came_first(devices_first: bool, world: MakeWorld) -> None:
+    w = world()
+    comers = [
+        replace(DEVICES, text="resources: [{type: licence, name: one}, {type: seat, name: pool, count: 3}]"),
+        node("n0"),
+    ]
+    for comer in comers if devices_first else reversed(comers):
+        w.cluster.put(comer)
+        w.advance(1)
+    for number in range(2):
+        w.pod(f"p{number}", requests=asks(1500, 1), devices={"seat": 1})
+    w.advance(3)
+    assert counts(w) == {"one": (1, 0, 1), "pool": (3, 2, 1)}
+    (shown_node,) = every(w.service.nodes())
+    assert shown_node.held["cpu"] == 3.0
