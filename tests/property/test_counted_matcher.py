@@ -79,7 +79,8 @@ class Pair:
         one = Hold(self.random.randrange(40), self.random.randrange(self.cluster.rank + 1), counts)
         ours, theirs = (m.hold_all([one])[0] for m in (self.counted, self.walker))
         if isinstance(ours, MatcherError):
-            assert isinstance(theirs, MatcherError) and ours.errno == theirs.errno
+            assert isinstance(theirs, MatcherError)
+            assert ours.errno == theirs.errno
         else:
             assert not isinstance(theirs, MatcherError)
             assert {path: dict(own) for path, own in ours.items()} == theirs
