@@ -68,9 +68,22 @@ def simulate_route(placements: Placements) -> APIRouter:
         try:
             return JSONResponse(await placements.simulate(await _body(request), namespace))
         except NotSimulated as refused:
-            raise HTTPException(refused.status, detail=str(refused)) from refused
+            return _refusal(refused)
 
     return router
+
+
+def _refusal(refused: NotSimulated) -> JSONResponse:
+    """The problem in the shape of all others, and as a Status: kubectl shows the message of nothing else."""
+    told = str(refused)
+    status = {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "status": "Failure",
+        "code": refused.status,
+        "message": told,
+    }
+    return JSONResponse({"detail": told, **status}, refused.status)
 
 
 async def _body(request: Request) -> bytes:

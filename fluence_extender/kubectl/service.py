@@ -18,6 +18,7 @@ from fluence_extender.kubectl.terminal import tell_note, waiting
 SERVICE = "fluence"
 PORT = "api"
 ROLE = "fluence-view"
+SIMULATE_ROLE = "fluence-simulate"
 PATIENCE = 60.0
 """Seconds for one answer."""
 
@@ -108,9 +109,9 @@ class Service:
         try:
             return ask_kubectl(arguments, self._patience + 5, body)
         except KubectlFailed as error:
-            raise self._explained(str(error)) from None
+            raise self._explained(str(error), ROLE if body is None else SIMULATE_ROLE) from None
 
-    def _explained(self, told: str) -> Exception:
+    def _explained(self, told: str, role: str) -> Exception:
         """What kubectl's words mean here."""
         if "(NotFound)" in told and "services" not in told:
             return NotThere(told)
@@ -122,7 +123,7 @@ class Service:
         if "(Forbidden)" in told:
             return NoAnswer(
                 f"you may not ask {self._where()}; an administrator allows it with kubectl create rolebinding"
-                f" {ROLE} -n {self._namespace} --clusterrole={ROLE} --user=YOU"
+                f" {role} -n {self._namespace} --clusterrole={role} --user=YOU"
             )
         if "(Unauthorized)" in told or "must be logged in" in told:
             return NoAnswer("the cluster doesn't know you; log in again, or check kubectl config view")
@@ -131,6 +132,8 @@ class Service:
                 f"no replica of {self._where()} is ready; see"
                 f" kubectl get pods -n {self._namespace} -l app.kubernetes.io/name={SERVICE}"
             )
+        if role == SIMULATE_ROLE and told.startswith("Error from server: "):
+            return NoAnswer(told.removeprefix("Error from server: "))
         return NoAnswer(f"the cluster can't be asked: {told}; check it with kubectl cluster-info")
 
     def _direct(self, path: str, body: bytes | None = None) -> bytes:

@@ -62,7 +62,7 @@ def read_manifests(text: bytes | str) -> list[Manifest]:
     try:
         documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadManifest(f"not YAML or JSON: {error}") from error
+        raise BadManifest(f"not YAML or JSON: {' '.join(str(error).split())}") from error
     left = [MOST_VALUES]
     found: list[Manifest] = []
     for document in documents:

@@ -1,0 +1,146 @@
+"""What-if and estimates on the real control plane: asked over HTTP and on both command lines; nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+
+from fluence_extender.model.names import DURATION_ANNOTATION
+from tests.e2e.commands import run
+from tests.e2e.harness import Cluster, Manifest, Namespace, wait_for
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.plugin import user_shell
+from tests.e2e.proxied import behind_proxy
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import gang, indexed_job, ours
+
+
+def simulated(installation: Installation, namespace: Namespace, *manifests: Manifest) -> dict[str, Any]:
+    """The service's answer."""
+    url = f"{installation.stack.api_url}/v1/simulate?namespace={namespace.name}"
+    body = yaml.safe_dump_all(manifests).encode()
+    with urlopen(Request(url, body, {"Content-Type": "application/yaml"}), timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def test_answer_comes_true(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+) -> None:
+    own_nodes(2, cpu="4")
+    job = indexed_job("sim", ours("sim", cpu="2"), 4)
+    said = simulated(installation, namespace, job)["gangs"][0]
+    assert said["fits"]
+    assert not fluence.gangs(namespace.name)
+    namespace.create(job)
+    pods = namespace.wait_until_bound(4, timeout=60)
+    where = sorted(one["spec"]["nodeName"] for one in pods)
+    assert where == sorted(one["node"] for one in said["placement"])
+    again = simulated(installation, namespace, job)["gangs"][0]
+    assert (again["fits"], again["reason"]) == (False, "busy: 0 of 4 fit now, short of cpu")
+    assert simulated(installation, namespace, indexed_job("b", ours("b", cpu="9"), 2))["gangs"][0]["why"] == (
+        "Unsatisfiable"
+    )
+
+
+def test_earliest_start_is_when_running_pods_say_that_they_end(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+) -> None:
+    own_nodes(1, cpu="4")
+    namespace.create(ours("long", cpu="3", annotations={DURATION_ANNOTATION: "2h"}))
+    started = datetime.fromisoformat(namespace.wait_for_phase("long", "Running")["status"]["startTime"])
+    namespace.create(*gang("next", 2, cpu="2"))
+    fluence.wait_for_reason(namespace.name, "next", "busy", timeout=60)
+
+    def estimated() -> Any:
+        found = fluence.gang(namespace.name, "next")
+        return found["expected_start"] if found else None
+
+    expected = wait_for(estimated, 60, "an estimate of the start")
+    assert abs((datetime.fromisoformat(expected) - started).total_seconds() - 7200) < 2
+    seen = fluence.gang(namespace.name, "next")
+    assert seen is not None
+    assert "; expected to start about 20" in seen["reason"]
+    said = simulated(installation, namespace, *gang("other", 2, cpu="2"))["gangs"][0]
+    assert said["earliestIn"].startswith("1h59m")
+    assert [one["text"] for one in said["reductions"]] == [
+        "all 2 fit with 500m cpu each, not 2 cpu",
+    ]
+    namespace.api.delete(f"/api/v1/namespaces/{namespace.name}/pods/long")
+    namespace.wait_until_bound(2, timeout=60)
+
+    def measured() -> bool:
+        with urlopen(f"{installation.stack.api_url}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        return 'fluence_start_estimate_error_seconds_count{estimate="first"} 0' not in text
+
+    wait_for(measured, 60, "the estimate's error to be measured")
+
+
+def test_command_line_gives_the_same_answer_live_and_from_files(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    cluster: Cluster,
+    installation: Installation,
+    tmp_path: Path,
+) -> None:
+    own_nodes(2, cpu="4")
+    namespace.create(ours("there", cpu="3"))
+    namespace.wait_until_bound(1, timeout=60)
+    job = tmp_path / "job.yaml"
+    job.write_text(yaml.safe_dump(indexed_job("sim", ours("sim", cpu="2"), 3)))
+    nodes = tmp_path / "cluster.json"
+    items = [*cluster.api.get("/api/v1/nodes")["items"], *cluster.api.get("/api/v1/pods")["items"]]
+    for item in items:
+        item["kind"] = "Pod" if "containers" in item["spec"] else "Node"
+    nodes.write_text(json.dumps({"kind": "List", "items": items}))
+    live = run("simulate", "-f", str(job), "--kubeconfig", str(cluster.kubeconfig), "-o", "json")
+    file = run("simulate", "-f", str(job), "--nodes", str(nodes), "-o", "json")
+    served = simulated(installation, namespace, yaml.safe_load(job.read_text()))
+    answers = [json.loads(live.stdout), json.loads(file.stdout), served]
+    assert [one["fits"] for one in answers] == [False] * 3
+    assert {one["gangs"][0]["reason"] for one in answers} == {"busy: 2 of 3 fit now, short of cpu"}
+    assert (live.returncode, file.returncode) == (3, 3)
+
+
+def test_kubectl_fluence_asks_through_the_proxy(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    cluster: Cluster,
+    installation: Installation,
+    tmp_path: Path,
+) -> None:
+    own_nodes(1, cpu="4")
+    job = tmp_path / "job.yaml"
+    job.write_text(yaml.safe_dump(indexed_job("sim", ours("sim", cpu="1"), 4)))
+    with behind_proxy(installation):
+        shell = user_shell(cluster.kubeconfig, namespace.name, tmp_path)
+        yes = shell.fluence("simulate", "-f", str(job))
+        assert yes.stdout.splitlines()[0] == f"{namespace.name}/sim (4 pods): fits now", yes
+        job.write_text(yaml.safe_dump(indexed_job("sim", ours("sim", cpu="1"), 5)))
+        no = shell.fluence("simulate", "-f", str(job), "-o", "json")
+        assert no.returncode == 3, no
+        assert json.loads(no.stdout)["gangs"][0]["reductions"][0]["text"] == "4 of 5 members fit"
+        bad = shell.fluence("simulate", "-f", "-", stdin="{")
+        assert (bad.returncode, bad.stdout) == (1, ""), bad
+        assert "not YAML or JSON" in bad.stderr
+
+
+@pytest.mark.parametrize("body", ["{", "kind: Pod", "kind: Job\nspec: 3"])
+def test_bad_questions_are_told(installation: Installation, fluence: Fluence, body: str) -> None:
+    url = f"{installation.stack.api_url}/v1/simulate"
+    with pytest.raises(HTTPError) as caught:
+        urlopen(Request(url, body.encode(), method="POST"), timeout=30)
+    with caught.value as error:
+        assert error.code == 400
+        assert json.load(error)["detail"]
