@@ -21,12 +21,12 @@ from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.bookings import Bookings, Position, Use
 from fluence_extender.ledger.devices import Devices
-from fluence_extender.ledger.graph import ClusterGraph
 from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.ledger.journal import Journal
 from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.mirror import LoadFailed, Mirror
 from fluence_extender.ledger.rebuild import Rebuild
+from fluence_extender.ledger.shown import ShownGraph
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
@@ -74,7 +74,7 @@ class Books:
         self.lacking: set[str] = set()
         self._changes = 0
         self._followed = 0
-        self._shown: ClusterGraph | None = None
+        self._shown = ShownGraph(lambda: self.mirror.sketch(self._nodes.values(), self.resources))
         self.resources = VirtualResources("")
         self.version = 0
         self.fault = ""
@@ -166,7 +166,7 @@ class Books:
     @property
     def containment(self) -> Containment:
         """The graph as the cluster has it now, to be shown: it doesn't lag as the matcher's may."""
-        return self.mirror.containment if self._shown is None else self._shown.containment
+        return self._shown.over(self.mirror.graph).containment
 
     # Nodes and others' pods.
 
@@ -182,7 +182,8 @@ class Books:
             self._account(name).resize(node.allocatable)
         self._changes += 1
         if not self.mirror.incremental:
-            self._shown = self.mirror.sketch(self._nodes.values(), self.resources)
+            self._shown.forget()
+            self._shown.keep()
         self.catch_up()
 
     def replace_resources(self, resources: VirtualResources) -> None:
@@ -221,7 +222,7 @@ class Books:
         self, leaving: str | None, joining: Node | None, use: Use, resources: VirtualResources | None = None
     ) -> None:
         """Change the graph in place if that can be done; else it has fallen behind, and serves as far as it can."""
-        self._show(leaving, joining, resources)
+        self._shown.follow(leaving, joining, resources)
         edit = None if self.behind else self.mirror.plan(leaving, joining, resources)
         if edit is not None:
             name = joining.name if joining is not None else leaving
@@ -232,19 +233,9 @@ class Books:
                 log.warning("the graph could not be changed in place; it is rebuilt", error=str(error))
         self._fall_behind()
 
-    def _show(
-        self, leaving: str | None, joining: Node | None, resources: VirtualResources | None = None
-    ) -> None:
-        if self._shown is None:
-            return
-        edit = self._shown.plan(leaving, joining, resources)
-        if edit is None:
-            self._shown = self.mirror.sketch(self._nodes.values(), self.resources)
-        else:
-            self._shown.carry_out(edit, lambda _: None)
-
     def _fall_behind(self) -> None:
         self._changes += 1
+        self._shown.keep()
         self.mirror.graph.mask_devices(self._nodes, self.resources)
         self.on_behind()
 
@@ -409,6 +400,8 @@ class Books:
         if self.behind:
             self.mirror.graph.mask_devices(self._nodes, self.resources)
             self.on_behind()
+        elif self.mirror.incremental:
+            self._shown.forget()
         for name in self._nodes:
             # Others see by what the graph has of a node, too.
             self.journal.note(name)
@@ -422,7 +415,7 @@ class Books:
         if refused == declared:
             return None
         self.resources = declared
-        self._show(None, None, declared)
+        self._shown.follow(None, None, declared)
         self._fall_behind()
         return refused
 

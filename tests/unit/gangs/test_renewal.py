@@ -22,7 +22,7 @@ from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher import InvalidGraph, Jgf, Matcher, MatcherOptions, create_matcher
 from fluence_extender.matcher.errors import EngineLost, MatcherError
 from fluence_extender.model.resources import Resources
-from tests.core.engine import REBUILT_EMBEDDED
+from tests.core.engine import FINE_EMBEDDED, REBUILT_EMBEDDED, CoreEngine
 from tests.core.invariants import check
 from tests.core.values import asks, node, pod
 from tests.core.world import World
@@ -85,6 +85,29 @@ def test_node_that_shrinks_gives_no_more_than_it_has_before_the_rebuild(w: World
     w.advance(6)
     assert sorted(w.nodes_of(*pods)) == ["", "n0", "n0"]
     assert w.books.behind
+
+
+@pytest.mark.parametrize("engine", [FINE_EMBEDDED, REBUILT_EMBEDDED], ids=["in place", "rebuilt"])
+def test_what_is_shown_does_not_lag_while_larger_units_are_brought_in(engine: CoreEngine) -> None:
+    world = World(node("n0"), node("n1"), engine=engine)
+    try:
+        world.beside_takes = 5.0
+        world.cluster.put(node("n2", gib=6 * 1024))
+        world.advance(0.011)
+        assert world.books.behind
+        assert set(world.books.containment.nodes) == {"n0", "n1", "n2"}
+        world.cluster.remove(node("n1"))
+        world.advance(0.011)
+        check(world)
+        assert set(world.books.containment.nodes) == {"n0", "n2"}
+        world.advance(20)
+        world.cluster.put(node("n3"))
+        world.advance(20)
+        check(world)
+        assert not world.books.behind
+        assert set(world.books.containment.nodes) == {"n0", "n2", "n3"}
+    finally:
+        world.close()
 
 
 def test_storm_of_changes_is_few_rebuilds(w: World) -> None:
