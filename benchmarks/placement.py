@@ -9,6 +9,7 @@ cluster; the median and the slowest of them are told, and for comparison the sam
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import statistics
 import time
@@ -90,10 +91,8 @@ def cost(planner: Planner, books: Books, wishes: list[Wish], rounds: int) -> lis
     spent = []
     for _ in range(rounds):
         began = time.process_time()
-        try:
+        with contextlib.suppress(Refused):
             planner.plan(wishes, "gang")
-        except Refused:
-            pass
         spent.append((time.process_time() - began) * 1000)
         books.undo([wish.pod.uid for wish in wishes])
     return spent
@@ -101,7 +100,9 @@ def cost(planner: Planner, books: Books, wishes: list[Wish], rounds: int) -> lis
 
 def main() -> None:
     """Measure and print a table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--engine", default="embedded")

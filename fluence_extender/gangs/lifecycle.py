@@ -143,8 +143,9 @@ class Lifecycle:
     def waited_in_vain(self, uid: str, node: str) -> None:
         """Take note that the pod reached bind on ``node``, and that its gang didn't gather there.
 
-        Members that keep each other away (affinity between pods, ports of others) may come one after the other and never
-        together, with no refusal to be seen. So once one was refused, waiting in vain again and again counts as one too.
+        Members that keep each other away (affinity between pods, ports of others) may come one after the other and
+        never together, with no refusal to be seen. So once one was refused, waiting in vain again and again counts as
+        one too.
         """
         found = self._registry.member(uid)
         if found is None:

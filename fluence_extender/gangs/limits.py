@@ -11,11 +11,13 @@ class Limits:
 
     ``same_node_tries`` refusals, the last at least ``refusal_patience`` after the first, bar a node for a pod for
     ``barred_for``; after ``replans`` changes of plan in a row, and one more for each further member, the gang rests
-    for ``rest``. Once one was refused, ``vain_waits`` waits at the barrier count as a refusal too. A steered member that was refused and not asked for in ``unasked`` is given up, and its gang rests
-    twice as long each time, up to ``longest_rest``. A gang that was begun and can't be completed within ``completion``
-    is evicted (never if that is None); one that doesn't assemble within ``assembly`` is told so. A reason is announced
-    once it has stood for ``announce_after``. A pod that was evicted to make way and hasn't gone after ``leaving`` is no
-    longer reckoned with; ``preempt_again`` is the time between two searches for victims for one gang.
+    for ``rest``. Refusals within ``same_attempt`` of each other are one. Once one was refused, ``vain_waits`` waits at
+    the barrier count as a refusal too. A steered member that was refused and not asked for in ``unasked`` is given up,
+    and its gang rests twice as long each time, up to ``longest_rest``. A gang that was begun and can't be completed
+    within ``completion`` is evicted (never if that is None); one that doesn't assemble within ``assembly`` is told so.
+    A reason is announced once it has stood for ``announce_after``, by the first ``announced_members`` of a gang. A pod
+    that was evicted to make way and hasn't gone after ``leaving`` is no longer reckoned with; ``preempt_again`` is the
+    time between two searches for victims for one gang.
     """
 
     bind_wait: float = 20.0
