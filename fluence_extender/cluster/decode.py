@@ -81,7 +81,11 @@ def decode_pod(raw: bytes) -> Pod:
 
 def _duration(annotations: Mapping[str, str] | None, deadline: int | None) -> float | None:
     """How long the pod runs: what its annotation says, and no longer than its deadline."""
-    said = duration(annotations[DURATION_ANNOTATION]) if annotations and DURATION_ANNOTATION in annotations else None
+    said = (
+        duration(annotations[DURATION_ANNOTATION])
+        if annotations and DURATION_ANNOTATION in annotations
+        else None
+    )
     if deadline is None or deadline <= 0:
         return said
     return float(deadline) if said is None else min(said, float(deadline))
