@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.vertex import NODE_TYPE, PHYSICAL
 from fluence_extender.model.idset import encode_idset
 
@@ -39,20 +39,10 @@ def compute_jobspec(
     return _jobspec(_slot(slots, leaves), constraint)
 
 
-def device_jobspecs(
-    catalogue: DeviceCatalogue, kind: str, count: int, requires: Mapping[str, str]
-) -> tuple[Jobspec, ...]:
-    """Ask for ``count`` devices of type ``kind`` that are as ``requires`` says.
-
-    The answers are alternatives, to be tried in order; none when no device is eligible (see `why_none`).
-    """
-    return jobspecs_for(eligible(catalogue, kind, requires), count)
-
-
 def jobspecs_for(devices: Iterable[Device], count: int) -> tuple[Jobspec, ...]:
-    """Ask for ``count`` of ``devices``, all of one type.
+    """Ask for ``count`` of ``devices``, all of one type; none where there are no devices.
 
-    One alternative for each depth, outer ones first, then pools.
+    The answers are alternatives, to be tried in order: one for each depth, outer ones first, then pools.
     """
     if count < 1:
         raise ValueError(f"a request for {count} devices")

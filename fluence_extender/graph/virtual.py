@@ -64,11 +64,6 @@ class VirtualResources:
         """Every type that a pod can ask for, sorted."""
         return tuple(sorted({kind for one in self.resources for kind in one.types()}))
 
-    @property
-    def attribute_keys(self) -> tuple[str, ...]:
-        """Every attribute key of any resource, sorted."""
-        return tuple(sorted({key for top in self.resources for one in top.walk() for key in one.attributes}))
-
 
 def environment_name(attribute: str) -> str:
     """The environment variable that carries an attribute into a container: ``qrmi-type`` is FLUXION_QRMI_TYPE."""

@@ -48,16 +48,6 @@ def nanos(quantity: Quantity) -> int:
     return _parse(repr(quantity))
 
 
-def millicores(quantity: Quantity) -> int:
-    """Return a CPU request in thousandths of a core, rounded up (``Quantity.MilliValue``)."""
-    return up(nanos(quantity), _MICRO_TO_MILLI)
-
-
-def whole(quantity: Quantity) -> int:
-    """Return a request in whole bytes or devices, rounded up (``Quantity.Value``)."""
-    return up(nanos(quantity), _NANO)
-
-
 def floor_millicores(quantity: Quantity) -> int:
     """Return allocatable CPU in thousandths of a core, rounded down."""
     return _down(nanos(quantity), _MICRO_TO_MILLI)
@@ -69,12 +59,12 @@ def floor_whole(quantity: Quantity) -> int:
 
 
 def nanos_to_millicores(amount: int) -> int:
-    """Round a sum of `nanos` up to thousandths of a core."""
+    """Round a sum of `nanos` up to thousandths of a core (``Quantity.MilliValue``)."""
     return up(amount, _MICRO_TO_MILLI)
 
 
 def nanos_to_whole(amount: int) -> int:
-    """Round a sum of `nanos` up to whole units."""
+    """Round a sum of `nanos` up to whole bytes or devices (``Quantity.Value``)."""
     return up(amount, _NANO)
 
 

@@ -69,15 +69,6 @@ class Resources(Mapping[str, int]):
         have = free._amounts
         return all(amount <= 0 or amount <= have.get(name, 0) for name, amount in self._amounts.items())
 
-    def times_in(self, free: Resources) -> int | None:
-        """How many of these fit into ``free`` at once; None when nothing is asked for (no bound)."""
-        bounds = [max(free[name], 0) // amount for name, amount in self._amounts.items() if amount > 0]
-        return min(bounds) if bounds else None
-
-    def shortage(self, free: Resources) -> tuple[str, ...]:
-        """The names whose amount ``free`` doesn't cover, sorted."""
-        return tuple(sorted(name for name, amount in self._amounts.items() if amount > max(free[name], 0)))
-
     @classmethod
     def total(cls, parts: Iterable[Resources]) -> Resources:
         """The sum of all ``parts``."""

@@ -12,9 +12,9 @@ from fluence_extender.model.quantity import (
     InvalidQuantity,
     floor_millicores,
     floor_whole,
-    millicores,
     nanos,
-    whole,
+    nanos_to_millicores,
+    nanos_to_whole,
 )
 
 SUFFIXES = {
@@ -61,8 +61,8 @@ def test_amounts_agree_with_decimal_arithmetic(number: tuple[str, str], suffix: 
         value = exact(text)
         in_nanos = (value * 10**9).to_integral_value(decimal.ROUND_UP)
         assert nanos(text) == in_nanos
-        assert whole(text) == value.to_integral_value(decimal.ROUND_UP)
-        assert millicores(text) == (value * 1000).to_integral_value(decimal.ROUND_UP)
+        assert nanos_to_whole(nanos(text)) == value.to_integral_value(decimal.ROUND_UP)
+        assert nanos_to_millicores(nanos(text)) == (value * 1000).to_integral_value(decimal.ROUND_UP)
         assert floor_whole(text) == (in_nanos / 10**9).to_integral_value(decimal.ROUND_DOWN)
         assert floor_millicores(text) == (in_nanos / 10**6).to_integral_value(decimal.ROUND_DOWN)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fluence_extender.graph.catalogue import device_catalogue
+from fluence_extender.graph.catalogue import device_catalogue, eligible
 from fluence_extender.graph.jgf import expand, to_jgf
-from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec, device_jobspecs
+from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec, jobspecs_for
 from fluence_extender.matcher import Busy, Matcher, MatcherOptions, MatchOp, Unsatisfiable, create_matcher
 from tests.unit.graph.clusters import QUANTUM, RACK, TOPOLOGY, ZONE, cluster, node
 
@@ -23,7 +23,7 @@ def engine(policy: str = "lonode", prune_filters: str = "ALL:core,ALL:node") -> 
 
 
 def devices(kind: str, count: int = 1, **requires: str) -> Jobspec:
-    (jobspec,) = device_jobspecs(CATALOGUE, kind, count, requires)
+    (jobspec,) = jobspecs_for(eligible(CATALOGUE, kind, requires), count)
     return jobspec
 
 
@@ -125,8 +125,8 @@ def test_devices_below_a_physical_node_are_found_there(policy: str) -> None:
     graph = cluster(NODES, text, levels=TOPOLOGY)
     matcher = create_matcher("embedded", expand(to_jgf(graph)), MatcherOptions(policy=policy))
     catalogue = device_catalogue(graph)
-    (qpu,) = device_jobspecs(catalogue, "qpu", 1, {})
-    (qubits,) = device_jobspecs(catalogue, "qubit", 5, {})
+    (qpu,) = jobspecs_for(eligible(catalogue, "qpu", {}), 1)
+    (qubits,) = jobspecs_for(eligible(catalogue, "qubit", {}), 5)
     first = granted(matcher, qpu)[1][-1]
     second = {path.rpartition("/")[0].rpartition("/")[0] for path in granted(matcher, qubits)[1]}
     assert {first, *second} == {f"{graph.nodes['n1']}/q0", f"{graph.nodes['n1']}/q1"}

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from fluence_extender.graph.catalogue import device_catalogue
-from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec, device_jobspecs
+from fluence_extender.graph.catalogue import device_catalogue, eligible
+from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec, jobspecs_for
 from tests.unit.graph.clusters import QUANTUM, cluster, node
 
 
@@ -43,7 +43,7 @@ def test_a_request_for_nothing_is_no_jobspec(counts: dict[str, int], slots: int)
 
 def test_a_leaf_type_is_asked_for_in_units_at_any_depth() -> None:
     catalogue = device_catalogue(cluster([node("a")], QUANTUM))
-    (jobspec,) = device_jobspecs(catalogue, "qubit", 5, {"vendor": "ibm"})
+    (jobspec,) = jobspecs_for(eligible(catalogue, "qubit", {"vendor": "ibm"}), 5)
     assert jobspec["resources"] == [
         {"type": "slot", "count": 1, "label": "default", "with": [{"type": "qubit", "count": 5}]}
     ]
@@ -53,8 +53,8 @@ def test_a_leaf_type_is_asked_for_in_units_at_any_depth() -> None:
 def test_a_type_with_children_is_asked_for_whole_below_what_it_belongs_to() -> None:
     catalogue = device_catalogue(cluster([node("a")], QUANTUM))
     slot = {"type": "slot", "count": 1, "label": "default", "with": [{"type": "node", "count": 1}]}
-    (outer,) = device_jobspecs(catalogue, "qdevice", 1, {})
-    (inner,) = device_jobspecs(catalogue, "qpu", 1, {"backend": "ibm_fez"})
+    (outer,) = jobspecs_for(eligible(catalogue, "qdevice", {}), 1)
+    (inner,) = jobspecs_for(eligible(catalogue, "qpu", {"backend": "ibm_fez"}), 1)
     assert outer["resources"] == [slot]
     assert constraints(outer) == {"ranks": ["1,6"]}
     assert inner["resources"] == [{"type": "node", "count": 1, "with": [slot]}]
@@ -71,7 +71,7 @@ resources:
   - {type: qpu, name: flat, with: [{type: qubit}]}
 """,
     )
-    alternatives = device_jobspecs(device_catalogue(graph), "qpu", 1, {})
+    alternatives = jobspecs_for(eligible(device_catalogue(graph), "qpu", {}), 1)
     assert [one["resources"][0]["type"] for one in alternatives] == ["slot", "node", "slot"]
     assert [constraints(one) for one in alternatives] == [
         {"ranks": ["5"]},
@@ -82,6 +82,6 @@ resources:
 
 def test_no_eligible_device_gives_no_jobspec() -> None:
     catalogue = device_catalogue(cluster([node("a")], QUANTUM))
-    assert device_jobspecs(catalogue, "qpu", 1, {"vendor": "acme"}) == ()
+    assert jobspecs_for(eligible(catalogue, "qpu", {"vendor": "acme"}), 1) == ()
     with pytest.raises(ValueError, match="0 devices"):
-        device_jobspecs(catalogue, "qpu", 0, {})
+        jobspecs_for(eligible(catalogue, "qpu", {}), 0)

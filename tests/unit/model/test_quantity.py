@@ -5,9 +5,9 @@ from fluence_extender.model.quantity import (
     InvalidQuantity,
     floor_millicores,
     floor_whole,
-    millicores,
     nanos,
-    whole,
+    nanos_to_millicores,
+    nanos_to_whole,
 )
 
 
@@ -78,13 +78,13 @@ def test_a_value_that_is_no_number_is_refused(value: object) -> None:
 
 @pytest.mark.parametrize(("value", "expected"), [(2, 2000), (0.1, 100), (1e-07, 1)])
 def test_bare_numbers_count_as_their_text(value: float, expected: int) -> None:
-    assert millicores(value) == expected
+    assert nanos_to_millicores(nanos(value)) == expected
 
 
 def test_requests_round_up_and_allocatable_rounds_down() -> None:
-    assert (millicores("100.5m"), floor_millicores("100.5m")) == (101, 100)
-    assert (whole("0.1Gi"), floor_whole("0.1Gi")) == (107374183, 107374182)
-    assert (whole("1n"), floor_whole("1n")) == (1, 0)
+    assert (nanos_to_millicores(nanos("100.5m")), floor_millicores("100.5m")) == (101, 100)
+    assert (nanos_to_whole(nanos("0.1Gi")), floor_whole("0.1Gi")) == (107374183, 107374182)
+    assert (nanos_to_whole(nanos("1n")), floor_whole("1n")) == (1, 0)
 
 
 def test_finer_than_a_billionth_rounds_away_from_zero() -> None:
@@ -94,7 +94,7 @@ def test_finer_than_a_billionth_rounds_away_from_zero() -> None:
 
 
 def test_an_amount_beyond_the_largest_counts_as_the_largest() -> None:
-    assert whole("1e999999999") == whole("100Ei") == LARGEST
+    assert nanos_to_whole(nanos("1e999999999")) == nanos_to_whole(nanos("100Ei")) == LARGEST
 
 
 def test_a_text_without_end_is_refused_briefly() -> None:
