@@ -1,3 +1,5 @@
+"""Both applications on held placements, asked without a network."""
+
 from __future__ import annotations
 
 import json

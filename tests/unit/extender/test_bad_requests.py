@@ -1,3 +1,5 @@
+"""What is no proper request is refused with a text that names the fault."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""What the verbs decide, by themselves: who passes, who scores, whose victims may go."""
+
 from __future__ import annotations
 
 import json

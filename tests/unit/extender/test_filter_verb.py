@@ -1,3 +1,5 @@
+"""Filter: the planned node passes, and every other one is refused with the reason."""
+
 from __future__ import annotations
 
 from fluence_extender.extender.port import Nowhere, On, Unseen

@@ -1,3 +1,5 @@
+"""The two listeners: each application on its own port, and a port that is taken is named."""
+
 from __future__ import annotations
 
 import asyncio

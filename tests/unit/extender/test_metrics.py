@@ -1,3 +1,5 @@
+"""Metrics: what is counted, and that gauges show what the service holds."""
+
 from __future__ import annotations
 
 from fluence_extender.extender.metrics import Metrics

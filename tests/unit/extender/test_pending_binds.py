@@ -1,3 +1,5 @@
+"""Bindings under way outlive the calls that began them, and all end."""
+
 from __future__ import annotations
 
 import asyncio

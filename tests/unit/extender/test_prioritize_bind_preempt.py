@@ -1,3 +1,5 @@
+"""The other three verbs: scores, Bindings and vetoes."""
+
 from __future__ import annotations
 
 from fluence_extender.cluster.port import AlreadyBound, ClusterError

@@ -1,3 +1,5 @@
+"""Whatever is asked, every answer keeps to the extender protocol."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The state API: what is shown, filtered, paged and not sent again."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Every virtual vertex is a device with its place, and requirements select among them."""
+
 import pytest
 
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue, eligible, why_none

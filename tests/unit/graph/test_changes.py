@@ -1,3 +1,5 @@
+"""Changes of nodes and devices: what they add and remove, and that the rest stays as it is."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""The containment tree: ranks, unique ids, levels and virtual resources."""
+
 from itertools import pairwise
 
 import pytest

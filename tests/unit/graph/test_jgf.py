@@ -1,3 +1,5 @@
+"""The JGF of a containment tree, compact and with a vertex for each leaf."""
+
 import json
 from typing import Any
 

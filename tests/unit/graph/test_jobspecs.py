@@ -1,3 +1,5 @@
+"""Requests as jobspecs: slots of leaves, devices at their depth."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""What a resources.yaml says is read as its author meant it."""
+
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources

@@ -1,3 +1,5 @@
+"""Every fault of a resources.yaml is named with its place and what to do."""
+
 import pytest
 
 from fluence_extender.graph.problem import InvalidResourcesFile, Problem

@@ -1,3 +1,5 @@
+"""From exact amounts to leaves: sums are rounded once, and never in favour of a pod."""
+
 import pytest
 
 from fluence_extender.graph.units import (

@@ -1,3 +1,5 @@
+"""What a pod asks for by Kubernetes' rules: init containers, sidecars, overhead, resizes."""
+
 from typing import Any
 
 import pytest

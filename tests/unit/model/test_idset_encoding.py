@@ -1,3 +1,5 @@
+"""Idsets are written as RFC 22 says."""
+
 import pytest
 
 from fluence_extender.model.idset import encode_idset

@@ -1,3 +1,5 @@
+"""Quantities are read exactly, and rounded against the pod that asks."""
+
 import pytest
 
 from fluence_extender.model.quantity import (

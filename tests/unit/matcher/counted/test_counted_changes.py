@@ -1,3 +1,5 @@
+"""The counted graph follows nodes that join, leave and go down, and forks of it part."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Millicores and bytes are matched by counting, exactly, however many there are."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Sets of numbered units, kept as ranges, agree with plain sets."""
+
 from __future__ import annotations
 
 from itertools import pairwise

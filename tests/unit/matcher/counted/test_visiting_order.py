@@ -1,3 +1,5 @@
+"""In which order siblings are visited."""
+
 from __future__ import annotations
 
 from random import Random
