@@ -5,7 +5,9 @@ and stays open; a plan that changes gets a new barrier, and whoever waits at the
 
 Who has waited in vain still counts as having arrived on its node: it has passed the scheduler's filters there, and
 comes again. So a gang gathers however long the scheduler takes for all of it. Once a member was refused that is no
-longer believed: those who stand in each other's way pass one after the other, but never together.
+longer believed: those who stand in each other's way pass one after the other, but never together. From then on all
+waits end with the first: kube-scheduler backs all off at the same moment, so that they come back together, where waits
+that began and ended at different times could miss each other again and again.
 """
 
 from __future__ import annotations
@@ -94,6 +96,7 @@ class Barrier:
             async with asyncio.timeout(seconds):
                 await future
         except TimeoutError:
-            return
+            if self._doubted:
+                self._wake()
         finally:
             del self._waiting[future]

@@ -124,3 +124,27 @@ def test_doubt_forgets_who_has_gone_and_keeps_who_waits() -> None:
         await waiting
 
     run(scene())
+
+
+def test_members_that_come_at_different_times_gather_after_a_refusal() -> None:
+    async def scene() -> tuple[list[str], float]:
+        barrier, passed = Barrier(), []
+
+        async def come(uid: str, after: float) -> None:
+            await asyncio.sleep(after)
+            for _ in range(4):
+                try:
+                    await barrier.arrive(uid, "n0", all_of(4), 20)
+                except BarrierFailed:
+                    # kube-scheduler's longest back-off: each is away for a third of the time, at another time.
+                    await asyncio.sleep(10)
+                else:
+                    passed.append(uid)
+                    return
+
+        barrier.doubt()
+        await asyncio.gather(come("a", 0), come("b", 7), come("c", 14), come("d", 21))
+        return sorted(passed), asyncio.get_running_loop().time()
+
+    passed, seconds = run(scene())
+    assert (passed, seconds) == (["a", "b", "c", "d"], 30)
