@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed-$(shell cksum < pyproject.toml | cut -d' ' -f1)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-SCRIPTS := .ci/install .ci/run tests/kind/run.sh
+SCRIPTS := .ci/install .ci/run tests/kind/run.sh deploy/krew/kubectl-fluence
 
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=

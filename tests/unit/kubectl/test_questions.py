@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -197,6 +199,19 @@ def test_programs_get_json_yaml_and_names(service: Fluence) -> None:
     assert json.loads(service("graph", "--json").out)["cluster"]["children"]
     refused = service("jobs", "-o", "xml")
     assert (refused.code, refused.err) == (2, 'error: -o must be one of json, yaml, wide, name, not "xml"\n')
+
+
+def test_tables_are_coloured_on_a_terminal_alone(service: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    plain = {words: service(*words).out for words in (("jobs",), ("graph",), ("top",))}
+    assert not any("\033[" in text for text in plain.values())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "\033[32mbound" in service("jobs").out
+    assert "\033[32m#####\033[0m" in service("graph").out
+    assert re.sub(r"\033\[\d*m", "", service("graph").out) == plain["graph",]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert service("jobs").out == plain["jobs",]
 
 
 def test_a_watch_shows_what_changes_and_nothing_else(
