@@ -46,6 +46,7 @@ bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and t
 	$(BIN)/python -m benchmarks.filter $(ARGS)
 	$(BIN)/python -m benchmarks.matcher $(ARGS)
 	$(BIN)/python -m benchmarks.state $(ARGS)
+	$(BIN)/python -m benchmarks.plugin_start
 	$(BIN)/python -m benchmarks.node_changes $(ARGS)
 	$(BIN)/python -m benchmarks.restart $(ARGS)
 

@@ -7,7 +7,7 @@ graph has changed in between; what is gathered doesn't change any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 from fluence_extender.extender.state import Graph, Pieces
 from fluence_extender.gangs.controller import Controller
@@ -48,7 +48,7 @@ async def pieces_of(now: Callable[[], Containment], expanded: bool) -> Pieces:
     gathered, units = await _gathered(now)
     scale = scale_of(units)
     if expanded:
-        total = sum(_leaves(vertex, scale) for vertex, _ in gathered)
+        total = await _all_leaves(gathered, scale)
         if total > MOST_VERTICES:
             raise GraphTooLarge(total, MOST_VERTICES)
 
@@ -91,20 +91,25 @@ def _with_parent(containment: Containment, path: str) -> tuple[Vertex, Vertex | 
     return containment.vertex(path), None if above is None else containment.vertex(above)
 
 
-def _slices(gathered: Gathered, scale: Scale, expanded: bool) -> list[Gathered]:
+async def _all_leaves(gathered: Gathered, scale: Scale) -> int:
+    """How many vertices there are with one a leaf."""
+    total = 0
+    for start in range(0, len(gathered), SLICE):
+        total += sum(_leaves(vertex, scale) for vertex, _ in gathered[start : start + SLICE])
+        await asyncio.sleep(0)
+    return total
+
+
+def _slices(gathered: Gathered, scale: Scale, expanded: bool) -> Iterator[Gathered]:
     """``gathered`` in slices of a bounded number of vertices as they will be shown, but for single huge ones."""
-    if not expanded:
-        return [gathered[start : start + SLICE] for start in range(0, len(gathered), SLICE)]
-    slices: list[Gathered] = [[]]
-    size = 0
-    for one in gathered:
-        leaves = _leaves(one[0], scale)
-        if size and size + leaves > LEAVES:
-            slices.append([])
-            size = 0
-        slices[-1].append(one)
+    first = size = 0
+    for position, (vertex, _) in enumerate(gathered):
+        leaves = _leaves(vertex, scale) if expanded else 1
+        if size and size + leaves > (LEAVES if expanded else SLICE):
+            yield gathered[first:position]
+            first, size = position, 0
         size += leaves
-    return slices
+    yield gathered[first:]
 
 
 def _leaves(vertex: Vertex, scale: Scale) -> int:
