@@ -1,0 +1,175 @@
+"""A gang of higher priority takes the place of whole gangs of lower priority, on a real control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, wait_for
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import ONE_DEVICE, QPU, gang, labelled, ours
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+HOLD = "example.com/hold"
+LONG = 60.0
+
+PriorityClass = Callable[..., str]
+
+
+@pytest.fixture
+def priority_class(cluster: Cluster) -> Iterator[PriorityClass]:
+    """Makes PriorityClasses; they are gone again after the test."""
+    made: list[str] = []
+
+    def make(value: int, **fields: str) -> str:
+        name = f"p{value}-{uuid4().hex[:6]}"
+        head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        cluster.apply({**head, "value": value, **fields})
+        made.append(name)
+        return name
+
+    yield make
+    for name in made:
+        cluster.api.delete(f"{CLASSES}/{name}")
+
+
+def held(members: list[Manifest]) -> list[Manifest]:
+    """``members`` that stay, being deleted, until `let_go`."""
+    for member in members:
+        member["metadata"]["finalizers"] = [HOLD]
+    return members
+
+
+def let_go(namespace: Namespace, *names: str) -> None:
+    for name in names:
+        path = f"/api/v1/namespaces/{namespace.name}/pods/{name}"
+        namespace.api.patch(path, {"metadata": {"finalizers": None}})
+
+
+def deleting(namespace: Namespace) -> list[str]:
+    return sorted(
+        one["metadata"]["name"] for one in namespace.pods() if "deletionTimestamp" in one["metadata"]
+    )
+
+
+def bound(namespace: Namespace, *names: str) -> list[bool]:
+    return [bool(node_of(namespace.pod(name))) for name in names]
+
+
+def test_low_gang_makes_way_and_its_room_is_kept_through_a_crash(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    priority_class: PriorityClass,
+    installation: Installation,
+) -> None:
+    nodes = own_nodes(2, cpu="4")
+    namespace.create(*held(gang("low", 2, cpu="3")))
+    namespace.wait_until_bound(2, LONG)
+    namespace.create(*gang("high", 2, cpu="3500m", priorityClassName=priority_class(1000)))
+    where = f"preempting {namespace.name}/low: 0 of 2 pods gone"
+    assert fluence.wait_for_reason(namespace.name, "high", where, LONG)["state"] == "waiting"
+    wait_for(lambda: deleting(namespace) == ["low-0", "low-1"], LONG, "both to be evicted")
+    condition = next(
+        one for one in namespace.pod("low-0")["status"]["conditions"] if one["type"] == "DisruptionTarget"
+    )
+    assert condition["reason"] == "EvictionByEvictionAPI"
+    told = namespace.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events")["items"]
+    assert [
+        one["note"] for one in told if one["regarding"]["name"] == "low-0" and one["reason"] == "Evicted"
+    ] == [f"preempted by gang {namespace.name}/high (priority 1000)"]
+    wait_for(
+        lambda: (
+            {namespace.pod(f"high-{number}")["status"].get("nominatedNodeName") for number in range(2)}
+            == set(nodes)
+        ),
+        LONG,
+        "the nodes to be kept",
+    )
+    let_go(namespace, "low-0")
+    installation.crash()
+    namespace.create(ours("late", cpu="2"))
+    installation.revive()
+    fluence.wait_for_reason(namespace.name, "late", "busy", LONG)
+    fluence.wait_for_reason(namespace.name, "high", "preempting", LONG)
+    assert bound(namespace, "high-0", "high-1", "late") == [False, False, False]
+    let_go(namespace, "low-1")
+    fluence.wait_for_state(namespace.name, "high", "bound", LONG)
+    assert bound(namespace, "high-0", "high-1", "late") == [True, True, False]
+
+
+def test_gang_under_a_disruption_budget_stays_whole(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, priority_class: PriorityClass
+) -> None:
+    own_nodes(2, cpu="4")
+    namespace.create(*gang("low", 2, cpu="3", labels={"guarded": "yes"}))
+    for number in range(2):
+        namespace.wait_for_phase(f"low-{number}", "Running", LONG)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "guard"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"guarded": "yes"}}},
+    }
+    namespace.create(budget)
+    path = f"/apis/policy/v1/namespaces/{namespace.name}/poddisruptionbudgets/guard"
+    wait_for(
+        lambda: "observedGeneration" in namespace.api.get(path).get("status", {}),
+        LONG,
+        "the budget to be counted",
+    )
+    namespace.create(labelled(ours("high-0", cpu="3", priorityClassName=priority_class(1000)), "high", 1))
+    said = wait_for(
+        lambda: (
+            (found := fluence.gang(namespace.name, "high"))
+            and "PodDisruptionBudget" in found["reason"]
+            and found
+        ),
+        LONG,
+        "the budget to be named",
+    )
+    assert f"PodDisruptionBudget {namespace.name}/guard" in said["reason"]
+    assert deleting(namespace) == []
+    assert bound(namespace, "low-0", "low-1", "high-0") == [True, True, False]
+    namespace.api.delete(path)
+    fluence.wait_for_state(namespace.name, "high", "bound", LONG)
+    assert [one["metadata"]["name"] for one in namespace.pods()] == ["high-0"]
+
+
+def test_policy_never_is_honoured_and_equals_stay(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, priority_class: PriorityClass
+) -> None:
+    own_nodes(1, cpu="4")
+    namespace.create(ours("low", cpu="3"))
+    namespace.wait_until_bound(1, LONG)
+    never = priority_class(1000, preemptionPolicy="Never")
+    namespace.create(ours("polite", cpu="3", priorityClassName=never), ours("equal", cpu="3"))
+    for name in ("polite", "equal"):
+        fluence.wait_for_reason(namespace.name, name, "busy: 0 of 1 fit now, short of cpu", LONG)
+    namespace.create(ours("marker", cpu="1"))
+    namespace.wait_until_bound(2, LONG)
+    assert deleting(namespace) == []
+    assert bound(namespace, "low", "polite", "equal") == [True, False, False]
+
+
+def test_scarce_device_is_taken_over(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    resources: Callable[[str], None],
+    priority_class: PriorityClass,
+) -> None:
+    own_nodes(1, cpu="8")
+    resources(ONE_DEVICE)
+    namespace.create(ours("low", cpu="1", requests={QPU: 1}), ours("beside", cpu="1"))
+    namespace.wait_until_bound(2, LONG)
+    namespace.create(ours("high", cpu="1", requests={QPU: 1}, priorityClassName=priority_class(1000)))
+    fluence.wait_for_state(namespace.name, "high", "bound", LONG)
+    assert sorted(one["metadata"]["name"] for one in namespace.pods()) == ["beside", "high"]
+    (device,) = [one for one in fluence.allocations(namespace.name) if one["devices"]]
+    assert (device["pod"], device["backend"]) == ("high", "ibm_fez")
+    assert fluence.metric("fluence_preemptions_total") >= 1
