@@ -1,0 +1,69 @@
+"""Options that several commands share, checked and with the environment that sets them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fluence_extender.settings import DEFAULT_NAMESPACE, POLICIES
+
+KUBECONFIG = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    envvar=["FLUENCE_KUBECONFIG"],
+    show_envvar=True,
+    help="How to reach the cluster; default: $KUBECONFIG, then the pod's ServiceAccount, then ~/.kube/config.",
+)
+RESOURCES = click.option(
+    "--resources",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="FLUENCE_RESOURCES",
+    show_envvar=True,
+    help="Virtual resources (resources.yaml), followed live. Default: the ConfigMap fluence-resources.",
+)
+NAMESPACE = click.option(
+    "--resources-namespace",
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+    envvar="FLUENCE_RESOURCES_NAMESPACE",
+    show_envvar=True,
+    help="Namespace of the ConfigMap fluence-resources; a missing ConfigMap means no virtual resources.",
+)
+
+
+def _levels(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    levels: dict[str, str] = {}
+    for value in values:
+        kind, equals, label = value.partition("=")
+        if not equals or not kind or not label:
+            raise click.BadParameter(f"{value!r} is not TYPE=LABEL, for example rack=example.com/rack")
+        levels[kind] = label
+    return levels
+
+
+LEVELS = click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    metavar="TYPE=LABEL",
+    default=["zone=topology.kubernetes.io/zone"],
+    show_default=True,
+    callback=_levels,
+    envvar="FLUENCE_LEVELS",
+    show_envvar=True,
+    help="A topology level and the node label that names it, outermost first; may be given several times.",
+)
+
+POLICY = click.option(
+    "--policy", type=click.Choice(POLICIES), default="lonode", show_default=True, help="Match policy."
+)
+
+
+def lease_name(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Check the name of a Lease, NAMESPACE/NAME; none is "" (a callback of click)."""
+    namespace, slash, name = value.partition("/")
+    if value and (not slash or not namespace or not name or "/" in name):
+        raise click.BadParameter(f"{value!r} is not NAMESPACE/NAME, for example {DEFAULT_NAMESPACE}/fluence")
+    return value

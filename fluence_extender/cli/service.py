@@ -1,0 +1,176 @@
+"""``fluence-extender serve``: the service itself. What keeps it from starting is told as one message."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fluence_extender import __version__
+from fluence_extender.cli.options import KUBECONFIG, LEVELS, NAMESPACE, RESOURCES, lease_name
+from fluence_extender.settings import ENGINES, POLICIES, Settings
+
+if TYPE_CHECKING:
+    from fluence_extender.engines import Engine
+    from fluence_extender.extender.server import Listeners
+
+PORTS = click.IntRange(0, 65535)
+
+
+@click.command()
+@KUBECONFIG
+@RESOURCES
+@NAMESPACE
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="auto",
+    show_default=True,
+    envvar="FLUENCE_ENGINE",
+    show_envvar=True,
+    help="fluxion is libreapi_cli (flux-sched >= 0.53), embedded needs nothing, auto takes fluxion if it is there.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    default="lonode",
+    show_default=True,
+    envvar="FLUENCE_POLICY",
+    show_envvar=True,
+    help="Match policy: lonode fills nodes from the first up, hinode from the last down; an x keeps other gangs off.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="FLUENCE_HOST",
+    show_envvar=True,
+    help="Where the four verbs listen; keep them on loopback, beside the scheduler.",
+)
+@click.option(
+    "--port",
+    type=PORTS,
+    default=8888,
+    show_default=True,
+    envvar="FLUENCE_PORT",
+    show_envvar=True,
+    help="Port of the verbs; 0 takes any free one.",
+)
+@click.option(
+    "--api-host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="FLUENCE_API_HOST",
+    show_envvar=True,
+    help="Where /v1, probes and metrics listen (read-only).",
+)
+@click.option(
+    "--api-port",
+    type=PORTS,
+    default=8889,
+    show_default=True,
+    envvar="FLUENCE_API_PORT",
+    show_envvar=True,
+    help="Port of /v1, probes and metrics; 0 takes any free one.",
+)
+@LEVELS
+@click.option(
+    "--completion-limit",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    envvar="FLUENCE_COMPLETION_LIMIT",
+    show_envvar=True,
+    help="Seconds after which a gang that was begun and can't be completed is evicted; 0 for never.",
+)
+@click.option(
+    "--assembly-limit",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    envvar="FLUENCE_ASSEMBLY_LIMIT",
+    show_envvar=True,
+    help="Seconds after which a gang whose members don't all exist is said to have timed out; 0 for never.",
+)
+@click.option(
+    "--audit-every",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    envvar="FLUENCE_AUDIT_EVERY",
+    show_envvar=True,
+    help="Seconds from one comparison of books, graph and cluster to the next.",
+)
+@click.option(
+    "--lease",
+    default="",
+    metavar="NAMESPACE/NAME",
+    callback=lease_name,
+    envvar="FLUENCE_LEASE",
+    show_envvar=True,
+    help="The Lease by which the kube-scheduler beside us is elected; we lead while it does. Default: we always lead.",
+)
+@click.option(
+    "--identity",
+    default=socket.gethostname,
+    metavar="HOSTNAME",
+    envvar="FLUENCE_IDENTITY",
+    show_envvar=True,
+    help="The host name under which that kube-scheduler holds the Lease. Default: ours.",
+)
+@click.option(
+    "--scheduler-livez",
+    default="",
+    metavar="URL",
+    envvar="FLUENCE_SCHEDULER_LIVEZ",
+    show_envvar=True,
+    help="That kube-scheduler's health endpoint: /livez/scheduler, for its container's probe, answers for both of us.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    envvar="FLUENCE_LOG_FORMAT",
+    show_envvar=True,
+    help="How log lines look (they go to stderr).",
+)
+def serve(completion_limit: float, assembly_limit: float, log_format: str, **options: Any) -> None:
+    """Run the service until SIGTERM or SIGINT.
+
+    It watches the cluster, places gangs, removes their gates, and answers the scheduler. It is ready (/readyz) once the
+    cluster is listed and what runs there is accounted for.
+    """
+    from fluence_extender.logs import set_up_logging
+
+    set_up_logging(log_format)
+    _run(
+        Settings(completion_limit=completion_limit or None, assembly_limit=assembly_limit or None, **options)
+    )
+
+
+def _run(settings: Settings) -> None:
+    from fluence_extender.app import StartRefused, run
+    from fluence_extender.cluster.errors import BadKubeconfig
+    from fluence_extender.cluster.resources_file import ResourcesFileError
+    from fluence_extender.extender.server import CannotListen
+    from fluence_extender.matcher.errors import EngineUnavailable
+
+    try:
+        import uvloop
+
+        uvloop.run(run(settings, _tell))
+    except (StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable) as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _tell(listeners: Listeners, engine: Engine) -> None:
+    click.echo(
+        f"fluence-extender {__version__}: verbs on http://{listeners.verbs_address}, "
+        f"state on http://{listeners.api_address}, engine {engine.name} ({engine.version})",
+        err=True,
+    )
