@@ -19,13 +19,25 @@ from fluence_extender.model.duration import duration
 from fluence_extender.model.names import DURATION_ANNOTATION, RESOURCES_KEY
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod
-from fluence_extender.model.requests import allocatable_resources, effective_requests
+from fluence_extender.model.requests import (
+    SPEC_FIELDS,
+    STATUS_FIELDS,
+    allocatable_resources,
+    effective_requests,
+)
 from fluence_extender.model.resources import NOTHING, PODS, Resources
 
 log = structlog.get_logger(__name__)
 
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Resources({PODS: 1})
+KEPT_FORMS = 4096
+
+Requests = tuple[Resources, Mapping[str, int], str]
+"""What a pod takes of its node, its devices by type, and what is wrong with that, "" when nothing is."""
+
+_forms: dict[bytes, Requests] = {}
+_packed = msgspec.msgpack.Encoder().encode
 
 _pod = msgspec.json.Decoder(wire.PodObject).decode
 _node = msgspec.json.Decoder(wire.NodeObject).decode
@@ -99,7 +111,24 @@ def _refusal(status: wire.PodStatus) -> str:
     return ""
 
 
-def _requests(spec: wire.PodSpec, status: Mapping[str, Any]) -> tuple[Resources, Mapping[str, int], str]:
+def _requests(spec: wire.PodSpec, status: Mapping[str, Any]) -> Requests:
+    """The effective requests. Pods come in large numbers of one form, so each form is worked out once."""
+    try:
+        form = _packed(
+            ([spec.get(name) for name in SPEC_FIELDS], [status.get(name) for name in STATUS_FIELDS])
+        )
+    except OverflowError:
+        # A bare number of more than 64 bits.
+        return _worked_out(spec, status)
+    known = _forms.get(form)
+    if known is None:
+        if len(_forms) >= KEPT_FORMS:
+            _forms.clear()
+        known = _forms[form] = _worked_out(spec, status)
+    return known
+
+
+def _worked_out(spec: wire.PodSpec, status: Mapping[str, Any]) -> Requests:
     try:
         requests, devices = effective_requests(spec, status)
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:

@@ -9,7 +9,7 @@ read, never a stale cache (Kubernetes API concepts, "resource versions").
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 import msgspec
@@ -139,17 +139,33 @@ class ListWatch:
         if self.source.selector:
             query["fieldSelector"] = self.source.selector
         attempt = f"list {self.source.resource}"
-        while True:
-            body = await self._connection.call(Request("GET", path, attempt, query), LIST_LIMIT)
-            self._touch()
-            page = _page(body)
-            for number, raw in enumerate(page.items or ()):
-                objects.append(self.source.decode(bytes(raw)))
-                if number % BREATHE == BREATHE - 1:
-                    await asyncio.sleep(0)
-            if not page.metadata.next_page:
-                return objects, page.metadata.resource_version
-            query["continue"] = page.metadata.next_page
+        asked = self._ask(path, attempt, query)
+        try:
+            while True:
+                page = await asked
+                if page.metadata.next_page:
+                    # The API server makes the next page while this one is read.
+                    asked = self._ask(path, attempt, {**query, "continue": page.metadata.next_page})
+                for number, raw in enumerate(page.items or ()):
+                    objects.append(self.source.decode(bytes(raw)))
+                    if number % BREATHE == BREATHE - 1:
+                        await asyncio.sleep(0)
+                if not page.metadata.next_page:
+                    return objects, page.metadata.resource_version
+        finally:
+            asked.cancel()
+
+    def _ask(self, path: str, attempt: str, query: Mapping[str, str | int]) -> asyncio.Task[wire.Page]:
+        """Ask for one page."""
+        asked = asyncio.create_task(self._page(Request("GET", path, attempt, query)))
+        # Nobody waits for it any more where the page before couldn't be read.
+        asked.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return asked
+
+    async def _page(self, request: Request) -> wire.Page:
+        body = await self._connection.call(request, LIST_LIMIT)
+        self._touch()
+        return _page(body)
 
     async def _watch(self, path: str) -> bool:
         """Tell the sink each change until the watch ends; whether it was of use (told something or lasted)."""

@@ -165,7 +165,10 @@ class Mirror:
         units = self.units
         if units.cpu_millicores == 1 and units.memory_bytes == 1:
             return requests
-        sizes = {CPU: units.cpu_millicores, MEMORY: units.memory_bytes}
+        cpu, memory = units.cpu_millicores, units.memory_bytes
+        if not requests[CPU] % cpu and not requests[MEMORY] % memory:
+            return requests
+        sizes = {CPU: cpu, MEMORY: memory}
         return Resources(
             {name: -(-amount // sizes.get(name, 1)) * sizes.get(name, 1) for name, amount in requests.items()}
         )

@@ -31,6 +31,20 @@ _Amounts = dict[str, int]
 _HUGEPAGES_PREFIX = "hugepages-"
 
 
+SPEC_FIELDS = ("containers", "initContainers", "overhead", "resources")
+"""The fields of a pod's spec that its requests depend on."""
+
+STATUS_FIELDS = (
+    "conditions",
+    "containerStatuses",
+    "initContainerStatuses",
+    "resources",
+    "allocatedResources",
+    "nodeAllocatableResourceClaimStatuses",
+)
+"""The same of its status."""
+
+
 class InvalidRequest(ValueError):
     """A pod or node states an amount that can't be read; ``field`` says where, ``problem`` why."""
 

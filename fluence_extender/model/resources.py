@@ -7,7 +7,7 @@ rounding to a matcher's units happens once, at the very end, elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -36,6 +36,14 @@ class Resources(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self._amounts)
 
+    def items(self) -> ItemsView[str, int]:
+        """The names that there are, with their amounts."""
+        return self._amounts.items()
+
+    def values(self) -> ValuesView[int]:
+        """The amounts that there are."""
+        return self._amounts.values()
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Resources):
             return self._amounts == other._amounts
@@ -49,14 +57,18 @@ class Resources(Mapping[str, int]):
     def __add__(self, other: Resources) -> Resources:
         total = dict(self._amounts)
         for name, amount in other._amounts.items():
-            total[name] = total.get(name, 0) + amount
-        return Resources(total)
+            both = total[name] = total.get(name, 0) + amount
+            if not both:
+                del total[name]
+        return _made(total)
 
     def __sub__(self, other: Resources) -> Resources:
         total = dict(self._amounts)
         for name, amount in other._amounts.items():
-            total[name] = total.get(name, 0) - amount
-        return Resources(total)
+            left = total[name] = total.get(name, 0) - amount
+            if not left:
+                del total[name]
+        return _made(total)
 
     def __mul__(self, factor: int) -> Resources:
         return Resources({name: amount * factor for name, amount in self._amounts.items()})
@@ -77,6 +89,14 @@ class Resources(Mapping[str, int]):
             for name, amount in part._amounts.items():
                 amounts[name] = amounts.get(name, 0) + amount
         return cls(amounts)
+
+
+def _made(amounts: dict[str, int]) -> Resources:
+    """The vector of amounts none of which is zero, which is nobody else's."""
+    made = Resources.__new__(Resources)
+    made._amounts = amounts
+    made._hash = None
+    return made
 
 
 NOTHING = Resources()

@@ -177,7 +177,7 @@ class State(Borrower):
             free = column.free_units(row)
             column.units[row] = difference(free, units) if sign > 0 else union(free, units)
             column.free[row] -= sign * size(units)
-        if len(self.tree.levels) > 1:
+        if len(self.tree.levels) > 1 and self.policy.order is Order.FIRST:
             counts = {name: -sign * size(units) for name, units in share.taken}
             self._count_free(share.node, counts, -sign if share.whole else 0)
 
