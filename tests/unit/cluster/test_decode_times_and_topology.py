@@ -1,0 +1,83 @@
+"""How long pods and Jobs run, and the topology that a PodGroup requires, as the API server writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.cluster.decode_workload import decode_job, decode_pod_group
+from fluence_extender.model.names import DURATION_ANNOTATION
+from fluence_extender.model.workload import Job
+from fluence_extender.whatif.forecast import end_of
+
+START = "2026-01-01T00:00:00Z"
+AT = 1_767_225_600.0
+
+
+def pod(spec: dict[str, Any], said: str | None = None, start: str | None = START) -> Any:
+    notes = {DURATION_ANNOTATION: said} if said is not None else {}
+    document = {
+        "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": notes},
+        "spec": {"containers": [], **spec},
+        "status": {"startTime": start} if start else {},
+    }
+    return decode_pod(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    ("deadline", "said", "seconds"),
+    [
+        (None, None, None),
+        (60, None, 60),
+        (None, "2m", 120),
+        (60, "2m", 60),
+        (600, "2m", 120),
+        (60, "soon", 60),
+        (0, None, None),
+    ],
+)
+def test_a_pod_runs_as_long_as_it_says_and_no_longer_than_its_deadline(
+    deadline: int | None, said: str | None, seconds: float | None
+) -> None:
+    one = pod({"activeDeadlineSeconds": deadline} if deadline is not None else {}, said)
+    assert one.duration == seconds
+    assert end_of(one, None) == (None if seconds is None else AT + seconds)
+
+
+def test_a_pod_that_has_not_started_has_no_end() -> None:
+    one = pod({"activeDeadlineSeconds": 60}, start=None)
+    assert (one.started, one.duration, end_of(one, None)) == (0.0, 60, None)
+
+
+def test_a_job_ends_its_pods() -> None:
+    document = {
+        "metadata": {"name": "j", "namespace": "d", "uid": "u"},
+        "spec": {"activeDeadlineSeconds": 30},
+        "status": {"startTime": START},
+    }
+    job = decode_job(json.dumps(document).encode())
+    assert job.ends == AT + 30
+    assert end_of(pod({}), job) == AT + 30
+    assert end_of(pod({"activeDeadlineSeconds": 10}), job) == AT + 10
+    assert end_of(pod({}), Job("d", "j", "u", 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("constraints", "levels"),
+    [
+        (None, ()),
+        ({}, ()),
+        ({"topology": None}, ()),
+        ({"topology": [{"key": "example.com/rack"}]}, ("example.com/rack",)),
+        ({"topology": [{}, {"key": "b"}]}, ("b",)),
+    ],
+)
+def test_topology_constraints_of_a_pod_group(constraints: object, levels: tuple[str, ...]) -> None:
+    document = {
+        "metadata": {"name": "g", "namespace": "d", "uid": "u"},
+        "spec": {"schedulingConstraints": constraints},
+    }
+    assert decode_pod_group(json.dumps(document).encode()).levels == levels
