@@ -42,7 +42,7 @@ nightly: $(INSTALLED) ## The property tests at length: 100,000 scenarios of all 
 demo: $(INSTALLED) ## A real control plane, the service and the examples, on this machine
 	$(BIN)/fluence-extender demo $(ARGS)
 
-bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and the other engines
+bench: $(INSTALLED) ## What calls, matches, changes of nodes and a restart cost, beside an echo and the other engines
 	$(BIN)/python -m benchmarks.filter $(ARGS)
 	$(BIN)/python -m benchmarks.matcher $(ARGS)
 	$(BIN)/python -m benchmarks.state $(ARGS)
@@ -52,6 +52,7 @@ bench: $(INSTALLED) ## What a filter call and a match cost, beside an echo and t
 
 chaos: $(INSTALLED) ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
 	$(BIN)/python -m benchmarks.chaos $(ARGS)
+
 throughput: $(INSTALLED) ## Pods a second and CPU a pod, beside the stock scheduler (half an hour, on a free machine)
 	$(BIN)/python -m benchmarks.throughput $(ARGS)
 

@@ -11,7 +11,10 @@ import pytest
 
 from fluence_extender import __version__
 
-TARGETS = ["help", "install", "check", "test", "nightly", "demo", "bench", "fuzz", "kind-test", "image"]
+TARGETS = [
+    "help", "install", "check", "test", "nightly", "demo",
+    "bench", "chaos", "throughput", "fuzz", "kind-test", "image",
+]  # fmt: skip
 BASICS = ("bash", "dirname", "env", "id", "make", "cc", "cksum", "cut", "sed", "touch", "rm", "awk", "sh")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 
@@ -11,29 +10,15 @@ from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.books import Books, NoRoom
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.matcher.errors import MatcherError
-from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
-from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED, CoreEngine
+from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED
 from tests.core.values import GIB, asks, node, pod
+from tests.unit.ledger.conftest import MakeBooks
 
-MakeBooks = Callable[..., Books]
-POOL = "resources: [{{type: simulator, name: sv1, count: {count}}}]"
-PAIR = "resources: [{type: simulator, name: a, count: 2}, {type: simulator, name: b, count: 2}]"
-
-
-@pytest.fixture(params=[FINE_EMBEDDED, COARSE_EMBEDDED], ids=["fine", "coarse"])
-def make(request: pytest.FixtureRequest) -> MakeBooks:
-    engine: CoreEngine = request.param
-
-    def books(*nodes: Node, resources: str = "", policy: str = "lonode") -> Books:
-        made = engine.books(policy)
-        made.load(nodes, parse_resources(resources))
-        return made
-
-    return books
+SIMULATOR = "resources: [{type: simulator, name: a, count: 2}]"
 
 
 def take(books: Books, one: Pod, where: str = "n0", gang: object = "g") -> None:
@@ -289,130 +274,11 @@ def test_version_grows_when_somebody_might_fit_now(make: MakeBooks) -> None:
         lambda: books.release(one.uid),
         lambda: books.put_node(node("n1")),
         lambda: books.drop_node("n1"),
-        lambda: books.load([node("n0")], parse_resources(PAIR)),
+        lambda: books.load([node("n0")], parse_resources(SIMULATOR)),
     ):
         change()
         versions.append(books.version)
     assert versions == sorted(set(versions))
-
-
-# Devices.
-
-
-def simulate(books: Books, amount: int, name: str = "p") -> Pod:
-    one = pod(name, 100, devices={"simulator": amount})
-    drafted = books.devices.draft(one, {})
-    assert isinstance(drafted, tuple)
-    books.take(one, Assignment(one.uid, "n0", drafted), "g")
-    return one
-
-
-def free(books: Books, most: int) -> int:
-    """How many units of simulators can be had in one request."""
-    for amount in range(most, 0, -1):
-        probe = pod("probe", devices={"simulator": amount})
-        if isinstance(books.devices.draft(probe, {}), tuple):
-            books.devices.give_up(probe.uid)
-            return amount
-    return 0
-
-
-def test_devices_stay_held_when_the_resources_are_replaced(make: MakeBooks) -> None:
-    books = make(node("n0"), resources=POOL.format(count=3))
-    held = simulate(books, 2)
-    books.load([node("n0")], parse_resources(POOL.format(count=4)))
-    assert free(books, 4) == 2
-    books.release(held.uid)
-    assert free(books, 4) == 4
-
-
-def test_device_that_is_removed_is_held_to_the_end_and_takes_nothing_new(make: MakeBooks) -> None:
-    books = make(node("n0"), resources=PAIR)
-    held = simulate(books, 2)
-    assert books.holdings[held.uid].assignment.backend == "a"
-    books.load([node("n0")], parse_resources("resources: [{type: simulator, name: b, count: 2}]"))
-    assert books.holdings[held.uid].assignment.backend == "a"
-    assert free(books, 4) == 2
-    books.load([node("n0")], parse_resources(PAIR))
-    assert free(books, 4) == 2
-    books.release(held.uid)
-    simulate(books, 2)
-    assert free(books, 4) == 2
-
-
-def test_pool_smaller_than_what_is_held_gives_nothing_until_enough_is_free(make: MakeBooks) -> None:
-    books = make(node("n0"), resources=POOL.format(count=4))
-    first, second = simulate(books, 2, "first"), simulate(books, 2, "second")
-    books.load([node("n0")], parse_resources(POOL.format(count=3)))
-    assert free(books, 3) == 0
-    books.release(first.uid)
-    assert free(books, 3) == 1
-    books.release(second.uid)
-    assert free(books, 3) == 3
-
-
-def stamped(path: str, kind: str = "simulator", amount: int = 2, **fields: object) -> Pod:
-    stamp = f'{{"devices":[{{"path":"{path}","type":"{kind}","amount":{amount}}}]}}'
-    return pod(devices={"simulator": 2}, node="n0", annotations={ALLOCATION_ANNOTATION: stamp}, **fields)
-
-
-def test_bound_pod_gets_the_device_its_stamp_names(make: MakeBooks) -> None:
-    books = make(node("n0"), resources=PAIR)
-    assert books.adopt(stamped("/cluster/b"), "g", Claim.BOUND).backend == "b"
-
-
-@pytest.mark.parametrize(
-    "stamp", [("/cluster/none",), ("/cluster/b", "laser"), ("/cluster/b", "simulator", -1), ('"]}',)]
-)
-def test_stamp_that_does_not_fit_is_not_believed(make: MakeBooks, stamp: tuple[str, ...]) -> None:
-    books = make(node("n0"), resources=PAIR)
-    assert books.adopt(stamped(*stamp), "g", Claim.BOUND).backend == "a"
-
-
-def test_stamp_gives_no_more_than_was_asked_for(make: MakeBooks) -> None:
-    books = make(node("n0"), resources=PAIR)
-    books.adopt(stamped("/cluster/b", amount=2_000), "g", Claim.BOUND)
-    assert free(books, 2) == 2
-    held = next(iter(books.holdings.values()))
-    assert [share.amount for share in held.assignment.devices] == [2]
-
-
-def test_second_stamp_for_one_device_gains_another_or_none(make: MakeBooks) -> None:
-    books = make(node("n0"), resources=PAIR)
-    backends = [books.adopt(stamped("/cluster/b", uid=uid), "g", Claim.BOUND).backend for uid in "xyz"]
-    assert backends == ["b", "a", ""]
-
-
-def test_bound_pods_devices_are_not_taken_from_another_node(make: MakeBooks) -> None:
-    local = "resources: [{type: simulator, name: s1, parent: n1, count: 2}, {type: simulator, name: s2, count: 2}]"
-    books = make(node("n0"), node("n1"), resources=local)
-    assert books.adopt(stamped("/cluster/n1/s1"), "g", Claim.BOUND).backend == "s2"
-
-
-def test_steered_pod_resumes_with_a_device_of_its_node(make: MakeBooks) -> None:
-    local = """
-resources:
-  - {type: simulator, name: s0, parent: n0, count: 1}
-  - {type: simulator, name: s1, parent: n1, count: 1}
-"""
-    books = make(node("n0"), node("n1"), resources=local)
-    resumed = books.resume(pod(devices={"simulator": 1}, nominated="n1"), "g")
-    assert resumed is not None
-    assert resumed.backend == "s1"
-
-
-def test_node_with_devices_is_resized_with_the_devices_held(make: MakeBooks) -> None:
-    local = "resources: [{type: simulator, name: s0, parent: n0, count: 2}]"
-    books = make(node("n0"), node("n1"), resources=local)
-    held = simulate(books, 1)
-    books.put_node(node("n0", 8000))
-    assert free(books, 2) == 1
-    books.drop_node("n0")
-    assert free(books, 2) == 0
-    books.put_node(node("n0"))
-    assert free(books, 2) == 1
-    books.release(held.uid)
-    assert free(books, 2) == 2
 
 
 def test_memory_is_counted_to_the_unit() -> None:
@@ -479,16 +345,6 @@ def test_resized_pod_is_counted_anew_where_it_is(make: MakeBooks, cpu: int) -> N
     books.release(before.uid)
     assert not books.strained
     assert accepts(books, asks(4000))
-
-
-def test_resized_pod_keeps_its_devices(make: MakeBooks) -> None:
-    books = make(node("n0"), resources=PAIR)
-    one = pod("a", 1000, node="n0", devices={"simulator": 2})
-    held = books.adopt(one, "g", Claim.BOUND)
-    books.amend(dataclasses.replace(one, requests=asks(2000, 1)))
-    assert books.holdings[one.uid].assignment == held
-    assert isinstance(books.devices.draft(pod("b", devices={"simulator": 2}), {}), tuple)
-    assert not isinstance(books.devices.draft(pod("c", devices={"simulator": 1}), {}), tuple)
 
 
 def test_others_pod_is_resized_on_a_node_that_is_gone(make: MakeBooks) -> None:

@@ -1,0 +1,204 @@
+"""Gangs that owners make: JobSets, LeaderWorkerSets, MPIJobs, RayClusters, Jobs and whoever carries a size."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.model.gang import Convention
+from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
+from fluence_extender.model.workload import (
+    Job,
+    JobSet,
+    LeaderWorkerSet,
+    MpiJob,
+    RayCluster,
+    ReplicatedJob,
+)
+from tests.core.manifests import (
+    job_pod,
+    job_set_pod,
+    leader_worker_pod,
+    manifest,
+    mpi_pod,
+    ray_pod,
+)
+from tests.unit.gangs.claims import claim, is_alone, key, told
+
+# JobSet.
+
+
+def test_job_set_is_one_gang_of_all_its_jobs() -> None:
+    jobs = (ReplicatedJob("driver", 1), ReplicatedJob("workers", 8))
+    job_set = JobSet("default", "js", "u", jobs)
+    for body in (job_set_pod("js", "driver", 0, 0, 1, 3), job_set_pod("js", "workers", 1, 3, 2, 3)):
+        assert told(body, job_set) == (key("js", Convention.JOB_SET), 9)
+
+
+def test_job_set_is_waited_for_because_its_order_stands_there_alone() -> None:
+    body = job_set_pod("js", "workers", 0, 0, 2, 2)
+    assert told(body)[1] == "waiting for JobSet default/js to be seen"
+
+
+def test_job_set_in_order_is_a_gang_for_each_kind_of_jobs() -> None:
+    jobs = (ReplicatedJob("driver", 1), ReplicatedJob("workers", 8))
+    job_set = JobSet("default", "js", "u", jobs, in_order=True)
+    driver, worker = job_set_pod("js", "driver", 0, 0, 1, 3), job_set_pod("js", "workers", 0, 0, 2, 3)
+    assert told(driver, job_set) == (key("js", Convention.JOB_SET, "driver"), 1)
+    assert told(worker, job_set) == (key("js", Convention.JOB_SET, "workers"), 8)
+
+
+def test_jobs_of_a_job_set_that_depend_on_the_same_come_together() -> None:
+    jobs = (
+        ReplicatedJob("init", 1),
+        ReplicatedJob("tool", 1),
+        ReplicatedJob("server", 2, ("init",)),
+        ReplicatedJob("worker", 4, ("init",)),
+        ReplicatedJob("report", 1, ("worker",)),
+    )
+    job_set = JobSet("default", "js", "u", jobs)
+    sizes = {one.name: told(job_set_pod("js", one.name, 0, 0, 1, 5), job_set)[1] for one in jobs}
+    parts = {claim(job_set_pod("js", one.name, 0, 0, 1, 5), job_set).key.part for one in jobs}
+    assert sizes == {"init": 2, "tool": 2, "server": 6, "worker": 6, "report": 1}
+    assert parts == {"init", "server", "report"}
+
+
+def test_job_set_that_can_not_be_read_any_more_leaves_the_labels_and_the_job() -> None:
+    body = job_set_pod("js", "workers", 0, 0, 2, 3)
+    job = Job("default", "js-workers-0", "u", 4, 4, indexed=True)
+    expected = (key("js", Convention.JOB_SET, "workers"), 8)
+    assert told(body, job, unserved=[JobSet]) == expected
+    assert told(body, unserved=[JobSet])[1] == "waiting for Job default/js-workers-0 to be seen"
+
+
+# LeaderWorkerSet.
+
+
+def test_leader_and_workers_are_a_gang_of_the_size_they_carry() -> None:
+    for worker in (0, 1, 2):
+        assert told(leader_worker_pod("lws", 1, worker, 3)) == (
+            key("lws-1", Convention.LEADER_WORKER_SET, "5c5fc"),
+            3,
+        )
+
+
+def test_groups_and_revisions_of_a_leader_worker_set_are_different_gangs() -> None:
+    bodies = (
+        leader_worker_pod("lws", 0, 0, 3),
+        leader_worker_pod("lws", 1, 0, 3),
+        leader_worker_pod("lws", 1, 0, 4, revision="77777"),
+    )
+    assert len({claim(body).key for body in bodies}) == 3
+
+
+@pytest.mark.parametrize("why", ["leader ready", "exclusive topology"])
+def test_leader_that_has_to_come_first_is_a_gang_of_its_own(why: str) -> None:
+    exclusive = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+    notes = exclusive if why == "exclusive topology" else {}
+    known = [LeaderWorkerSet("default", "lws", "u", leader_first=why == "leader ready")]
+    leader = told(leader_worker_pod("lws", 0, 0, 3, **notes), *known)
+    worker = told(leader_worker_pod("lws", 0, 2, 3, **notes), *known)
+    assert leader == (key("lws-0", Convention.LEADER_WORKER_SET, "5c5fc-leader"), 1)
+    assert worker == (key("lws-0", Convention.LEADER_WORKER_SET, "5c5fc-workers"), 2)
+
+
+# MPI Operator, KubeRay.
+
+
+def test_mpi_job_is_its_workers_and_its_launcher() -> None:
+    job = MpiJob("default", "pi", "u", workers=2)
+    for worker in (0, 1, None):
+        assert told(mpi_pod("pi", worker), job) == (key("pi", Convention.MPI_JOB), 3)
+
+
+@pytest.mark.parametrize(
+    ("job", "size"),
+    [
+        (MpiJob("default", "pi", "u", 4, launcher_last=True), 4),
+        (MpiJob("default", "pi", "u", 4, min_available=2), 2),
+        (MpiJob("default", "pi", "u", 4, launcher_last=True, min_available=5), 4),
+        (MpiJob("default", "pi", "u", 0), 1),
+        (MpiJob("default", "pi", "u", 0, launcher_last=True), 1),
+    ],
+)
+def test_mpi_job_waits_only_for_what_comes(job: MpiJob, size: int) -> None:
+    assert told(mpi_pod("pi", None), job)[1] == size
+
+
+def test_mpi_job_is_waited_for_where_there_are_mpi_jobs() -> None:
+    assert told(mpi_pod("pi", 0))[1] == "waiting for MPIJob default/pi to be seen"
+    assert is_alone(mpi_pod("pi", 0), unserved=[MpiJob])
+
+
+def test_pod_of_another_training_operator_is_no_mpi_job() -> None:
+    body = mpi_pod("pi", 0, **{"training.kubeflow.org/operator-name": "pytorchjob-controller"})
+    assert is_alone(body)
+
+
+def test_ray_cluster_is_a_gang_where_its_owner_wants_it() -> None:
+    body = ray_pod("ray", "ray-worker-x")
+    assert told(body, RayCluster("default", "ray", "u", 4, gang=True)) == (
+        key("ray", Convention.RAY_CLUSTER),
+        4,
+    )
+    assert is_alone(body, RayCluster("default", "ray", "u", 4))
+    assert told(body)[1] == "waiting for RayCluster default/ray to be seen"
+    assert is_alone(body, unserved=[RayCluster])
+
+
+# Jobs and other owners.
+
+
+def test_indexed_job_that_runs_all_at_once_is_a_gang() -> None:
+    job = Job("default", "j", "u", 3, 3, indexed=True)
+    assert told(job_pod("j", 2), job) == (key("j", Convention.JOB), 3)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job("default", "j", "u", 3, 9, indexed=True),
+        Job("default", "j", "u", 3, None),
+        Job("default", "j", "u", 1, 1, indexed=True),
+    ],
+)
+def test_other_jobs_are_queues_of_independent_pods(job: Job) -> None:
+    assert is_alone(job_pod("j", 0 if job.indexed else None), job)
+
+
+def test_plain_pod_of_a_job_is_alone_without_looking_at_it() -> None:
+    assert is_alone(job_pod("j", None))
+
+
+def test_size_of_one_sets_the_pods_of_an_owner_free() -> None:
+    body = job_pod("j", 0, annotations={GROUP_SIZE_ANNOTATION: "1"})
+    assert is_alone(body, Job("default", "j", "u", 3, 3, indexed=True))
+    loose = job_set_pod("js", "w", 0, 0, 1, 1, annotations={GROUP_SIZE_ANNOTATION: "1"})
+    assert is_alone(loose, JobSet("default", "js", "u", (ReplicatedJob("w", 4),)))
+
+
+def test_annotated_size_counts_before_that_of_an_owner() -> None:
+    body = job_set_pod("js", "w", 0, 0, 1, 1, annotations={GROUP_SIZE_ANNOTATION: "3"})
+    assert told(body, JobSet("default", "js", "u", (ReplicatedJob("w", 4),))) == (
+        key("js", Convention.JOB_SET),
+        3,
+    )
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet", "MiniCluster"])
+def test_annotated_pods_of_any_owner_are_a_gang(kind: str) -> None:
+    body = manifest("p-0", annotations={GROUP_SIZE_ANNOTATION: "3"}, owner=("apps/v1", kind, "p"))
+    assert told(body) == (key("p", Convention.OWNER, uid="uid-p"), 3)
+    del body["metadata"]["annotations"][GROUP_SIZE_ANNOTATION]
+    assert is_alone(body)
+    body["metadata"]["labels"]["fluence.group-size"] = "2"
+    assert told(body)[1] == 2
+
+
+def test_size_without_group_or_owner_says_nothing() -> None:
+    assert is_alone(manifest("p", annotations={GROUP_SIZE_ANNOTATION: "3"}))
+
+
+def test_two_pods_of_one_name_are_two_gangs() -> None:
+    first, second = manifest("p"), manifest("p")
+    second["metadata"]["uid"] = "another"
+    assert claim(first).key != claim(second).key

@@ -1,0 +1,26 @@
+"""Books over the embedded engine, in fine and in coarse units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.node import Node
+from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED, CoreEngine
+
+MakeBooks = Callable[..., Books]
+
+
+@pytest.fixture(params=[FINE_EMBEDDED, COARSE_EMBEDDED], ids=["fine", "coarse"])
+def make(request: pytest.FixtureRequest) -> MakeBooks:
+    engine: CoreEngine = request.param
+
+    def books(*nodes: Node, resources: str = "", policy: str = "lonode") -> Books:
+        made = engine.books(policy)
+        made.load(nodes, parse_resources(resources))
+        return made
+
+    return books
