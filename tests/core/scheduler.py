@@ -22,7 +22,8 @@ from fluence_extender.service import Service
 from tests.core.link import Link
 
 FIRST_BACKOFF = 1.0
-LONGEST_BACKOFF = 10.0
+LONGEST_BACKOFF = 4.0
+"""Seconds. kube-scheduler's is 10, for a barrier that waits 20: it must be shorter than the tests' barrier waits."""
 NEVER = float("inf")
 
 

@@ -79,7 +79,7 @@ def test_half_bound_gang_is_finished_before_others_are_served(world: MakeWorld) 
     w.run(w.cluster.bind(w.now(pods[0]), "n0", {}))
     w.kill()
     w.change(pods[1], nominated="")
-    gang(w, "a", 3000, priority=100)
+    gang(w, "a", 3000, priority=100, preempts=False)
     w.start()
     w.advance(1)
     assert w.now(pods[1]).nominated == "n1"
