@@ -31,6 +31,9 @@ from fluence_extender.whatif.simulation import OutOfTime
 PERIOD = 10.0
 """Seconds between two looks at who waits; while nothing has changed nothing is computed."""
 
+REST = 20.0
+"""So many times as long as a computation took passes before the next: it takes a twentieth of one core at most."""
+
 MOST = 32
 """How many waiting gangs get an estimate at once."""
 
@@ -107,16 +110,22 @@ class Estimates:
         self._now = now
         self._given: dict[GangKey, _Given] = {}
         self._seen: object = None
-        self._looked = float("-inf")
+        self._next = 0.0
 
     async def run(self) -> None:
         """Estimate and measure until cancelled."""
         while True:
             await asyncio.sleep(LOOK)
             self.measure()
-            if time.monotonic() - self._looked >= PERIOD and self._controller.started:
-                self._looked = time.monotonic()
+            began = time.monotonic()
+            if began < self._next or not self._controller.started:
+                continue
+            try:
                 await self.refresh()
+            except Exception:
+                # A defect here must not end the service, which does without estimates.
+                log.exception("starts could not be estimated")
+            self._next = began + max(PERIOD, REST * (time.monotonic() - began))
 
     async def refresh(self) -> None:
         """Compute the estimates anew if anything has changed that they depend on."""
