@@ -63,6 +63,7 @@ def state_routes(placements: Placements) -> APIRouter:
     router = APIRouter(prefix="/v1", dependencies=[Depends(ready)], responses=_EVERYWHERE, tags=["state"])
     answers = Answers(placements)
     _gang_routes(router, placements, answers)
+    _allocation_routes(router, placements, answers)
     _node_routes(router, placements, answers)
     _device_routes(router, placements, answers)
     return router
@@ -121,6 +122,8 @@ def _gang_routes(router: APIRouter, placements: Placements, answers: Answers) ->
             forgotten=found.forgotten,
         )
 
+
+def _allocation_routes(router: APIRouter, placements: Placements, answers: Answers) -> None:
     @router.get("/allocations", response_model=ListOf[Allocation], summary="What pods hold", responses=_LISTS)
     async def allocations(
         request: Request,
