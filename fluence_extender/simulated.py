@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fluence_extender.cluster.connection import connect
-from fluence_extender.cluster.port import ClusterError, Kind, Listed, Observation, ResourcesFile
-from fluence_extender.cluster.watch import Watcher
+from fluence_extender.cluster.port import Kind, ResourcesFile
+from fluence_extender.cluster.snapshot import listed_once
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -19,9 +16,6 @@ from fluence_extender.model.workload import Job
 from fluence_extender.whatif.manifests import asked, read_manifests
 from fluence_extender.whatif.offline import Objects, cluster, objects
 from fluence_extender.whatif.simulation import Simulation, shown
-
-PATIENCE = 30.0
-"""Seconds to wait for the lists."""
 
 KINDS = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
 
@@ -43,29 +37,9 @@ def from_file(path: Path) -> Objects:
 
 async def looked_at(kubeconfig: str | None, resources: str | Path) -> tuple[Objects, ResourcesFile]:
     """The live cluster, listed once. Raises `ClusterError` and `BadKubeconfig`."""
+    seen = await listed_once(kubeconfig, resources, *KINDS)
     there = Objects()
-    files: list[ResourcesFile] = []
-
-    def sink(seen: Observation) -> None:
-        if not isinstance(seen, Listed):
-            return
-        there.nodes.extend(one for one in seen.objects if isinstance(one, Node))
-        there.pods.extend(one for one in seen.objects if isinstance(one, Pod))
-        there.jobs.update({(one.namespace, one.name): one for one in seen.objects if isinstance(one, Job)})
-        files.extend(one for one in seen.objects if isinstance(one, ResourcesFile))
-
-    async with connect(kubeconfig) as connection:
-        watcher = Watcher(connection, sink, resources)
-        watching = asyncio.create_task(watcher.run())
-        listed = asyncio.create_task(watcher.synced(*KINDS))
-        done, _ = await asyncio.wait(
-            {watching, listed}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED
-        )
-        failures = "; ".join(watcher.failures().values())
-        for task in (watching, listed):
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(watching, listed, return_exceptions=watching not in done)
-    if listed not in done:
-        raise ClusterError(f"the cluster was not listed within {PATIENCE:g} s: {failures or 'no answer'}")
-    return there, files[-1] if files else ResourcesFile("", None)
+    there.nodes.extend(one for one in seen if isinstance(one, Node))
+    there.pods.extend(one for one in seen if isinstance(one, Pod))
+    there.jobs.update({(one.namespace, one.name): one for one in seen if isinstance(one, Job)})
+    return there, next((one for one in seen if isinstance(one, ResourcesFile)), ResourcesFile("", None))

@@ -1,0 +1,61 @@
+"""One look at a cluster from outside: what there is of the kinds that are asked for, or why it can't be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fluence_extender.cluster import snapshot
+from fluence_extender.cluster.errors import BadKubeconfig
+from fluence_extender.cluster.port import ClusterError, Kind, ResourcesFile
+from fluence_extender.cluster.resources_file import ResourcesFileError
+from fluence_extender.cluster.snapshot import listed_once
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from tests.unit.cluster.fake_api_server import FakeApiServer, refuse
+
+NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"
+CONFIGMAPS = "/api/v1/namespaces/fluence/configmaps"
+
+
+@pytest.fixture
+async def cluster(server: FakeApiServer) -> FakeApiServer:
+    for path in (NODES, PODS, JOBS, CONFIGMAPS):
+        server.objects[path] = {}
+    await server.put(NODES, "n0")
+    await server.put_pod("p0")
+    return server
+
+
+async def test_the_kinds_that_are_asked_for_are_listed(cluster: FakeApiServer, kubeconfig: Path) -> None:
+    seen = await listed_once(str(kubeconfig), "fluence", Kind.NODE, Kind.POD)
+    assert {(type(one), one.name) for one in seen if isinstance(one, Node | Pod)} == {
+        (Node, "n0"),
+        (Pod, "p0"),
+    }
+    assert len(seen) == 2
+
+
+async def test_what_virtual_resources_there_are_is_told_too(
+    cluster: FakeApiServer, kubeconfig: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "resources.yaml").write_text("resources: []\n")
+    seen = await listed_once(str(kubeconfig), tmp_path / "resources.yaml", Kind.RESOURCES_FILE)
+    assert [one.text for one in seen if isinstance(one, ResourcesFile)] == ["resources: []\n"]
+
+
+async def test_what_keeps_it_from_being_listed_is_told(
+    cluster: FakeApiServer, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "PATIENCE", 0.3)
+    cluster.faults["list", NODES].extend([refuse(403, "no nodes for you")] * 100)
+    with pytest.raises(ClusterError, match=r"not listed within 0\.3 s: .*no nodes for you"):
+        await listed_once(str(kubeconfig), "fluence", Kind.NODE)
+
+
+async def test_missing_files_are_named(kubeconfig: Path, tmp_path: Path) -> None:
+    with pytest.raises(ResourcesFileError, match=r"none\.yaml"):
+        await listed_once(str(kubeconfig), tmp_path / "none.yaml", Kind.RESOURCES_FILE)
+    with pytest.raises(BadKubeconfig, match="nowhere"):
+        await listed_once(str(tmp_path / "nowhere"), "fluence", Kind.NODE)
