@@ -22,7 +22,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,7 @@ GOAL = 3.0
 LISTS = ("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/configmaps")
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "restart.md"
 NAMESPACE = "batch"
+TITLE = "## Engine "
 
 
 class _Meta(msgspec.Struct):
@@ -167,21 +168,28 @@ class Timed:
     size: int = 0
 
 
-def bare(kubeconfig: Path, how: str) -> Timed:
+def installed(bytecode: Path) -> dict[str, str]:
+    """An environment in which Python finds bytecode, as pip leaves it where it installs."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(bytecode)}
+
+
+def bare(kubeconfig: Path, how: str, environment: Mapping[str, str]) -> Timed:
     """The lists, in a fresh process."""
     command = [sys.executable, "-m", "benchmarks.restart", "--bare", how, "--kubeconfig", str(kubeconfig)]
-    wall, own, size = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    wall, own, size = done.stdout.split()
     return Timed(float(wall), float(own), int(size))
 
 
-def start(kubeconfig: Path, engine: str, log: Path) -> Timed:
+def start(kubeconfig: Path, engine: str, log: Path, environment: Mapping[str, str]) -> Timed:
     """One start of the service, to ready."""
     port, api_port = free_port(), free_port()
     command = [sys.executable, "-m", "fluence_extender", "serve", "--kubeconfig", str(kubeconfig)]
     command += ["--engine", engine, "--port", str(port), "--api-port", str(api_port)]
     begun = time.monotonic()
     with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     try:
         while not _ready(f"http://{LOOPBACK}:{api_port}/readyz"):
             if process.poll() is not None or time.monotonic() - begun > PATIENCE:
@@ -215,11 +223,11 @@ def _own(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def imports() -> Timed:
+def imports(environment: Mapping[str, str]) -> Timed:
     """What a process takes before it does anything: Python, and the imports of the command."""
     begun = time.monotonic()
     before = os.times()
-    subprocess.run([sys.executable, "-c", "import fluence_extender.app"], check=True)
+    subprocess.run([sys.executable, "-c", "import fluence_extender.app"], check=True, env=environment)
     after = os.times()
     return Timed(
         time.monotonic() - begun,
@@ -227,28 +235,51 @@ def imports() -> Timed:
     )
 
 
-def measured(nodes: int, pods: int, engine: str) -> dict[str, list[Timed]]:
+@dataclass
+class Found:
+    """What was measured, by what it is, and how loaded the machine was before each round (getloadavg(3), a minute)."""
+
+    times: dict[str, list[Timed]]
+    loads: list[float]
+
+
+def measured(nodes: int, pods: int, engine: str) -> Found:
     """Everything in turns, on a control plane of our own."""
-    found: dict[str, list[Timed]] = {}
+    found = Found({}, [])
     with ControlPlane() as plane:
         for component in (KWOK, MANAGER):
             plane.stop_component(component)
         begun = time.monotonic()
         fill(plane.api, nodes, pods)
         print(f"filled in {time.monotonic() - begun:.0f} s", file=sys.stderr)
+        environment = installed(plane.folder / "bytecode")
+        log = plane.folder / "serve.log"
+        # The first of each compiles what the others find.
+        bare(plane.kubeconfig, "bytes", environment)
+        start(plane.kubeconfig, engine, log, environment)
         for _ in range(ROUNDS):
+            found.loads.append(os.getloadavg()[0])
+            note = found.times.setdefault
             for how in PARSERS:
-                found.setdefault(how, []).append(bare(plane.kubeconfig, how))
-            found.setdefault("imports", []).append(imports())
-            log = plane.folder / "serve.log"
-            found.setdefault("ready", []).append(start(plane.kubeconfig, engine, log))
+                note(how, []).append(bare(plane.kubeconfig, how, environment))
+            note("imports", []).append(imports(environment))
+            note("ready", []).append(start(plane.kubeconfig, engine, log, environment))
     return found
 
 
-def page(found: dict[str, list[Timed]], nodes: int, pods: int, engine: str) -> str:
-    """The page."""
-    walls = {name: statistics.median(one.wall for one in times) for name, times in found.items()}
-    owns = {name: statistics.median(one.own for one in times) for name, times in found.items()}
+HEAD = """# Restart
+
+From the birth of `fluence-extender serve` to ready, on a real etcd and kube-apiserver that hold nodes and bound pods,
+three quarters of them ours; medians in seconds. The bare lists are those the service makes, in the same run and in
+turns with it. Python finds bytecode, as where it was installed by pip. The API server shares the CPUs.
+Made by `python -m benchmarks.restart --write`, a section for each engine.
+"""
+
+
+def section(found: Found, nodes: int, pods: int, engine: str) -> str:
+    """The section of one engine."""
+    walls = {name: statistics.median(one.wall for one in times) for name, times in found.times.items()}
+    owns = {name: statistics.median(one.own for one in times) for name, times in found.times.items()}
     names = {
         "bytes": "bare lists: bytes only",
         "msgspec": "bare lists, names and uids read with msgspec",
@@ -262,20 +293,29 @@ def page(found: dict[str, list[Timed]], nodes: int, pods: int, engine: str) -> s
     )
     ratio = walls["ready"] / walls["bytes"]
     met = "met" if ratio <= GOAL else "missed"
-    return f"""# Restart
+    each = ", ".join(
+        f"{ready.wall / lists.wall:.2f}"
+        for lists, ready in zip(found.times["bytes"], found.times["ready"], strict=True)
+    )
+    return f"""{TITLE}{engine}
 
-From the birth of `fluence-extender serve --engine {engine}` to ready, with {nodes:,} nodes and {pods:,} bound
-pods, three quarters of them ours, on a real etcd and kube-apiserver; medians of {ROUNDS} rounds in turns, in seconds.
-The lists are {found["bytes"][0].size / 2**20:.0f} MiB of JSON. Made by `python -m benchmarks.restart --write`.
-
-{machine()}. The API server shares these CPUs.
+{nodes:,} nodes and {pods:,} bound pods, {found.times["bytes"][0].size / 2**20:.0f} MiB of JSON; {ROUNDS} rounds.
+{machine()}; load average before each round: {", ".join(f"{load:.1f}" for load in found.loads)}.
 
 | | by the clock | of its own CPU | ready over it, by the clock |
 |---|---:|---:|---:|
 {rows}
 
-Goal: ready within {GOAL:g} times the bare lists; {ratio:.2f} times the bytes alone: {met}.
+Goal: ready within {GOAL:g} times the bare lists; {ratio:.2f} times the bytes alone ({each} round by round): {met}.
 """
+
+
+def with_section(page: str, engine: str, text: str) -> str:
+    """The page with that section in the place of an older one of the same engine."""
+    parts = page.split(TITLE)[1:] if page.startswith(HEAD) else []
+    kept = {part.partition("\n")[0]: f"{TITLE}{part.rstrip()}\n" for part in parts}
+    kept[engine] = text
+    return "\n".join((HEAD, *(kept[name] for name in sorted(kept))))
 
 
 def main() -> None:
@@ -292,9 +332,10 @@ def main() -> None:
         asyncio.run(_bare(arguments.kubeconfig, arguments.bare))
         return
     found = measured(arguments.nodes, arguments.pods, arguments.engine)
-    text = page(found, arguments.nodes, arguments.pods, arguments.engine)
+    text = section(found, arguments.nodes, arguments.pods, arguments.engine)
     if arguments.write:
-        REPORT.write_text(text, encoding="utf-8")
+        before = REPORT.read_text(encoding="utf-8") if REPORT.exists() else ""
+        REPORT.write_text(with_section(before, arguments.engine, text), encoding="utf-8")
     Console().print(text, markup=False)
 
 

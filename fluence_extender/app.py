@@ -17,16 +17,16 @@ import structlog
 from fluence_extender import __version__
 from fluence_extender.cluster import port
 from fluence_extender.cluster.api import open_cluster
-from fluence_extender.cluster.connection import Connection, connect
+from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.look import look_at_ours
 from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding
-from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.engines import Engine, choose_engine, create_mirror
 from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.server import Address, Listeners, serve
+from fluence_extender.first_lists import FirstLists, StartRefused
 from fluence_extender.gangs.actions import Tell
 from fluence_extender.gangs.auditor import Auditor
 from fluence_extender.gangs.controller import Controller
@@ -35,8 +35,6 @@ from fluence_extender.gangs.election import Election
 from fluence_extender.gangs.leadership import ALONE, ByLease, Leadership
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.renewal import Renewal
-from fluence_extender.graph.problem import InvalidResourcesFile
-from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.mirror import LoadFailed
 from fluence_extender.live_resources import LiveResources
@@ -64,18 +62,12 @@ IN_TOUCH = 10.0
 """Seconds since the watch of pods was last in touch, up to which an audit trusts that it shows what there is."""
 
 
-class StartRefused(Exception):
-    """The service can't start; the text says why and what to do."""
-
-
-async def run(settings: Settings, listening: Callable[[Listeners, Engine], None]) -> None:
+async def run(settings: Settings, lists: FirstLists, listening: Callable[[Listeners, Engine], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises `StartRefused`, `EngineUnavailable` and the rooms' own start errors."""
-    if settings.resources is not None:
-        _check(read_resources_file(settings.resources))
     engine = choose_engine(settings.engine)
-    async with connect(settings.kubeconfig) as connection, open_cluster(connection) as cluster:
+    async with open_cluster(lists.connection) as cluster:
         try:
-            await _run(settings, engine, connection, cluster, listening)
+            await _run(settings, engine, lists, cluster, listening)
         except BaseExceptionGroup as group:
             raise _first(group) from None
 
@@ -83,10 +75,11 @@ async def run(settings: Settings, listening: Callable[[Listeners, Engine], None]
 async def _run(
     settings: Settings,
     engine: Engine,
-    connection: Connection,
+    lists: FirstLists,
     cluster: Cluster,
     listening: Callable[[Listeners, Engine], None],
 ) -> None:
+    connection, watcher = lists.connection, lists.watcher
     metrics = Metrics()
     metrics.name_engine(engine.name, engine.version)
     limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
@@ -104,16 +97,7 @@ async def _run(
     live = LiveResources(controller.replace_resources, reject)
     controller.on_resources = live.take
     renewal = Renewal(controller, live.taken_back, driver.wake)
-    watcher = Watcher(connection, driver.sink, settings.resources or settings.resources_namespace)
-    auditor = Auditor(
-        controller,
-        metrics.drifted,
-        partial(look_at_ours, connection),
-        lambda: watcher.staleness(Kind.POD) < IN_TOUCH,
-        lambda: leadership.leads,
-        settings.audit_every,
-        metrics.audits.inc,
-    )
+    auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
     election = _election(settings, leadership, driver, connection, controller)
     asked = election.poke if election is not None else lambda: None
     service = Service(controller, driver, lambda: _missing(watcher), asked)
@@ -121,7 +105,7 @@ async def _run(
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(watcher.run(), name="watch"),
+                tasks.create_task(lists.watch(driver.sink), name="follow the cluster"),
                 tasks.create_task(_start(watcher, controller, driver, live), name="start"),
                 tasks.create_task(driver.run(), name="decide"),
                 tasks.create_task(renewal.run(), name="rebuild"),
@@ -140,6 +124,26 @@ async def _run(
                 task.cancel()
     finally:
         books.close()
+
+
+def _auditor(
+    settings: Settings,
+    leadership: Leadership,
+    controller: Controller,
+    connection: Connection,
+    watcher: Watcher,
+    metrics: Metrics,
+) -> Auditor:
+    """What compares books, graph and cluster; where the watch shows all there is, also with a fresh list."""
+    return Auditor(
+        controller,
+        metrics.drifted,
+        partial(look_at_ours, connection),
+        lambda: watcher.staleness(Kind.POD) < IN_TOUCH,
+        lambda: leadership.leads,
+        settings.audit_every,
+        metrics.audits.inc,
+    )
 
 
 def _election(
@@ -210,13 +214,6 @@ def _missing(watcher: Watcher) -> str:
     if watcher.staleness(Kind.NODE, Kind.POD) > STALE_AFTER:
         return "the API server has not been reached for too long"
     return ""
-
-
-def _check(file: port.ResourcesFile) -> None:
-    try:
-        parse_resources(file.text or "", file.source)
-    except InvalidResourcesFile as fault:
-        raise StartRefused(f"resources.yaml can't be used:\n{fault}") from fault
 
 
 def _refusal_event(namespace: str, file: port.ResourcesFile, why: str) -> Tell:

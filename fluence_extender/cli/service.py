@@ -152,20 +152,29 @@ def serve(completion_limit: float, assembly_limit: float, log_format: str, **opt
 
 
 def _run(settings: Settings) -> None:
-    from fluence_extender.app import StartRefused, run
+    import uvloop
+
+    from fluence_extender.first_lists import serve as serve_cluster
+
+    try:
+        uvloop.run(serve_cluster(settings, _tell))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if isinstance(error, _refusals()):
+            raise click.ClickException(str(error)) from None
+        raise
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What the service says for itself when it can't start."""
     from fluence_extender.cluster.errors import BadKubeconfig
     from fluence_extender.cluster.resources_file import ResourcesFileError
     from fluence_extender.extender.server import CannotListen
+    from fluence_extender.first_lists import StartRefused
     from fluence_extender.matcher.errors import EngineUnavailable
 
-    try:
-        import uvloop
-
-        uvloop.run(run(settings, _tell))
-    except (StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable) as error:
-        raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        sys.exit(130)
+    return StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable
 
 
 def _tell(listeners: Listeners, engine: Engine) -> None:
