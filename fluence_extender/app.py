@@ -104,6 +104,7 @@ async def _run(
     addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
     try:
         async with asyncio.TaskGroup() as tasks:
+            # The first step of the first tells all that has been listed, before the second asks whether it has been.
             background = [
                 tasks.create_task(lists.watch(driver.sink), name="follow the cluster"),
                 tasks.create_task(_start(watcher, controller, driver, live), name="start"),
