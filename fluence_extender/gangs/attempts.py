@@ -56,6 +56,7 @@ class Attempts:
         ]
         hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
         self._vain.clear()
+        self._preemptor.begin()
         for gang in hopeful:
             gang.tried = self._books.version
             gang.try_again_at = NEVER

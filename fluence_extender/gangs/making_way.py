@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.gang import Gang, Member
@@ -39,24 +38,23 @@ def full_order(gang: Gang) -> tuple[int, float, GangKey]:
     return (-gang.priority, gang.created, gang.key)
 
 
-def victims_of(gang: Gang, below: int, usable: Set[str] | None) -> list[Victim]:
-    """What may be taken from ``gang`` for one of priority ``below``, if it holds anything on ``usable`` nodes.
+def victims_of(gang: Gang) -> list[Victim]:
+    """What may be taken from ``gang``, if it holds anything.
 
     Its surplus members, the last ones first to go, each on its own; and the whole gang. Nothing while a Binding of
     it is under way, whose outcome nobody knows.
     """
     holding = [one for one in gang.alive() if one.assignment is not None]
-    if not holding or gang.priority >= below or any(one.binding for one in holding):
+    if not holding or any(one.binding for one in holding):
         return []
-    if usable is not None and not any(one.assignment.node in usable for one in holding if one.assignment):
-        return []
-    created = gang.created
-    found = [Victim(gang.key, gang.priority, created, frozenset(one.pod.uid for one in holding))]
-    bound = sorted((one for one in holding if one.bound), key=lambda one: rank_key(one.pod))
+    created, priority = gang.created, gang.priority
+    found = [Victim(gang.key, priority, created, frozenset(one.pod.uid for one in holding))]
+    bound = [one for one in holding if one.bound]
     spare = len(bound) + gang.ended - gang.size
     if gang.whole and spare > 0:
+        bound.sort(key=lambda one: rank_key(one.pod))
         found.extend(
-            Victim(gang.key, gang.priority, created, frozenset({one.pod.uid}), surplus=True)
+            Victim(gang.key, priority, created, frozenset({one.pod.uid}), surplus=True)
             for one in bound[-spare:]
         )
     return found

@@ -2,9 +2,10 @@
 
 A gang that has no place for want of room, and may preempt, gets the nodes of a plan on the cluster without its victims
 kept; then its victims' disruption budgets are asked; then the victims are evicted, and the gang is planned like any
-other as soon as the room is there. Invariants: nobody behind a gang for which others make way is placed on its nodes or
-gets devices of its kinds; a gang whose eviction has begun is evicted to its last bound member, unless it can do without
-the evicted ones; a victim's priority is lower than that of every member it makes way for, so chains of preemptions end.
+other as soon as the room is there. Invariants: who couldn't preempt a gang for which others make way is neither placed
+on its nodes nor gets devices of its kinds; a gang whose eviction has begun is evicted to its last bound member, unless
+it can do without the evicted ones; a victim's priority is lower than that of every member it makes way for, so chains
+of preemptions end.
 
 What outlives the process is in the cluster: the nodes that are kept, as nominations of pods that are still gated, and
 the victims that are going. A new leader keeps those nodes first and then decides anew, counting on who is going.
@@ -36,6 +37,9 @@ SHOWN = 4
 
 TRIALS = 16, 256
 """How many sets of victims are tried for one gang: at least, at most."""
+
+SEARCHES = 4
+"""Victims are searched for so many gangs in one round of attempts; the others have their turn soon."""
 
 TRIED_NODES = 200_000
 """Between the two so many that nodes times trials comes to this."""
@@ -84,17 +88,20 @@ class Preemptor:
         self._making_way: dict[GangKey, MakingWay] = {}
         self._forbidden: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
         self._next_search: dict[GangKey, float] = {}
+        self._searches = 0
+        self._lower: list[tuple[Gang, int, frozenset[str], list[Victim]]] | None = None
         self.on_preempted: Callable[[], None] = lambda: None
         places.passes = self.passes
 
     # Who is in front of whom.
 
     def passes(self, gang: Gang) -> frozenset[object]:
-        """The gangs behind ``gang``: nodes kept for them are open to it."""
-        if not self._of:
+        """The gangs that ``gang`` could preempt itself: nodes kept for them are open to it."""
+        members = list(gang.alive()) if self._of else []
+        if not members or not _may_preempt(members):
             return frozenset()
-        order = full_order(gang)
-        return frozenset(key for key, one in self._of.items() if order < one.order)
+        priority = _priority(members)
+        return frozenset(key for key, one in self._of.items() if one.priority < priority)
 
     def barrier_to(self, gang: Gang, members: Iterable[Member]) -> Reason | None:
         """Why ``gang`` may not be tried now: it makes way itself, or for one that waits for the same devices."""
@@ -103,10 +110,11 @@ class Preemptor:
         if not self._of:
             return None
         kinds = {kind for member in members for kind in member.pod.devices}
-        order = full_order(gang)
+        order, passed = full_order(gang), self.passes(gang)
         for key, one in sorted(self._of.items()):
             shared = sorted(kinds & one.kinds)
-            if key != gang.key and shared and one.order < order:
+            first = key not in passed and (gang.key not in self._of or one.order < order)
+            if key != gang.key and shared and first:
                 return Reason(Why.BUSY, f"busy: {', '.join(shared)} kept for {_named(key, one)}")
         return None
 
@@ -114,11 +122,11 @@ class Preemptor:
         """``reason`` with those for whom nodes are kept from ``gang``."""
         if reason.why is not Why.BUSY or not self._of:
             return reason
-        order = full_order(gang)
+        passed = self.passes(gang)
         ahead = sorted(
             (one.order, key)
             for key, one in self._of.items()
-            if key != gang.key and one.order < order and self._books.keeps.of(key)
+            if key != gang.key and key not in passed and self._books.keeps.of(key)
         )
         if not ahead:
             return reason
@@ -127,22 +135,50 @@ class Preemptor:
 
     # Deciding.
 
+    def begin(self) -> None:
+        """A round of attempts begins: what others hold is to be looked at anew."""
+        self._lower = None
+        self._searches = 0
+
+    def _holders(self) -> list[tuple[Gang, int, frozenset[str], list[Victim]]]:
+        """The gangs that hold something, their priorities, nodes and what may be taken of them, the lowest first.
+
+        Who is placed later in the same round comes after those who ask, so it holds nothing that they were refused.
+        """
+        if self._lower is None:
+            found = ((gang, victims_of(gang)) for gang in self._registry.gangs.values())
+            holding = [
+                (
+                    gang,
+                    gang.priority,
+                    frozenset(one.assignment.node for one in gang.alive() if one.assignment),
+                    some,
+                )
+                for gang, some in found
+                if some
+            ]
+            self._lower = sorted(holding, key=lambda one: one[1])
+        return self._lower
+
     def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:
         """Make others make way for ``members``, which have no place; the reason for which the gang waits now."""
         if reason.why is not Why.BUSY or not _may_preempt(members):
             self.end(gang.key)
             return reason
         known = self._of.get(gang.key)
-        if known is None and now < self._next_search.get(gang.key, 0.0):
-            gang.try_again_at = min(gang.try_again_at, self._next_search[gang.key])
-            return reason
+        not_before = self._next_search.get(gang.key, 0.0)
+        if known is None and self._searches >= SEARCHES:
+            not_before = max(not_before, now + self._limits.preempt_again)
+        if now < not_before:
+            gang.try_again_at = min(gang.try_again_at, not_before)
+            return reason if known is None else self._reason(known, now)
+        self._next_search[gang.key] = now + self._limits.preempt_again
         found = self._search(gang, members, known, now)
         if found is None and known is not None:
             # Nobody else can make way: who has been going for too long is waited for all the same.
             found = self._search(gang, members, known, now, patient=True)
         if found is None:
             self.end(gang.key)
-            self._next_search[gang.key] = now + self._limits.preempt_again
             return self._in_vain(gang, reason, now)
         victims, places = found
         if known is None and not victims:
@@ -180,6 +216,7 @@ class Preemptor:
         if found is not None:
             return (), found
         most = min(max(TRIED_NODES // max(len(self._books.accounts), 1), TRIALS[0]), TRIALS[1])
+        self._searches += 1
         victims = choose(lower, lambda uids: place(uids) is not None, most)
         if not victims:
             return None
@@ -202,18 +239,25 @@ class Preemptor:
     def _candidates(self, gang: Gang, members: Sequence[Member], now: float) -> list[Victim]:
         """What may be taken from gangs of lower priority that hold something where ``members`` could go."""
         priority = _priority(members)
+        holders = self._holders()
+        if not holders or holders[0][1] >= priority:
+            return []
         usable: set[str] | None = None
         if not any(member.pod.devices for member in members):
             usable = set().union(*(self._eligibility.eligible(member.pod) for member in members))
         found: list[Victim] = []
-        for one in self._registry.gangs.values():
+        for one, held_priority, nodes, victims in holders:
+            if held_priority >= priority:
+                break
             if one.key == gang.key or one.key in self._making_way:
+                continue
+            if usable is not None and usable.isdisjoint(nodes):
                 continue
             until, _ = self._forbidden.get((gang.key, one.key), (0.0, ""))
             if until > now:
                 gang.try_again_at = min(gang.try_again_at, until)
                 continue
-            found.extend(victims_of(one, priority, usable))
+            found.extend(victims)
         return found
 
     def _begin(

@@ -138,6 +138,8 @@ class EligibilityIndex:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._eligible: dict[Signature, tuple[Pod, set[str]]] = {}
+        self._refusals: dict[Signature, tuple[dict[str, int], tuple[str, ...]]] = {}
+        self._refusals_at = 0
         self.journal = Journal()
 
     @property
@@ -173,11 +175,29 @@ class EligibilityIndex:
         self._eligible[key] = known
         return known[1]
 
-    def refusals(self, pod: Pod) -> dict[str, int]:
+    def refusals(self, pod: Pod) -> Mapping[str, int]:
         """Each refusal with the number of nodes it holds for, most frequent first."""
-        counts: dict[str, int] = {}
-        for node in self._nodes.values():
-            why = refusal(pod, node)
-            if why is not None:
-                counts[why] = counts.get(why, 0) + 1
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        return self._judged(pod)[0]
+
+    def possible(self, pod: Pod) -> tuple[str, ...]:
+        """The nodes that the pod could ever use, cordoned and not ready ones included."""
+        return self._judged(pod)[1]
+
+    def _judged(self, pod: Pod) -> tuple[dict[str, int], tuple[str, ...]]:
+        """`refusals` and `possible`, remembered until a node changes: many pods that wait are alike."""
+        if self._refusals_at != self.journal.now or len(self._refusals) >= self.LIMIT:
+            self._refusals.clear()
+            self._refusals_at = self.journal.now
+        key = signature(pod)
+        if key not in self._refusals:
+            counts: dict[str, int] = {}
+            names = []
+            for node in self._nodes.values():
+                why = refusal(pod, node)
+                if why is not None:
+                    counts[why] = counts.get(why, 0) + 1
+                if passes(why):
+                    names.append(node.name)
+            told = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+            self._refusals[key] = told, tuple(names)
+        return self._refusals[key]

@@ -16,7 +16,7 @@ from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch, DeviceUse
-from fluence_extender.placement.eligibility import EligibilityIndex, passes, refusal
+from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.explain import no_place
 from fluence_extender.placement.ledger_port import Ledger
 from fluence_extender.placement.ranks import rank_key
@@ -270,12 +270,7 @@ class Matching:
 
     def possible(self, groups: Sequence[Group]) -> list[tuple[str, ...]]:
         """For each shape the nodes that it could ever use, cordoned and not ready ones included."""
-        nodes = self._eligibility.nodes
-        found = []
-        for _, pods in groups:
-            names = [name for name, node in nodes.items() if passes(refusal(pods[0], node))]
-            found.append(self._books.in_order(names))
-        return found
+        return [self._books.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
 
     def explain(self, groups: Sequence[Group], fallback: str | None = None) -> Reason:
         """Why the shapes have no place."""
