@@ -61,6 +61,15 @@ class DeviceCatalogue:
         """The device that had ``path`` when it was given, wherever its node hangs now."""
         return self._by_place.get(without_levels(path))
 
+    def node_of(self, paths: Iterable[str]) -> str | None:
+        """The node that the devices at ``paths`` tie their pod to, or None."""
+        found = (self.at(path) for path in paths)
+        return next((device.node for device in found if device is not None and device.node), None)
+
+    def nodes(self) -> frozenset[str]:
+        """The nodes that devices hang on."""
+        return frozenset(device.node for device in self.devices if device.node)
+
     @property
     def types(self) -> tuple[str, ...]:
         """Every type that can be asked for, sorted."""
@@ -89,6 +98,11 @@ def eligible(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str])
         for device in catalogue.devices
         if device.type == kind and all(device.attribute(key) == value for key, value in requires.items())
     )
+
+
+def choice(catalogue: DeviceCatalogue, kinds: Iterable[str], requires: Mapping[str, str]) -> int:
+    """How many devices come into question for a pod: the fewer, the earlier it should choose."""
+    return min((len(eligible(catalogue, kind, requires)) for kind in kinds), default=0)
 
 
 def why_none(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str]) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible, why_none
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, choice, eligible, why_none
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.ledger.mirror import Mirror
@@ -30,7 +30,7 @@ class Devices:
 
     def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
         """How many devices come into question for the pod: the fewer, the earlier it should choose."""
-        return min((len(eligible(self._mirror.catalogue, kind, requires)) for kind in wanted), default=0)
+        return choice(self._mirror.catalogue, wanted, requires)
 
     def draft(
         self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
@@ -133,7 +133,7 @@ class Devices:
 
     def nodes(self) -> frozenset[str]:
         """The nodes that devices hang on."""
-        return frozenset(device.node for device in self._mirror.catalogue.devices if device.node)
+        return self._mirror.catalogue.nodes()
 
     def suit(self, pod: Pod, shares: Iterable[DeviceShare]) -> bool:
         """Whether shares that the pod was given are still such as it asks for."""
@@ -153,8 +153,7 @@ class Devices:
 
     def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
         """The node that the shares tie their pod to, or None."""
-        found = (self._mirror.catalogue.at(share.path) for share in shares)
-        return next((device.node for device in found if device is not None and device.node), None)
+        return self._mirror.catalogue.node_of(share.path for share in shares)
 
     def jobs(self, uid: str) -> tuple[int, ...]:
         """Hand a draft's jobs over to the pod's hold."""

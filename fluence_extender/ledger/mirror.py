@@ -13,6 +13,7 @@ import structlog
 
 from fluence_extender.graph.catalogue import DeviceCatalogue
 from fluence_extender.graph.changes import Removal
+from fluence_extender.graph.cluster_graph import NO_RESOURCES
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.growth import Addition
 from fluence_extender.graph.jgf import GraphTooLarge, addition_jgf, to_jgf
@@ -36,8 +37,6 @@ COUNTED = ("core", "memory", "gpu")
 
 FEW = 16
 """Up to one node in so many is put in order by itself, rather than picked from the order of all."""
-
-NO_RESOURCES = VirtualResources("")
 
 
 class Mirror:

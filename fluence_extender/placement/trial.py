@@ -5,12 +5,12 @@ A trial counts what nodes and devices would have and asks no matcher; what is fo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, choice
+from fluence_extender.ledger.account_copy import copied_accounts
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Holding
 from fluence_extender.ledger.journal import Journal
@@ -23,16 +23,6 @@ from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
 
 _SEARCHED = Reason(Why.BUSY, "busy: all devices are searched for together")
-
-
-@dataclass(slots=True)
-class TrialAccount:
-    """One node's account in the copy."""
-
-    name: str
-    allocatable: Resources
-    free: Resources
-    ports: tuple[HostPort, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +65,7 @@ class TrialLedger:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self.accounts = {
-            name: TrialAccount(name, one.allocatable, books.room(name), one.ports)
-            for name, one in books.accounts.items()
-        }
+        self.accounts = copied_accounts(books)
         self._gone: frozenset[str] = frozenset()
         self._all: Mapping[str, Holding] = books.holdings
         self._with_devices = {uid: one for uid, one in books.holdings.items() if one.assignment.devices}
@@ -112,11 +99,7 @@ class TrialLedger:
         account = self.accounts.get(node)
         if account is None:
             return
-        account.free = account.free + requests if sign > 0 else account.free - requests
-        if ports:
-            left = Counter(account.ports)
-            (left.subtract if sign > 0 else left.update)(ports)
-            account.ports = tuple((+left).elements())
+        (account.give_back if sign > 0 else account.take)(requests, ports)
         self.journal.note(node)
 
     def room(self, name: str) -> Resources:
@@ -165,7 +148,7 @@ class TrialDevices:
 
     def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
         """How many devices come into question."""
-        return min((len(eligible(self._catalogue, kind, requires)) for kind in wanted), default=0)
+        return choice(self._catalogue, wanted, requires)
 
     def draft(self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()) -> Reason:
         """Leave it to the search."""
@@ -183,9 +166,8 @@ class TrialDevices:
 
     def nodes(self) -> frozenset[str]:
         """The nodes that devices hang on."""
-        return frozenset(device.node for device in self._catalogue.devices if device.node)
+        return self._catalogue.nodes()
 
     def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
         """The node that the shares tie their pod to."""
-        found = (self._catalogue.at(share.path) for share in shares)
-        return next((device.node for device in found if device is not None and device.node), None)
+        return self._catalogue.node_of(share.path for share in shares)

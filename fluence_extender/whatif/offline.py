@@ -12,6 +12,7 @@ from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.account_copy import AccountCopy
 from fluence_extender.ledger.books import LOW_FIRST
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import DeviceShare
@@ -20,7 +21,7 @@ from fluence_extender.model.stamp import recorded_devices
 from fluence_extender.model.workload import Job
 from fluence_extender.whatif.forecast import end_of
 from fluence_extender.whatif.manifests import BadManifest, Manifest
-from fluence_extender.whatif.shadow import ShadowAccount, ShadowGraph, Snapshot, Use
+from fluence_extender.whatif.shadow import ShadowGraph, Snapshot, Use
 
 
 @dataclass(slots=True)
@@ -75,9 +76,7 @@ def cluster(
         if end is not None:
             ends[pod.uid] = end
     ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
-    copied = {
-        name: ShadowAccount(name, one.allocatable, one.free, one.ports) for name, one in accounts.items()
-    }
+    copied = {name: AccountCopy(name, one.allocatable, one.free, one.ports) for name, one in accounts.items()}
     taken = Snapshot(
         there.nodes,
         copied,

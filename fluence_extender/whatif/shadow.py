@@ -7,11 +7,11 @@ search to say, on the same accounts as the service's.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, choice, eligible
+from fluence_extender.ledger.account_copy import AccountCopy, copied_accounts
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.devices import why_not
 from fluence_extender.ledger.journal import Journal
@@ -28,16 +28,6 @@ from fluence_extender.placement.rooms import Rooms
 
 class NoMatcher(MatcherError):
     """A copy has no matcher to ask; the search answers instead."""
-
-
-@dataclass(slots=True)
-class ShadowAccount:
-    """One node's account in the copy."""
-
-    name: str
-    allocatable: Resources
-    free: Resources
-    ports: tuple[HostPort, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +63,7 @@ class Snapshot:
     """
 
     nodes: Sequence[Node]
-    accounts: dict[str, ShadowAccount]
+    accounts: dict[str, AccountCopy]
     order: tuple[str, ...]
     graph: ShadowGraph
     shares: Sequence[DeviceShare] = ()
@@ -84,10 +74,7 @@ class Snapshot:
 
 def snapshot(books: Books, nodes: Iterable[Node], ending: Collection[str]) -> Snapshot:
     """Copy the books as they are now; ``ending`` are the uids of running pods whose end is known."""
-    accounts = {
-        name: ShadowAccount(name, one.allocatable, books.room(name), one.ports)
-        for name, one in books.accounts.items()
-    }
+    accounts = copied_accounts(books)
     present = list(nodes)
     uses: dict[str, Use] = {}
     for uid in ending:
@@ -187,11 +174,7 @@ class Shadow:
         account = self.accounts.get(use.node)
         if account is None:
             return
-        account.free = account.free + use.requests * sign
-        if use.ports:
-            ports = Counter(account.ports)
-            (ports.subtract if sign > 0 else ports.update)(use.ports)
-            account.ports = tuple((+ports).elements())
+        (account.give_back if sign > 0 else account.take)(use.requests, use.ports)
         self.journal.note(use.node)
 
 
@@ -208,7 +191,7 @@ class ShadowDevices:
 
     def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
         """How many devices come into question."""
-        return min((len(eligible(self._catalogue, kind, requires)) for kind in wanted), default=0)
+        return choice(self._catalogue, wanted, requires)
 
     def draft(
         self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
@@ -245,12 +228,11 @@ class ShadowDevices:
 
     def nodes(self) -> frozenset[str]:
         """The nodes that devices hang on."""
-        return frozenset(device.node for device in self._catalogue.devices if device.node)
+        return self._catalogue.nodes()
 
     def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
         """The node that the shares tie their pod to."""
-        found = (self._catalogue.at(share.path) for share in shares)
-        return next((device.node for device in found if device is not None and device.node), None)
+        return self._catalogue.node_of(share.path for share in shares)
 
     def give_up(self, uid: str) -> None:
         """Free what a pod has drafted."""
