@@ -42,6 +42,7 @@ ROUNDS = 3
 WRITERS = 32
 PATIENCE = 600.0
 GOAL = 3.0
+GOAL_SIZE = 5_000, 20_000
 LISTS = ("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/configmaps")
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "restart.md"
 NAMESPACE = "batch"
@@ -292,7 +293,9 @@ def section(found: Found, nodes: int, pods: int, engine: str) -> str:
         for name in names
     )
     ratio = walls["ready"] / walls["bytes"]
-    met = "met" if ratio <= GOAL else "missed"
+    goal = f"The goal, {GOAL:g} times the bare lists, is set for {GOAL_SIZE[0]:,} nodes and {GOAL_SIZE[1]:,} pods."
+    if (nodes, pods) == GOAL_SIZE:
+        goal = f"Goal, {GOAL:g} times the bare lists: {'met' if ratio <= GOAL else 'missed'}."
     each = ", ".join(
         f"{ready.wall / lists.wall:.2f}"
         for lists, ready in zip(found.times["bytes"], found.times["ready"], strict=True)
@@ -306,7 +309,7 @@ def section(found: Found, nodes: int, pods: int, engine: str) -> str:
 |---|---:|---:|---:|
 {rows}
 
-Goal: ready within {GOAL:g} times the bare lists; {ratio:.2f} times the bytes alone ({each} round by round): {met}.
+Ready after {ratio:.2f} times the bytes alone ({each} round by round). {goal}
 """
 
 
@@ -322,8 +325,8 @@ def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--write", action="store_true", help=f"write {REPORT.name}")
-    parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--pods", type=int, default=20_000)
+    parser.add_argument("--nodes", type=int, default=GOAL_SIZE[0])
+    parser.add_argument("--pods", type=int, default=GOAL_SIZE[1])
     parser.add_argument("--engine", default="embedded", choices=("embedded", "fluxion"))
     parser.add_argument("--bare", choices=tuple(PARSERS), help=argparse.SUPPRESS)
     parser.add_argument("--kubeconfig", help=argparse.SUPPRESS)
