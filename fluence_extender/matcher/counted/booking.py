@@ -15,10 +15,9 @@ from fluence_extender.matcher.counted.holding import Holding, holding_of
 from fluence_extender.matcher.counted.jobs import Job
 from fluence_extender.matcher.counted.overlay import Overlay
 from fluence_extender.matcher.counted.table import Ints
+from fluence_extender.matcher.embedded.operations import CANCELED_REMEMBERED
 from fluence_extender.matcher.errors import UnknownJob
 from fluence_extender.matcher.port import JobInfo
-
-_CANCELED_REMEMBERED = 100_000
 
 
 class Books:
@@ -117,7 +116,7 @@ class Books:
             graph.walked.cancel(walked)
         self._granted.pop(jobid, None)
         self._canceled[jobid] = JobInfo("CANCELED", False, info.at)
-        if len(self._canceled) > _CANCELED_REMEMBERED:
+        if len(self._canceled) > CANCELED_REMEMBERED:
             del self._canceled[next(iter(self._canceled))]
 
     def forget_below(self, path: str) -> None:

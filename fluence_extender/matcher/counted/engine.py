@@ -54,6 +54,7 @@ from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.embedded import Walker
 from fluence_extender.matcher.embedded.jobspec import Jobspec
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO, leaves_errno
+from fluence_extender.matcher.embedded.operations import ALLOCATING, check_jobid, operation_named
 from fluence_extender.matcher.embedded.scalars import ranks_of, shown
 from fluence_extender.matcher.errors import (
     Busy,
@@ -75,15 +76,9 @@ from fluence_extender.matcher.port import (
     Placement,
 )
 
-_ALLOCATING = (
-    MatchOp.ALLOCATE,
-    MatchOp.ALLOCATE_WITH_SATISFIABILITY,
-    MatchOp.ALLOCATE_ORELSE_RESERVE,
-)
 _SEARCHING = (MatchOp.ALLOCATE_ORELSE_RESERVE, MatchOp.WITHOUT_ALLOCATING_FUTURE)
 _TELLING = (*_SEARCHING, MatchOp.ALLOCATE_WITH_SATISFIABILITY)
 """The operations that say whether a request could ever be met."""
-_LARGEST_JOBID = 2**63 - 1
 
 
 class CountedMatcher:
@@ -121,12 +116,12 @@ class CountedMatcher:
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
         """Match a jobspec. Raises `Uncountable`, `Busy`, `Unsatisfiable`, `InvalidJobspec`, `JobExists`."""
         self._check_open()
-        operation = _operation(op)
+        operation = operation_named(op)
         parsed = requests.read(jobspec, self._graph.state.tracking.knows_type)
         if not parsed.resources:
             raise InvalidJobspec("resources: must not be empty")
         duration = requests.duration_of(parsed)
-        allocating = operation in _ALLOCATING
+        allocating = operation in ALLOCATING
         if jobid is not None:
             self._check_jobid(jobid, allocating)
         if half_of(parsed, jobspec, self._graph) is Half.WALKED:
@@ -326,7 +321,7 @@ class CountedMatcher:
 
     def _start(self, op: MatchOp, request: Request) -> Start:
         """Where and when the request starts. Raises `Busy`, `Unsatisfiable`."""
-        allocating = op in _ALLOCATING
+        allocating = op in ALLOCATING
         start = start_now(self._graph, self._books, request)
         if start is None and op in _SEARCHING:
             start = start_later(self._graph, self._books, request)
@@ -340,7 +335,7 @@ class CountedMatcher:
     def _match_walked(
         self, op: MatchOp, parsed: Jobspec, jobspec: Mapping[str, Any], jobid: int | None, duration: int
     ) -> Match:
-        allocating = op in _ALLOCATING
+        allocating = op in ALLOCATING
         number = self._next_jobid if jobid is None else jobid
         walked, nodes_up = self._graph.walked, self._graph.nodes_up
         if op is not MatchOp.SATISFIABILITY and not enough_nodes(
@@ -429,13 +424,6 @@ class CountedMatcher:
             raise MatcherError(f"no vertex is at {shown(path)}", EINVAL)
 
     def _check_jobid(self, jobid: int, allocating: bool) -> None:
-        if isinstance(jobid, bool) or not isinstance(jobid, int) or not 0 <= jobid <= _LARGEST_JOBID:
-            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {shown(jobid)}")
+        check_jobid(jobid)
         if allocating and jobid in self._books:
             raise JobExists(f"job {jobid} is there already")
-
-
-def _operation(op: MatchOp | str) -> MatchOp:
-    if not isinstance(op, str) or op not in MatchOp.__members__.values():
-        raise InvalidJobspec(f"unknown match operation {shown(op)}")
-    return MatchOp(op)

@@ -22,6 +22,12 @@ from fluence_extender.matcher.embedded.grow import grow
 from fluence_extender.matcher.embedded.jgf import read_document
 from fluence_extender.matcher.embedded.jobspec import read_jobspec
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO, leaves_errno
+from fluence_extender.matcher.embedded.operations import (
+    ALLOCATING,
+    CANCELED_REMEMBERED,
+    check_jobid,
+    operation_named,
+)
 from fluence_extender.matcher.embedded.partial_cancel import free_part
 from fluence_extender.matcher.embedded.planner import whole_seconds
 from fluence_extender.matcher.embedded.policy import create_policy
@@ -57,14 +63,6 @@ from fluence_extender.matcher.port import (
     Placement,
 )
 
-_ALLOCATING = (
-    MatchOp.ALLOCATE,
-    MatchOp.ALLOCATE_WITH_SATISFIABILITY,
-    MatchOp.ALLOCATE_ORELSE_RESERVE,
-)
-_LARGEST_JOBID = 2**63 - 1
-_CANCELED_REMEMBERED = 100_000
-
 
 class EmbeddedMatcher:
     """A `Matcher` over a graph of its own. Not thread-safe; a refused call changes nothing."""
@@ -95,9 +93,9 @@ class EmbeddedMatcher:
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
         """Match a jobspec. Raises Busy, Unsatisfiable, InvalidJobspec, NothingToAllocate, JobExists."""
         self._check_open()
-        operation = _operation(op)
+        operation = operation_named(op)
         request = self._read(jobspec)
-        allocating = operation in _ALLOCATING
+        allocating = operation in ALLOCATING
         if jobid is not None:
             self._check_jobid(jobid, allocating)
         search = Search(self._graph, self._policy, request, LAST_ERRNO.value)
@@ -305,7 +303,7 @@ class EmbeddedMatcher:
     def _forget(self, jobid: int) -> None:
         info = self._jobs.pop(jobid)
         self._canceled[jobid] = JobInfo("CANCELED", False, info.at)
-        if len(self._canceled) > _CANCELED_REMEMBERED:
+        if len(self._canceled) > CANCELED_REMEMBERED:
             del self._canceled[next(iter(self._canceled))]
 
     def _check_open(self) -> None:
@@ -313,8 +311,7 @@ class EmbeddedMatcher:
             raise MatcherError("the matcher is closed", EINVAL)
 
     def _check_jobid(self, jobid: int, allocating: bool) -> None:
-        if isinstance(jobid, bool) or not isinstance(jobid, int) or not 0 <= jobid <= _LARGEST_JOBID:
-            raise InvalidJobspec(f"a job id is an integer from 0 to {_LARGEST_JOBID}, not {shown(jobid)}")
+        check_jobid(jobid)
         if allocating and jobid in self._spans:
             raise JobExists(f"job {jobid} is there already")
 
@@ -322,12 +319,6 @@ class EmbeddedMatcher:
         self._check_open()
         if not isinstance(path, str) or path not in self._graph.by_path:
             raise MatcherError(f"no vertex is at {shown(path)}", EINVAL)
-
-
-def _operation(op: MatchOp | str) -> MatchOp:
-    if not isinstance(op, str) or op not in MatchOp.__members__.values():
-        raise InvalidJobspec(f"unknown match operation {shown(op)}")
-    return MatchOp(op)
 
 
 def _booking(op: MatchOp, selection: Selection) -> Booking:
