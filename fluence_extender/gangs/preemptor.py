@@ -14,7 +14,6 @@ the victims that are going. A new leader keeps those nodes first and then decide
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from fluence_extender.gangs.actions import Action, AskBudgets, Evict, Keep
 from fluence_extender.gangs.assembly import foreign_gates
@@ -22,18 +21,16 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.making_way import MakingWay, full_order, victims_of
 from fluence_extender.gangs.places import Places
+from fluence_extender.gangs.preempting import Preempting
 from fluence_extender.gangs.preemption import Victim, choose
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.placement import Assignment
-from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.trial import Trial
-
-SHOWN = 4
 
 TRIALS = 16, 256
 """How many sets of victims are tried for one gang: at least, at most."""
@@ -43,26 +40,6 @@ SEARCHES = 4
 
 TRIED_NODES = 200_000
 """Between the two so many that nodes times trials comes to this."""
-
-
-@dataclass(slots=True)
-class Preempting:
-    """A gang for which others make way.
-
-    ``victims`` are the gangs, ``pods`` those of their pods that are bound; ``granted`` says that the budgets allow it;
-    ``kinds`` are the device types that it asks for, ``troubles`` what keeps single pods from being evicted;
-    ``told`` are the nominations under way, by uid.
-    """
-
-    order: tuple[object, ...]
-    priority: int
-    victims: tuple[Victim, ...] = ()
-    pods: dict[str, Pod] = field(default_factory=dict)
-    asked: bool = False
-    granted: bool = False
-    kinds: frozenset[str] = frozenset()
-    troubles: dict[str, str] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
 
 
 class Preemptor:
@@ -288,22 +265,9 @@ class Preemptor:
     # Saying.
 
     def _reason(self, known: Preempting, now: float) -> Reason:
-        names = sorted({str(one.gang) for one in known.victims})
-        if not names:
-            return Reason(Why.PREEMPTING, "preempting: waits for pods that are being deleted")
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        gone = sum(1 for uid in known.pods if uid not in self._books.holdings)
-        text = f"preempting {', '.join(names[:SHOWN])}{more}: {gone} of {len(known.pods)} pods gone"
-        late = sorted(
-            known.pods[uid].key
-            for uid, since in self._leaving.items()
-            if uid in known.pods and now - since >= self._limits.leaving
-        )
-        if late:
-            text += f"; {late[0]} has not gone within {self._limits.leaving:g} s"
-        elif known.troubles:
-            text += f"; {known.troubles[min(known.troubles)]}"
-        return Reason(Why.PREEMPTING, text)
+        patience = self._limits.leaving
+        late = [uid for uid, since in self._leaving.items() if now - since >= patience]
+        return known.reason(self._books.holdings, late, patience)
 
     def _in_vain(self, gang: Gang, reason: Reason, now: float) -> Reason:
         """``reason``, with the budgets that stand in the way."""
@@ -323,7 +287,7 @@ class Preemptor:
             found.extend(self._nominations(key, one))
             if not one.granted and not one.asked:
                 one.asked = True
-                found.append(AskBudgets(key, self._bound_victims(one)))
+                found.append(AskBudgets(key, one.bound_victims()))
         for key in sorted(self._making_way):
             found.extend(self._evictions(key))
         return found
@@ -347,14 +311,6 @@ class Preemptor:
         if found is not None and found[0].key in self._of:
             self._of[found[0].key].told.pop(uid, None)
             self._registry.dirty.add(found[0].key)
-
-    def _bound_victims(self, one: Preempting) -> dict[GangKey, tuple[Pod, ...]]:
-        found: dict[GangKey, tuple[Pod, ...]] = {}
-        for victim in one.victims:
-            pods = tuple(one.pods[uid] for uid in sorted(victim.uids) if uid in one.pods)
-            if pods:
-                found[victim.gang] = found.get(victim.gang, ()) + pods
-        return found
 
     def allowed(self, key: GangKey) -> None:
         """The budgets allow the evictions that were asked for."""
