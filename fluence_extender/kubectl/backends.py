@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fluence_extender.kubectl.errors import CommandError
 from fluence_extender.kubectl.question import read_question
 from fluence_extender.kubectl.service import Item, Service
 from fluence_extender.kubectl.tables import Column, answer
@@ -15,15 +16,26 @@ def backends(words: Sequence[str]) -> int:
     if question is None:
         return 0
     name = question.words[0] if question.words else ""
-    found = Service(question).items("/v1/backends", backend=name)
+    service = Service(question)
+    found = service.items("/v1/backends", backend=name)
+    if name and not found:
+        raise CommandError(f"no backend {name}; {_nearest(service, name)}")
     if question.output == "name":
         for backend in dict.fromkeys(device["backend"] for device in found):
             print(f"backend/{backend}")
         return 0
-    none = f"no backend {name}" if name else "no backends are configured (ConfigMap fluence-resources)"
+    none = "no backends are configured (ConfigMap fluence-resources)"
     rows = found if question.output else together(found)
     answer(question, "backend", rows, COLUMNS, none)
-    return 0 if found or not name else 1
+    return 0
+
+
+def _nearest(service: Service, name: str) -> str:
+    """Advice for the name of a backend that isn't there."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, {device["backend"] for device in service.items("/v1/backends")}, n=1)
+    return f'did you mean "{close[0]}"?' if close else "kubectl fluence backends lists all"
 
 
 def together(devices: Sequence[Item]) -> list[Item]:

@@ -22,6 +22,9 @@ LEASE_PATIENCE = 60.0
 """Seconds after which a leader that doesn't renew its Lease is taken to be gone."""
 
 _PATIENCE = 15.0
+_SAYS_NO = "kubectl ended with"
+"""How a plain no of ``kubectl auth can-i`` looks: an exit code, and nothing on stderr."""
+
 _SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)", re.M)
 
 
@@ -158,6 +161,9 @@ def controller_rights(at: CheckUp) -> Iterator[Finding]:
             told = str(error)
             if "impersonate" in told or "orbidden" in told:
                 yield Finding("rights", UNKNOWN, "you may not ask what the service may do")
+                return
+            if not told.startswith((_SAYS_NO, "Warning")):
+                yield Finding("rights", UNKNOWN, told)
                 return
             refused.append(f"{verb} {resource}")
     if refused:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from time import sleep
 
+from fluence_extender.kubectl.errors import CommandError
 from fluence_extender.kubectl.figures import age, now, until
 from fluence_extender.kubectl.question import Question, read_question
 from fluence_extender.kubectl.service import Item, Service, namespace_of
@@ -27,7 +28,10 @@ def jobs(words: Sequence[str]) -> int:
     if "watch" in question.switches:
         return _watch(question, service, namespace)
     found = _look(question, service, namespace)
-    none = f"no gangs in namespace {namespace}" if namespace else "no gangs"
+    where = f" in namespace {namespace}" if namespace else ""
+    if question.words and not found:
+        raise CommandError(f"no gang {question.words[0]}{where}; kubectl fluence jobs -A lists all")
+    none = f"no gangs{where}"
     answer(question, "gang", found, columns(namespace), none)
     return 0
 
@@ -59,6 +63,7 @@ def _look(question: Question, service: Service, namespace: str) -> list[Item]:
 def _watch(question: Question, service: Service, namespace: str) -> int:
     """Print the table, and then a line for each gang that changes, until interrupted."""
     shown: dict[tuple[str, str, str], tuple[str, ...]] = {}
+    widths: list[int] = []
     while True:
         found = {
             (gang["namespace"], gang["name"], gang["convention"]): gang
@@ -67,7 +72,7 @@ def _watch(question: Question, service: Service, namespace: str) -> int:
         changed = [gang for key, gang in found.items() if shown.get(key) != _seen(gang)]
         ended = [key for key in shown if key not in found]
         if changed:
-            for line in table(columns(namespace), changed, question):
+            for line in table(columns(namespace), changed, question, widths):
                 print(line)
             question.switches.add("no-headers")
         for _, name, _ in ended:

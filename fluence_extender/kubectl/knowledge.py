@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -26,6 +27,9 @@ _PATIENCE = 20.0
 
 _SERVICE_PATIENCE = 10.0
 """Seconds for the service, which is asked where the ConfigMap can't be read."""
+
+_REASON = re.compile(r"^\(\w+\): ")
+"""What an API server's message begins with; it says nothing that the message doesn't."""
 
 
 class Knowledge:
@@ -53,7 +57,8 @@ class Knowledge:
         try:
             with waiting("reading what the cluster offers"):
                 offers = read_offers(self._arguments.connection, self._arguments.fluence_namespace)
-        except KubectlFailed as error:
+        except KubectlFailed as failure:
+            error = _REASON.sub("", str(failure))
             offers = self._asked_of_the_service()
             if offers:
                 return Sources(offers, described, providers, (f"offers are from the service ({error})",))

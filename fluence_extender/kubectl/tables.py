@@ -35,15 +35,22 @@ class Column:
     wide: bool = False
 
 
-def table(columns: Sequence[Column], items: Iterable[Item], question: Question) -> list[str]:
-    """The lines of a table; an empty cell is ``-``."""
+def table(
+    columns: Sequence[Column], items: Iterable[Item], question: Question, widths: list[int] | None = None
+) -> list[str]:
+    """The lines of a table; an empty cell is ``-``.
+
+    ``widths``, in characters, are those that the columns have so far, for a table that goes on; they are widened.
+    """
     shown = [column for column in columns if question.wide or not column.wide]
     rows = [[_cell(column.cell(item)) for column in shown] for item in items]
     if not question.wide:
         rows = [[*map(_short, row[:-1]), row[-1]] for row in rows]
     if "no-headers" not in question.switches:
         rows.insert(0, [column.heading for column in shown])
-    widths = [max((len(row[index]) for row in rows), default=0) for index in range(len(shown))]
+    widths = [] if widths is None else widths
+    widths += [0] * (len(shown) - len(widths))
+    widths[:] = [max([width, *(len(row[index]) for row in rows)]) for index, width in enumerate(widths)]
     return [_line(row, widths) for row in rows]
 
 

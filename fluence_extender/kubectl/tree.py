@@ -140,10 +140,12 @@ def _coloured(text: str) -> str:
 def _device_rows(devices: Sequence[Item]) -> Iterator[tuple[str, str]]:
     if devices:
         yield "backends", ""
-    for number, device in enumerate(devices, start=1):
-        branch = "└─ " if number == len(devices) else "├─ "
-        depth = device["path"].count("/") - _depth_of(device["backend"], devices)
-        label = f"{branch}{'   ' * depth}{device['name']} ({device['type']})"
+    depths = [one["path"].count("/") - _depth_of(one["backend"], devices) for one in devices]
+    for number, device in enumerate(devices):
+        depth = depths[number]
+        lines = "".join("│  " if _goes_on(depths[number + 1 :], level) else "   " for level in range(depth))
+        branch = "├─ " if _goes_on(depths[number + 1 :], depth) else "└─ "
+        label = f"{lines}{branch}{device['name']} ({device['type']})"
         held = (
             f"[{'#' * round(10 * device['held'] / device['total']):.<10}]"
             if device["total"]
@@ -152,6 +154,11 @@ def _device_rows(devices: Sequence[Item]) -> Iterator[tuple[str, str]]:
         text = f"{_coloured(held)} {device['held']}/{device['total']}"
         where = f"on {device['node']}" if device["node"] else ""
         yield label, "  ".join(part for part in (text, where, "; ".join(device["problems"])) if part)
+
+
+def _goes_on(below: Sequence[int], depth: int) -> bool:
+    """Whether there is another at ``depth`` before the branch ends; ``below`` are the depths of the lines below."""
+    return next((one == depth for one in below if one <= depth), False)
 
 
 def _depth_of(backend: str, devices: Sequence[Item]) -> int:

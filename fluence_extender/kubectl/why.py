@@ -82,6 +82,8 @@ def told(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool
     if backends:
         yield _line("backend", ", ".join(backends))
     if nodes:
+        # What is free is the same for all that ask for the same resources: it is said once.
+        yield from dict.fromkeys(line for ask in story["asks"] for line in _free(ask, nodes))
         for ask in story["asks"]:
             yield from _room(ask, nodes, wide)
     if devices:
@@ -123,15 +125,19 @@ def _asked(ask: Item) -> str:
     return text
 
 
-def _room(ask: Item, nodes: Sequence[Item], wide: bool) -> Iterator[str]:
-    """What is free, where members fit now, and how much smaller they would have to be."""
-    requests, members = ask["requests"], ask["members"]
-    names = [name for name in requests if name != "pods"]
+def _free(ask: Item, nodes: Sequence[Item]) -> Iterator[str]:
+    """What is free of the resources that are asked for."""
+    names = [name for name in ask["requests"] if name != "pods"]
     closed = Counter(problem for node in nodes for problem in node["problems"])
     usable = [node for node in nodes if node["schedulable"]]
     shut = "".join(f"; {count} {problem}" for problem, count in closed.most_common(MOST_LISTED))
     free = amounts(free_in_all(nodes, names)) or "pod slots"
     yield _line("free", f"{free} on {len(usable)} of {len(nodes)} nodes{shut}")
+
+
+def _room(ask: Item, nodes: Sequence[Item], wide: bool) -> Iterator[str]:
+    """Where members fit now, and how much smaller they would have to be."""
+    requests, members = ask["requests"], ask["members"]
     found = fitting(nodes, requests)
     total = sum(found.values())
     where = _listed([f"{name} ({count})" for name, count in found.items()], wide)

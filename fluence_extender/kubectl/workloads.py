@@ -14,6 +14,15 @@ from fluence_extender.selection.request import SHOTS_VARIABLE
 ANY = "*"
 """In a path: each item of a list, each value of a map."""
 
+_KUBEFLOW = {
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+}
+"""Kind -> where the Kubeflow training operator has its replicas."""
+
 _POD_TEMPLATE = (("spec", "template"),)
 TEMPLATES: dict[str, tuple[tuple[str, ...], ...]] = {
     "Pod": (),
@@ -27,6 +36,11 @@ TEMPLATES: dict[str, tuple[tuple[str, ...], ...]] = {
     "RayCluster": (
         ("spec", "headGroupSpec", "template"),
         ("spec", "workerGroupSpecs", ANY, "template"),
+    ),
+    **{kind: (("spec", replicas, ANY, "template"),) for kind, replicas in _KUBEFLOW.items()},
+    "RayService": (
+        ("spec", "rayClusterConfig", "headGroupSpec", "template"),
+        ("spec", "rayClusterConfig", "workerGroupSpecs", ANY, "template"),
     ),
     "RayJob": (
         ("spec", "rayClusterSpec", "headGroupSpec", "template"),

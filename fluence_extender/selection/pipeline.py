@@ -123,7 +123,9 @@ def _apply(step: Policy, left: Candidates, dropped: dict[str, str]) -> Candidate
     made = step.apply(left)
     dropped.update(made.dropped)
     if not made.kept:
-        raise NoCandidates(f'policy "{step.text}" removed all candidates: {_told(made.dropped)}')
+        before = {name: why for name, why in dropped.items() if name not in made.dropped}
+        told = _told(made.dropped) + (f"; left before: {_told(before)}" if before else "")
+        raise NoCandidates(f'policy "{step.text}" removed all candidates: {told}')
     return made.kept
 
 

@@ -5,12 +5,12 @@ Rankers sort by an attribute and keep what is as good as the best, give or take 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from fluence_extender.graph.naming_rules import nearest
-from fluence_extender.selection.backend import STATUS, Backend, attribute_key, parse_number, shown
+from fluence_extender.selection.backend import ALIASES, STATUS, Backend, attribute_key, parse_number, shown
 from fluence_extender.selection.errors import NoCandidates
 
 Candidates = tuple[Backend, ...]
@@ -177,7 +177,8 @@ def _missing(one: Backend, attribute: str) -> str:
 
 def _nobody_has(text: str, attribute: str, candidates: Iterable[Backend]) -> str:
     names = ",".join(sorted(one.name for one in candidates))
-    known: Collection[str] = {attribute_key(key) for one in candidates for key in one.numbers}
+    known = {attribute_key(key) for one in candidates for key in one.numbers}
+    known |= {alias for alias, key in ALIASES.items() if key in known}
     advice = f"; {nearest(attribute, known)}" if known else ""
     return f'policy "{text}": no candidate has attribute "{attribute}" (missing: {names}){advice}'
 

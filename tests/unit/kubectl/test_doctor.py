@@ -148,6 +148,11 @@ def test_all_is_well(healthy: Fluence) -> None:
             "only slower",
         ),
         ("auth can-i", {"out": "no", "code": 1}, "rights", "fault", "create pods/binding", "apply -k deploy"),
+        (
+            "auth can-i",
+            {"out": "no", "err": "Warning: not namespace scoped", "code": 1},
+            *("rights", "fault", "create pods/binding", "apply -k deploy"),
+        ),
         ("auth can-i", {"err": "cannot impersonate", "code": 1}, "rights", "unknown", "you may not ask", ""),
         (
             "proxy/metrics",
@@ -228,3 +233,10 @@ def test_without_an_answer_the_other_checks_go_on(healthy: Fluence, kubectl: Pro
     found = findings(healthy("doctor", "-o", "json"))
     assert found["service"][0] == "fault"
     assert set(found) == {"cluster", "service", "replicas", "scheduler", "gate", "rights"}
+
+
+def test_without_a_cluster_nothing_is_said_of_rights(healthy: Fluence, kubectl: Program) -> None:
+    kubectl.answers("auth can-i", err="The connection to the server c:6443 was refused", code=1)
+    status, text, fix = findings(healthy("doctor", "-o", "json"))["rights"]
+    assert (status, fix) == ("unknown", "")
+    assert text == "The connection to the server c:6443 was refused"

@@ -67,8 +67,14 @@ SPECS: dict[str, tuple[dict[str, Any], int]] = {
         {"leaderWorkerTemplate": {"leaderTemplate": template(), "workerTemplate": template()}},
         2,
     ),
+    "PyTorchJob": ({"pytorchReplicaSpecs": ROLES}, 2),
+    "TFJob": ({"tfReplicaSpecs": ROLES}, 2),
+    "XGBoostJob": ({"xgbReplicaSpecs": ROLES}, 2),
+    "PaddleJob": ({"paddleReplicaSpecs": ROLES}, 2),
+    "JAXJob": ({"jaxReplicaSpecs": ROLES}, 2),
     "MPIJob": ({"mpiReplicaSpecs": ROLES}, 2),
     "RayCluster": (CLUSTER, 3),
+    "RayService": ({"rayClusterConfig": CLUSTER}, 3),
     "RayJob": ({"rayClusterSpec": CLUSTER}, 3),
 }
 

@@ -173,7 +173,7 @@ def test_offers_of_the_service_need_neither_file_nor_config_map(fluence: Fluence
     assert ended.code == 0, ended
     (document,) = load(ended.out)
     assert notes_of(document)[REQUIRE] == "gpu-l4"
-    assert 'offers are from the service ((NotFound): no "fluence-resources")' in ended.err
+    assert 'offers are from the service (no "fluence-resources")' in ended.err
     assert "gpu-gone" not in ended.err
 
 
@@ -203,7 +203,7 @@ def test_offers_may_stand_under_another_key(fluence: Fluence, offers: Callable[.
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, '(NotFound): no "fluence-resources"'),
+        (None, 'offerings (no "fluence-resources")'),
         ("resources: [{name: a}]", "missing required field 'type'"),
         ("# nothing\n", "no device names found in resource graph"),
     ],

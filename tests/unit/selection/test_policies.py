@@ -119,6 +119,8 @@ def test_attribute_that_nobody_has_is_told_with_the_nearest() -> None:
         step("max-quibits")
     told = 'policy "max-quibits": no candidate has attribute "quibits" (missing: a,b,c)'
     assert str(caught.value) == f"{told}; did you mean 'qubits'?"
+    with pytest.raises(NoCandidates, match=r"did you mean 'cost'\?$"):
+        step("min-cots")
 
 
 @pytest.mark.parametrize(

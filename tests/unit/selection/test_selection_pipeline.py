@@ -93,6 +93,8 @@ def test_empty_pool_and_emptied_pool_say_why() -> None:
         NoCandidates, match=r'policy "require:min_qubits=50" removed all candidates: a: .*; b: '
     ):
         select(Request("require:min_qubits=50"), Sources(None, (A, B)))
+    with pytest.raises(NoCandidates, match=r"removed all candidates: a: [^;]*; left before: b: not offered"):
+        select(Request("require:min_qubits=50"), Sources(names("a"), (A, B)))
 
 
 def test_providers_are_asked_only_when_a_step_needs_what_they_know() -> None:
