@@ -43,7 +43,7 @@ def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode") -> int:
             found = _watch(console, lambda: _now(plane, stack))
             console.print(table(found, "The examples, as they ended up"))
             if keep:
-                _wait(console, plane)
+                _wait(console, plane, stack.api_url)
     return 0
 
 
@@ -82,8 +82,11 @@ def _watch(console: Console, look: Callable[[], list[Row]]) -> list[Row]:
     return last
 
 
-def _wait(console: Console, plane: ControlPlane) -> None:
-    console.print(f"\nAll of it stays up. KUBECONFIG={plane.kubeconfig} kubectl get pods; Ctrl-C ends it.")
+def _wait(console: Console, plane: ControlPlane, state: str) -> None:
+    console.print("\nAll of it stays up; Ctrl-C ends it.")
+    # The API server's proxy reaches no service on loopback, so questions go straight to it.
+    for command in ("get pods", f"fluence jobs --server {state}"):
+        console.print(f"  KUBECONFIG={plane.kubeconfig} kubectl {command}", soft_wrap=True)
     try:
         while True:
             time.sleep(3600)
