@@ -32,6 +32,7 @@ def check(world: World) -> None:
     no_gang_breaks_the_planning(world)
     an_audit_finds_nothing(world)
     equal_revisions_are_equal_answers(world)
+    assert not world.scheduler.premature, world.scheduler.premature
     assert not world.scheduler.overcommitted, world.scheduler.overcommitted
 
 

@@ -60,7 +60,13 @@ class Pair(World):
         async def make() -> Replica:
             offset = 0.7 * (self._made % 3)
             return Replica(
-                name, self.cluster, self.board, self.engine.books(self.policy), self.limits, offset
+                name,
+                self.cluster,
+                self.board,
+                self.engine.books(self.policy),
+                self.limits,
+                offset,
+                self._beside,
             )
 
         self._made += 1

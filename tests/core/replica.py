@@ -6,11 +6,13 @@ import asyncio
 from dataclasses import dataclass
 
 from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.gangs.beside import Beside
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.gangs.election import Election
 from fluence_extender.gangs.leadership import ByLease
 from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.renewal import Renewal
 from fluence_extender.ledger.books import Books
 from fluence_extender.live_resources import LiveResources
 from fluence_extender.model.lease import Lease
@@ -50,6 +52,7 @@ class Replica:
         books: Books,
         limits: Limits,
         offset: float,
+        beside: Beside,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.name = name
@@ -79,7 +82,9 @@ class Replica:
         self._starts = 0
         self._renewed = 0.0
         self._candidate = asyncio.create_task(self._stand(offset))
-        self._tasks = [asyncio.create_task(self.driver.run()), asyncio.create_task(self.election.run())]
+        renewal = Renewal(self.controller, self.live.taken_back, self.driver.wake, beside)
+        working = (self.driver.run(), self.election.run(), renewal.run())
+        self._tasks = [asyncio.create_task(work) for work in working]
 
     @property
     def leading(self) -> bool:
@@ -142,8 +147,5 @@ class Replica:
     def share(self, other: KubeScheduler) -> None:
         """Judge by what ``other`` knows of disturbances, and report to it."""
         mine = self.scheduler
-        mine.disturbed, mine.refusing, mine.overcommitted = (
-            other.disturbed,
-            other.refusing,
-            other.overcommitted,
-        )
+        mine.disturbed, mine.refusing = other.disturbed, other.refusing
+        mine.overcommitted, mine.premature = other.overcommitted, other.premature

@@ -14,6 +14,7 @@ from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import ClusterError
 from fluence_extender.extender.port import AskedPod, BindRefused, Nowhere, On, Unseen
 from fluence_extender.ledger.account import ports_clash
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
@@ -39,7 +40,8 @@ class KubeScheduler:
     Pods named in ``unclaimed`` are refused before any node is tried, until their claim appears.
 
     ``overcommitted`` lists the pods bound beyond their node's room, which their kubelet would refuse, unless
-    the node is in ``disturbed``: somebody else changed it while the pod was being bound.
+    the node is in ``disturbed``: somebody else changed it while the pod was being bound. ``premature`` lists those that
+    were bound before as many members of their gang as make it whole had reached bind, or were bound.
     """
 
     def __init__(self, cluster: MemoryCluster | Link) -> None:
@@ -49,6 +51,8 @@ class KubeScheduler:
         self.rules: list[Rule] = []
         self.attempts = 0
         self.overcommitted: list[str] = []
+        self.premature: list[str] = []
+        self._came: dict[str, set[str]] = {}
         self.disturbed: set[str] = set()
         self.unclaimed: set[str] = set()
         self._assumed: dict[str, str] = {}
@@ -160,14 +164,29 @@ class KubeScheduler:
         self._failed(pod)
 
     async def _bind(self, service: Service, asked: AskedPod, pod: Pod, node: str) -> None:
+        self._come(pod)
         try:
             await service.bind(asked, node)
             self._admit(pod, node)
+            if not self._come(pod):
+                self.premature.append(pod.key)
         except (BindRefused, ClusterError, asyncio.CancelledError):
             # Refused, failed, or the connection is gone.
             self._failed(pod)
         finally:
             self._assumed.pop(pod.uid, None)
+
+    def _come(self, pod: Pod) -> bool:
+        """Note that the pod has reached bind; whether as many of its gang have as its size, if it names one itself."""
+        name, size = pod.labels.get(GROUP_LABEL), pod.annotations.get(GROUP_SIZE_ANNOTATION)
+        if name is None or size is None:
+            return True
+        came = self._came.setdefault(name, set())
+        came.add(pod.uid)
+        came.update(
+            one.uid for one in self.cluster.pods() if one.node and one.labels.get(GROUP_LABEL) == name
+        )
+        return len(came) >= int(size)
 
     def _admit(self, pod: Pod, name: str) -> None:
         there = next((node for node in self.cluster.nodes() if node.name == name), None)

@@ -67,6 +67,8 @@ cores = st.sampled_from([200, 500, 1000, 1500, 2000])
 rarely = st.sampled_from([False, False, False, True])
 gibs = st.sampled_from([0, 1, 2])
 choice = st.randoms(use_true_random=False)
+pauses = st.sampled_from([0.0, 0.05, 0.3, 1.0])
+running = st.lists(st.integers(1, 3), max_size=3)
 
 
 def requests(millicores: int, gib: int, gpus: int = 0) -> Resources:
@@ -83,12 +85,24 @@ class Core(RuleBasedStateMachine):
     engine: CoreEngine = FINE_EMBEDDED
     policy = "lonode"
 
-    @initialize(count=st.integers(2, 4), size=st.integers(2, 6), text=st.sampled_from([None, QUANTUM]))
-    def begin(self, count: int, size: int, text: str | None) -> None:
+    @initialize(
+        count=st.integers(2, 4),
+        size=st.integers(2, 6),
+        text=st.sampled_from([None, QUANTUM]),
+        running=running,
+    )
+    def begin(self, count: int, size: int, text: str | None, running: list[int]) -> None:
         nodes = [Node(f"n{number}", allocatable=allocatable(size, 8, number % 2)) for number in range(count)]
         self.world = World(*nodes, ResourcesFile("test", text), engine=self.engine, policy=self.policy)
-        self.made = 0
         self.text = text
+        self._run(running)
+
+    def _run(self, sizes: list[int]) -> None:
+        """Have gangs of these sizes that run already."""
+        self.made = 0
+        for size in sizes:
+            self.labelled_gang(1, [(500, 0)] * size, False, 0, True, 0, False, 0, 0.0)
+        self.world.advance(0.5)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
@@ -110,6 +124,7 @@ class Core(RuleBasedStateMachine):
         priority=st.sampled_from([0, 0, 10]),
         tolerant=st.booleans(),
         gpus=st.sampled_from([0, 0, 0, 1]),
+        pause=pauses,
     )
     def labelled_gang(
         self,
@@ -121,6 +136,7 @@ class Core(RuleBasedStateMachine):
         priority: int,
         tolerant: bool,
         gpus: int,
+        pause: float,
     ) -> None:
         for _ in range(gangs):
             self.made += 1
@@ -135,6 +151,7 @@ class Core(RuleBasedStateMachine):
                     priority=priority,
                     tolerations=(Toleration(TAINT.key, "Exists"),) if tolerant else (),
                 )
+        self.world.advance(pause)
 
     @rule(count=st.integers(1, 4), minimum=st.integers(1, 4), millicores=cores, late=rarely)
     def pod_group(self, count: int, minimum: int, millicores: int, late: bool) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, invariant, rule, run_state_machine_a
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.node import Node
 from tests.core.pair import Pair, check_pair
-from tests.property.test_core_state_machine import BROKEN, QUANTUM, SHARE, Core, allocatable, choice
+from tests.property.test_core_state_machine import BROKEN, QUANTUM, SHARE, Core, allocatable, choice, running
 
 FAIL_OVER = 25.0
 """Seconds in which a new leader is found at the latest, of a Lease of 15 s."""
@@ -27,12 +27,17 @@ class TwoReplicas(Core):
 
     world: Pair
 
-    @initialize(count=st.integers(2, 4), size=st.integers(2, 6), text=st.sampled_from([None, QUANTUM]))
-    def begin(self, count: int, size: int, text: str | None) -> None:
+    @initialize(
+        count=st.integers(2, 4),
+        size=st.integers(2, 6),
+        text=st.sampled_from([None, QUANTUM]),
+        running=running,
+    )
+    def begin(self, count: int, size: int, text: str | None, running: list[int]) -> None:
         nodes = [Node(f"n{number}", allocatable=allocatable(size, 8, number % 2)) for number in range(count)]
         self.world = Pair(*nodes, ResourcesFile("test", text), engine=self.engine, policy=self.policy)
-        self.made = 0
         self.text = text
+        self._run(running)
 
     def _mend_resources(self) -> None:
         if self.text == BROKEN:
