@@ -75,15 +75,19 @@ def service(at: CheckUp) -> Iterator[Finding]:
     """Whether the service can be asked with the user's rights, and is ready."""
     try:
         found = at.service.document("/v1/nodes", limit=1)
+        if not isinstance(found, dict) or "items" not in found:
+            raise NotThere
     except NotThere:
-        yield Finding("service", FAULT, "it has no /v1/nodes: it is too old", "update its Deployment")
+        yield Finding(
+            "service", FAULT, "it has no /v1/nodes as this is read: it is too old", "update its Deployment"
+        )
         return
     except CommandError as error:
         told, _, fix = str(error).partition("; ")
         yield Finding("service", FAULT, told, fix)
         return
     at.answers = True
-    leading = isinstance(found, dict) and found.get("metadata", {}).get("leading", True)
+    leading = found.get("metadata", {}).get("leading", True)
     yield Finding("service", OK, "answers" + ("" if leading else ", by a replica that stands by"))
 
 

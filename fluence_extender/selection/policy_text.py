@@ -64,6 +64,9 @@ def _step(token: str, cost_tolerance: float) -> Policy:
 
 def _advice(token: str) -> str:
     word = token.partition(":")[0]
+    direction, underscore, attribute = word.partition("_")
+    if direction in ("min", "max") and underscore and attribute:
+        return f'did you mean "{direction}-{attribute}", or "require:{word}=N"?'
     heads = {known.partition(":")[0]: known for known in reversed(KNOWN)}
     close = get_close_matches(word.lower().replace("_", "-"), heads, n=1, cutoff=0.6)
     if close:

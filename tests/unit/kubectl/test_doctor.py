@@ -81,6 +81,7 @@ def test_all_is_well(healthy: Fluence) -> None:
             "too old",
             "Deployment",
         ),
+        ("proxy/v1/nodes", {"out": "[]"}, "service", "fault", "too old", "Deployment"),
         (
             "proxy/v1/nodes",
             {"err": 'Error from server (Forbidden): services "x"', "code": 1},

@@ -126,7 +126,8 @@ def test_attribute_that_nobody_has_is_told_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("min_cost", 'unknown policy "min_cost"; did you mean "min-cost"?'),
+        ("min_cost", 'unknown policy "min_cost"; did you mean "min-cost", or "require:min_cost=N"?'),
+        ("max_memory_gb", 'did you mean "max-memory_gb", or "require:max_memory_gb=N"?'),
         ("mincost", 'unknown policy "mincost"; did you mean "min-cost"?'),
         ("onlin-only", 'did you mean "online-only"?'),
         ("requires:min_qubits=3", 'did you mean "require:min_ATTR=N"?'),
