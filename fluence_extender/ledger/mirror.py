@@ -104,8 +104,12 @@ class Mirror:
     def plan(
         self, leaving: str | None, joining: Node | None, declared: VirtualResources | None = None
     ) -> Edit | None:
-        """Plan a change of the graph in place; None where it has to be built anew."""
-        return self.graph.plan(leaving, joining, declared) if self.incremental else None
+        """Plan a change of the graph in place; None where it has to be built anew.
+
+        The document of a graph whose nodes offer nothing has no counts, so the engine may take it for a plain one.
+        """
+        countless = bool(self.graph.nodes) and not any(self.graph.leaves.values())
+        return None if countless or not self.incremental else self.graph.plan(leaving, joining, declared)
 
     def carry_out(self, edit: Edit) -> list[str]:
         """Make a planned change; the jobs on what leaves must be gone. The paths of the new devices.

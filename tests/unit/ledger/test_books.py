@@ -321,6 +321,15 @@ def test_larger_node_that_joins_changes_how_memory_is_counted_and_nothing_else()
     assert accepts(books, Resources({"memory": 16 * GIB}))
 
 
+def test_nodes_that_offered_nothing_at_the_start_are_used_once_they_do() -> None:
+    books = FINE_EMBEDDED.books()
+    books.load([Node("n0"), Node("n1")])
+    books.put_node(Node("n2"))
+    books.put_node(node("n2", 1000))
+    books.catch_up()
+    assert accepts(books, asks(1000, 16), "n2")
+
+
 def test_node_that_claims_everything_spoils_nothing(make: MakeBooks) -> None:
     most = Resources({"cpu": 2**63 - 1, "memory": 2**63 - 1, "pods": 10, "nvidia.com/gpu": 2**63 - 1})
     books = make(node("n0"), Node("mad", allocatable=most))
