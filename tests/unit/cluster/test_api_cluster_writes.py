@@ -114,7 +114,7 @@ async def test_binding_carries_uid_and_annotations(server: FakeApiServer, cluste
 async def test_binding_that_took_effect_is_a_success(
     server: FakeApiServer, cluster: ApiCluster, fault: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection.Connection.call, "__defaults__", (0.3, True))
+    monkeypatch.setattr(connection.Connection.call, "__defaults__", (0.3, True, False))
     server.scripts[BIND].append(fault)
     server.scripts[GET].append(now(nodeName="n1"))
     await cluster.bind(POD, "n1", {})
@@ -154,7 +154,7 @@ async def test_pod_that_cannot_be_bound_is_a_conflict_with_the_reason(
 async def test_lost_answer_to_a_binding_stays_open(
     server: FakeApiServer, cluster: ApiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection.Connection.call, "__defaults__", (0.3, True))
+    monkeypatch.setattr(connection.Connection.call, "__defaults__", (0.3, True, False))
     server.scripts[BIND].append(hang)
     server.scripts[GET].append(now())
     with pytest.raises(NoAnswer, match=r"bind pod ns/p.*no answer within") as lost:
