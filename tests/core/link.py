@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -132,4 +133,5 @@ class Link:
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""
-        await self._send(self._cluster.event(regarding, reason, message, warning))
+        with contextlib.suppress(ClusterError):
+            await self._send(self._cluster.event(regarding, reason, message, warning))
