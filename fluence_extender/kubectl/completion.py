@@ -20,6 +20,9 @@ _PATIENCE = 3.0
 _DRY_RUNS = ("client", "none", "server")
 _FLAG = re.compile(r" +(?:-\w, )?(--[a-z-]+)\S*(?: [A-Z]+)?  +(\S.*)")
 _OUTPUTS = ("json", "yaml", "wide", "name")
+_SWITCHES = ("gone", "nodes")
+"""Switches of the questions whose words are completed."""
+
 _TAKES_FILE = ("-f", "--filename", "-k", "--kustomize", "--attributes")
 
 
@@ -33,29 +36,34 @@ def _keys() -> list[str]:
     ]
 
 
-def _names(path: str, name: str) -> Iterable[str]:
-    """The names that the service knows, nothing where it doesn't answer at once."""
+def _names(path: str, name: str, flags: Sequence[str]) -> Iterable[str]:
+    """The names that the service knows, nothing where it doesn't answer at once.
+
+    ``flags`` are those typed so far: they say which cluster and namespace.
+    """
     from fluence_extender.kubectl.errors import CommandError
-    from fluence_extender.kubectl.question import Question
+    from fluence_extender.kubectl.question import read_question
     from fluence_extender.kubectl.service import Service, namespace_of
 
-    question = Question("completion")
     try:
+        question = read_question("completion", flags, own=_SWITCHES)
+        if question is None:
+            return ()
         found = Service(question, _PATIENCE).items(path, namespace=namespace_of(question))
     except CommandError:
         return ()
     return dict.fromkeys(str(one[name]) for one in found)
 
 
-_CHOICES: Mapping[tuple[str, ...], Iterable[str] | Callable[[], Iterable[str]]] = {
+_CHOICES: Mapping[tuple[str, ...], Iterable[str] | Callable[[Sequence[str]], Iterable[str]]] = {
     ("-o",): _OUTPUTS,
     ("--output",): _OUTPUTS,
     ("completion", ""): ("bash", "zsh", "fish"),
     ("top", ""): ("nodes", "jobs"),
-    ("explain", ""): _keys,
-    ("why", ""): lambda: _names("/v1/gangs", "name"),
-    ("jobs", ""): lambda: _names("/v1/gangs", "name"),
-    ("backends", ""): lambda: _names("/v1/backends", "backend"),
+    ("explain", ""): lambda _: _keys(),
+    ("why", ""): lambda flags: _names("/v1/gangs", "name", flags),
+    ("jobs", ""): lambda flags: _names("/v1/gangs", "name", flags),
+    ("backends", ""): lambda flags: _names("/v1/backends", "backend", flags),
 }
 
 
@@ -83,13 +91,28 @@ def complete(words: Sequence[str]) -> tuple[list[str], int]:
         return _beginning(typed, (f"--dry-run={mode}" for mode in _DRY_RUNS)), _NO_FILES
     if typed == "" or not typed.startswith("-"):
         choices = _CHOICES.get((before[-1],)) or (
-            _CHOICES.get((chosen.name, "")) if len(before) == 1 else None
+            _CHOICES.get((chosen.name, "")) if _flags_alone(before[1:]) else None
         )
         if choices is not None:
-            return _beginning(typed, choices() if callable(choices) else choices), _NO_FILES
+            return _beginning(typed, choices(before[1:]) if callable(choices) else choices), _NO_FILES
     if typed.startswith("-"):
         return _beginning(typed, _flags(chosen.usage)), _FILES if "=" in typed else _NO_FILES
     return [], _NO_FILES
+
+
+def _flags_alone(words: Sequence[str]) -> bool:
+    """Whether there is no positional word yet, and the last flag doesn't wait for its value."""
+    if not words:
+        return True
+    from fluence_extender.kubectl.errors import CommandError
+    from fluence_extender.kubectl.question import read_question
+
+    if any(word in ("-h", "--help") for word in words):
+        return False
+    try:
+        return read_question("completion", words, own=_SWITCHES) is not None
+    except CommandError:
+        return False
 
 
 def _flags(usage: str) -> Iterable[str]:

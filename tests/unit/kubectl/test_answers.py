@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.kubectl.completion import complete
 from fluence_extender.kubectl.question import Question
 from fluence_extender.kubectl.tables import Column, table
 from fluence_extender.kubectl.tree import drawn, tree
@@ -78,3 +79,15 @@ def test_a_table_that_goes_on_keeps_its_columns() -> None:
     (second,) = table(columns, [{"name": "b"}], Question("jobs", switches={"no-headers"}), widths)
     assert first.index("bound") == second.index("bound")
     assert table(columns, [{"name": "b"}], Question("jobs", switches={"no-headers"})) == ["b   bound"]
+
+
+def test_names_are_completed_after_flags_that_say_where(fluence: Fluence, kubectl: Program) -> None:
+    kubectl.answers("gangs?namespace=lab", out=listed([gang("vqe"), gang("vqa")]))
+    kubectl.answers("proxy/v1/gangs", out=listed([gang("other")]))
+    kubectl.answers("config view", out="")
+    assert complete(["why", "o"]) == (["other"], 4)
+    assert complete(["why", "-n", "lab", "v"]) == (["vqe", "vqa"], 4)
+    assert complete(["jobs", "--context", "c", "-wn", "lab", ""]) == (["vqe", "vqa"], 4)
+    assert "--context c" in " ".join(kubectl.calls[-1])
+    for typed in (["jobs", "-n", ""], ["why", "vqe", ""], ["why", "--bogus", ""], ["jobs", "--help", ""]):
+        assert complete(typed) == ([], 4)
