@@ -10,7 +10,9 @@ import contextlib
 import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import structlog
 
 from fluence_extender.cluster.connection import Connection, connect
 from fluence_extender.cluster.port import Observation, ResourcesFile, Sink
@@ -22,6 +24,9 @@ from fluence_extender.settings import Settings
 if TYPE_CHECKING:
     from fluence_extender.engines import Engine
     from fluence_extender.extender.server import Listeners
+
+
+log = structlog.get_logger(__name__)
 
 
 class StartRefused(Exception):
@@ -68,9 +73,18 @@ async def serve(settings: Settings, listening: Callable[[Listeners, Engine], Non
     """Run the service until SIGTERM or SIGINT. Raises `StartRefused`, and as `fluence_extender.app.run` does."""
     if settings.resources is not None:
         _check(read_resources_file(settings.resources))
+    asyncio.get_running_loop().set_exception_handler(note_failure)
     async with connect(settings.kubeconfig) as connection, FirstLists(connection, settings).begun() as lists:
         app = await asyncio.to_thread(importlib.import_module, "fluence_extender.app")
         await app.run(settings, lists, listening)
+
+
+def note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody awaits. A transport that fails is told by whoever uses it, and needs no traceback."""
+    if "transport" in context or "protocol" in context:
+        log.info("a connection broke off", error=repr(context.get("exception")), what=context["message"])
+    else:
+        loop.default_exception_handler(context)
 
 
 def _check(file: ResourcesFile) -> None:

@@ -26,6 +26,9 @@ from fluence_extender.localcluster import Api, ApiError, ControlPlane, KubeletJu
 Manifest = dict[str, Any]
 T = TypeVar("T")
 
+LONGEST = 90.0
+"""Seconds that a test waits for what takes moments: kwok needs a while after an outage, and machines are shared."""
+
 RUN_FOR = "demo.fluence.flux-framework.org/run-for"
 FAIL_AFTER = "demo.fluence.flux-framework.org/fail-after"
 STOP_FOR = "demo.fluence.flux-framework.org/stop-for"
@@ -34,7 +37,7 @@ NODE_READY = "demo.fluence.flux-framework.org/ready"
 
 def wait_for(
     predicate: Callable[[], T],
-    timeout: float = 30,
+    timeout: float = LONGEST,
     what: str = "it",
     seen: Callable[[], object] | None = None,
 ) -> T:
@@ -196,7 +199,7 @@ class Namespace:
         }
         self.api.request("POST", f"{self._pods}/{name}/binding", body)
 
-    def wait_until_bound(self, count: int, timeout: float = 30) -> list[Manifest]:
+    def wait_until_bound(self, count: int, timeout: float = LONGEST) -> list[Manifest]:
         """All pods of the namespace once exactly ``count`` of them are bound."""
 
         def bound(pods: Sequence[Manifest]) -> bool:
@@ -204,7 +207,7 @@ class Namespace:
 
         return self.wait_for_pods(bound, f"{count} pods bound", timeout)
 
-    def wait_for_phase(self, name: str, phase: str, timeout: float = 30) -> Manifest:
+    def wait_for_phase(self, name: str, phase: str, timeout: float = LONGEST) -> Manifest:
         """The pod ``name`` once it is in ``phase``."""
 
         def reached(pods: Sequence[Manifest]) -> bool:
@@ -214,7 +217,7 @@ class Namespace:
         return next(pod for pod in pods if pod["metadata"]["name"] == name)
 
     def wait_for_pods(
-        self, predicate: Callable[[Sequence[Manifest]], bool], what: str, timeout: float = 30
+        self, predicate: Callable[[Sequence[Manifest]], bool], what: str, timeout: float = LONGEST
     ) -> list[Manifest]:
         """The namespace's pods as soon as ``predicate(pods)`` holds."""
         last: list[Manifest] = []

@@ -31,7 +31,7 @@ class History:
     def wait(self, members: int) -> None:
         """Wait until the watch, which may lag behind a list, has seen so many Bindings."""
         wait_for(
-            lambda: len(self.bound) >= members, 15, f"the watch to have seen {members} Bindings", self.names
+            lambda: len(self.bound) >= members, 60, f"the watch to have seen {members} Bindings", self.names
         )
 
     def names(self) -> list[str]:

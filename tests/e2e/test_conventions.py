@@ -355,6 +355,7 @@ def test_ray_cluster_is_a_gang_where_its_owner_wants_it(
     )
     namespace.wait_for_phase("loose-head", "Running", timeout=60)
     fluence.wait_for_reason(namespace.name, "ray", "waiting for members (2 of 3 exist)", timeout=60)
+    history.wait(1)
     assert history.names() == ["loose-head"]
     namespace.create(member(manifests.ray_pod("ray", "ray-worker-b")))
     namespace.wait_until_bound(4, timeout=60)

@@ -162,6 +162,7 @@ def test_gang_of_quantum_and_classical_pods_starts_together(
     namespace.create(labelled(quantum("vqe-0"), "vqe", 3), *gang("vqe", 2, first=1, size=3, cpu="1"))
     fluence.wait_for_reason(namespace.name, "vqe", "busy: 1 qpu not free")
     assert [one["pod"] for one in fluence.allocations(namespace.name)] == ["holder"]
+    history.wait(1)
     assert history.names() == ["holder"]
     namespace.delete_pod("holder")
     pods = namespace.wait_until_bound(3)

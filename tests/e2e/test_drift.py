@@ -44,6 +44,7 @@ def test_allocatable_cut_below_what_runs_evicts_nobody_and_takes_nothing_new(
     assert len(core_of(fluence, namespace)) == 3
     change_allocatable(namespace, node, cpu="4")
     namespace.wait_until_bound(4, 60)
+    history.wait(4)
     assert len(history.names()) == 4
 
 

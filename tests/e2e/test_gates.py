@@ -51,6 +51,7 @@ def test_of_two_gangs_without_the_gate_one_is_bound_whole(
             for name in ("alpha", "beta"):
                 namespace.create(*gang(name, 1, first=number, size=2, cpu="1"))
         namespace.wait_until_bound(2)
+        history.wait(2)
         winner = history.names()[0].partition("-")[0]
         loser = {"alpha": "beta", "beta": "alpha"}[winner]
         fluence.wait_for_reason(namespace.name, loser, "busy: 1 of 2 fit now")
@@ -73,6 +74,7 @@ def test_gang_waits_for_the_gates_of_others_and_leaves_them_alone(
     namespace.create(ours("quick", cpu="2", run_for="100ms"))
     namespace.wait_for_phase("quick", "Succeeded")
     assert set(gates_of(namespace.pod("mixed-1"))) == {OTHERS, GATE}
+    history.wait(1)
     assert history.names() == ["quick"]
     opened = {"spec": {"schedulingGates": [{"name": OTHERS, "$patch": "delete"}]}}
     path = f"/api/v1/namespaces/{namespace.name}/pods/mixed-1"
@@ -94,4 +96,5 @@ def test_pod_created_while_the_service_is_down_waits_for_it_behind_its_gate(
     assert gates_of(created) == [GATE]
     installation.revive()
     assert node_of(namespace.wait_for_phase("early", "Running")) == node
+    history.wait(1)
     assert history.names() == ["early"]

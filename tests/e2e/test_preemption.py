@@ -137,7 +137,11 @@ def test_gang_under_a_disruption_budget_stays_whole(
     assert bound(namespace, "low-0", "low-1", "high-0") == [True, True, False]
     namespace.api.delete(path)
     fluence.wait_for_state(namespace.name, "high", "bound", LONG)
-    assert [one["metadata"]["name"] for one in namespace.pods()] == ["high-0"]
+    namespace.wait_for_pods(
+        lambda pods: [one["metadata"]["name"] for one in pods] == ["high-0"],
+        "the low gang to be gone whole",
+        LONG,
+    )
 
 
 def test_policy_never_is_honoured_and_equals_stay(

@@ -49,6 +49,7 @@ def test_nonsense_size_is_told_and_can_be_corrected(
     seen = fluence.wait_for_reason(namespace.name, "odd", reason)
     assert seen["state"] == "waiting"
     assert [one["pod"] for one in fluence.allocations(namespace.name)] == ["marker"]
+    history.wait(1)
     assert history.names() == ["marker"]
     for number in range(2):
         path = f"/api/v1/namespaces/{namespace.name}/pods/odd-{number}"

@@ -52,6 +52,7 @@ def test_held_device_is_not_given_away_after_a_crash(
     # Somebody who comes later is served, so the second pod was passed over and not forgotten.
     namespace.create(ours("marker", cpu="1"))
     namespace.wait_for_phase("marker", "Running")
+    history.wait(2)
     assert history.names() == ["first", "marker"]
     namespace.delete_pod("first")
     assert backend_of(namespace.wait_for_phase("second", "Running")) == "ibm_fez"
@@ -135,6 +136,7 @@ def test_gang_that_was_steered_keeps_its_plan_through_a_crash(
         assert {one["pod"]: one["node"] for one in fluence.allocations(namespace.name)} == plan
     pods = namespace.wait_until_bound(4)
     assert {one["metadata"]["name"]: node_of(one) for one in pods if node_of(one)} == plan
+    history.wait(4)
     assert {name.partition("-")[0] for name in history.names()} == {"steered"}
 
 
@@ -209,6 +211,7 @@ def test_gang_begun_and_not_steered_yet_is_completed_after_a_crash(
     installation.revive()
     namespace.wait_until_bound(4)
     # The gang that was begun comes before the one that is older.
+    history.wait(4)
     assert {name.partition("-")[0] for name in history.names()} == {"begun"}
     fluence.wait_for_reason(namespace.name, "rival", "busy: 0 of 4 fit now")
 

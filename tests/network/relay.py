@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._writers: set[asyncio.StreamWriter] = set()
+        self._transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
         self._passing = asyncio.Event()
         self._passing.set()
         self._thread = threading.Thread(target=self._run, name=f"relay {self.port}", daemon=True)
@@ -95,18 +97,24 @@ class Relay:
         server = self._loop.run_until_complete(asyncio.start_server(self._accept, sock=self._listener))
         self._loop.run_forever()
         server.close()
-        self._cut()
         self._passing.set()
-        self._loop.run_until_complete(asyncio.wait_for(self._ended(), 10))
+        self._loop.run_until_complete(asyncio.wait_for(self._end(), 10))
         self._loop.close()
 
-    async def _ended(self) -> None:
-        while self._writers:
-            self._cut()
-            await asyncio.sleep(0.01)
+    async def _end(self) -> None:
+        """Leave nothing behind: a connection may still be on its way in or out, or wait to write its last bytes."""
+        passing = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in passing:
+            task.cancel()
+        await asyncio.gather(*passing, return_exceptions=True)
+        for transport in list(self._transports):
+            transport.abort()
+        # A transport closes its socket in a later turn of the loop than the one in which it is aborted.
+        await asyncio.sleep(0.05)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self._transports.add(writer.transport)
         try:
             await self._passing.wait()
             beyond_reader, beyond_writer = await asyncio.open_connection(*self._upstream)
@@ -115,6 +123,7 @@ class Relay:
             self._writers.discard(writer)
             return
         self._writers.add(beyond_writer)
+        self._transports.add(beyond_writer.transport)
         try:
             ways = {
                 asyncio.ensure_future(self._pass(reader, beyond_writer)),

@@ -10,7 +10,7 @@ import pytest
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.port import Kind, Listed, Observation
 from fluence_extender.cluster.resources_file import ResourcesFileError
-from fluence_extender.first_lists import FirstLists, StartRefused, serve
+from fluence_extender.first_lists import FirstLists, StartRefused, note_failure, serve
 from fluence_extender.settings import Settings
 from tests.unit.cluster.fake_api_server import FakeApiServer, eventually
 
@@ -49,3 +49,13 @@ async def test_bad_resources_are_told_before_anything_is_asked(tmp_path: Path) -
     file.write_text("resources: [")
     with pytest.raises(StartRefused, match=r"resources\.yaml:1"):
         await serve(Settings(resources=file, kubeconfig=str(tmp_path / "none")), lambda *_: None)
+
+
+async def test_transport_that_fails_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    loop = asyncio.get_running_loop()
+    note_failure(
+        loop, {"message": "Fatal error on SSL protocol", "exception": OSError("gone"), "transport": None}
+    )
+    told = capsys.readouterr()
+    assert "a connection broke off" in told.out + told.err
+    assert "Traceback" not in told.out + told.err
