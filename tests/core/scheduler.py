@@ -41,7 +41,8 @@ class KubeScheduler:
 
     ``overcommitted`` lists the pods bound beyond their node's room, which their kubelet would refuse, unless
     the node is in ``disturbed``: somebody else changed it while the pod was being bound. ``premature`` lists those that
-    were bound before as many members of their gang as make it whole had reached bind, or were bound.
+    were bound before as many members of their gang as make it whole had reached bind, or were bound, unless the gang is
+    in ``begun_elsewhere``: somebody else bound a member, and the others are completed beside it one by one.
     """
 
     def __init__(self, cluster: MemoryCluster | Link) -> None:
@@ -52,6 +53,7 @@ class KubeScheduler:
         self.attempts = 0
         self.overcommitted: list[str] = []
         self.premature: list[str] = []
+        self.begun_elsewhere: set[str] = set()
         self._came: dict[str, set[str]] = {}
         self.disturbed: set[str] = set()
         self.unclaimed: set[str] = set()
@@ -179,7 +181,7 @@ class KubeScheduler:
     def _come(self, pod: Pod) -> bool:
         """Note that the pod has reached bind; whether as many of its gang have as its size, if it names one itself."""
         name, size = pod.labels.get(GROUP_LABEL), pod.annotations.get(GROUP_SIZE_ANNOTATION)
-        if name is None or size is None:
+        if name is None or size is None or name in self.begun_elsewhere:
             return True
         came = self._came.setdefault(name, set())
         came.add(pod.uid)

@@ -305,6 +305,7 @@ class Core(RuleBasedStateMachine):
         pod = self._one(random, ours=True, bound=False)
         if pod is not None and self._node(name):
             self.world.disturb(name)
+            self.world.scheduler.begun_elsewhere.add(pod.labels.get(GROUP_LABEL, ""))
             self.world.change(pod, node=name, nominated="", gates=())
 
     # Others.
