@@ -120,6 +120,8 @@ class Gateway:
             self._ready.set()
             await self._ending.wait()
             await runner.cleanup()
+        # TLS is taken leave of after the session is closed, in later turns of the loop.
+        await asyncio.sleep(0.5)
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         seen = Seen(request.method, request.path, dict(request.query))

@@ -98,7 +98,7 @@ class Relay:
         self._loop.run_forever()
         server.close()
         self._passing.set()
-        self._loop.run_until_complete(asyncio.wait_for(self._end(), 10))
+        self._loop.run_until_complete(self._end())
         self._loop.close()
 
     async def _end(self) -> None:
@@ -106,7 +106,8 @@ class Relay:
         passing = asyncio.all_tasks() - {asyncio.current_task()}
         for task in passing:
             task.cancel()
-        await asyncio.gather(*passing, return_exceptions=True)
+        if passing:
+            await asyncio.wait(passing, timeout=10)
         for transport in list(self._transports):
             transport.abort()
         # A transport closes its socket in a later turn of the loop than the one in which it is aborted.
