@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from fluence_extender.localcluster import ApiError
 from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
 
 
@@ -48,26 +49,52 @@ class History:
         return [pod for _, pod in self.bound.values()]
 
 
+class _Follower:
+    """Feeds a history from a watch, which goes on where it was when the API server ends it, as for slow readers."""
+
+    def __init__(self, namespace: Namespace, history: History) -> None:
+        self._api = namespace.api
+        self._path = f"/api/v1/namespaces/{namespace.name}/pods"
+        self._history = history
+        self._ended = threading.Event()
+        listed = self._api.get(self._path)
+        for pod in listed["items"]:
+            history.take(pod)
+        self._version = str(listed["metadata"]["resourceVersion"])
+        self._watch = self._api.watch(self._path, self._version)
+
+    def run(self) -> None:
+        """Follow until `close`."""
+        while not self._ended.is_set():
+            for event in self._watch:
+                self._version = str(event["object"]["metadata"].get("resourceVersion", self._version))
+                if event["type"] in ("ADDED", "MODIFIED"):
+                    self._history.take(event["object"])
+            if not self._ended.wait(0.1):
+                with suppress(ApiError):
+                    self._watch = self._api.watch(self._path, self._version)
+
+    def close(self) -> None:
+        """End it."""
+        self._ended.set()
+        self._watch.close()
+
+
 @contextmanager
 def recorded(namespace: Namespace) -> Iterator[History]:
     """Records from now on until the end of the block."""
     history = History()
-    path = f"/api/v1/namespaces/{namespace.name}/pods"
-    listed = namespace.api.get(path)
-    for pod in listed["items"]:
-        history.take(pod)
-    watch = namespace.api.watch(path, listed["metadata"]["resourceVersion"])
-
-    def follow() -> None:
-        for event in watch:
-            if event["type"] in ("ADDED", "MODIFIED"):
-                history.take(event["object"])
-
-    thread = threading.Thread(target=follow, name="history", daemon=True)
+    follower = _Follower(namespace, history)
+    thread = threading.Thread(target=follower.run, name="history", daemon=True)
     thread.start()
+
+    def ended() -> bool:
+        # Asked again and again: a watch may just have been opened anew.
+        follower.close()
+        return not thread.is_alive()
+
     try:
         yield history
     finally:
-        watch.close()
-        wait_for(lambda: not thread.is_alive(), 10, "the watch to end")
+        wait_for(ended, 10, "the watch to end")
     assert not history.moved
