@@ -216,6 +216,9 @@ class Preemptor:
     def _candidates(self, gang: Gang, members: Sequence[Member], now: float) -> list[Victim]:
         """What may be taken from gangs of lower priority that hold something where ``members`` could go."""
         priority = _priority(members)
+        if self._registry.lowest_priority >= priority:
+            # As in most clusters: then nobody need be looked at.
+            return []
         holders = self._holders()
         if not holders or holders[0][1] >= priority:
             return []

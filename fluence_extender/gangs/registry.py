@@ -7,6 +7,7 @@ nothing; it says which gangs are touched by what was seen.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from fluence_extender.gangs.conventions.claim import Claim
@@ -35,6 +36,7 @@ class Registry:
         self._named: dict[str, set[GangKey]] = {}
         self.dirty: set[GangKey] = set()
         self._of: dict[str, GangKey] = {}
+        self._priorities: Counter[int] = Counter()
         self.workloads = WorkloadIndex()
         self.strangers = Strangers()
         self.touched_groups: set[tuple[str, str]] = set()
@@ -57,6 +59,11 @@ class Registry:
         """The gangs of that name (with its part, if it has one), in the order of their keys."""
         return [self.gangs[key] for key in sorted(self._named.get(f"{namespace}/{name}", ()))]
 
+    @property
+    def lowest_priority(self) -> int:
+        """The lowest priority of any pod of ours; 0 when there is none."""
+        return min((priority for priority, count in self._priorities.items() if count), default=0)
+
     def put_pod(self, pod: Pod) -> Member:
         """Take note of a pod of ours, new or changed."""
         known = self.member(pod.uid)
@@ -74,6 +81,9 @@ class Registry:
         else:
             member = Member(pod, claim)
         gang = self._gang(key)
+        if old is not None:
+            self._priorities[member.pod.priority] -= 1
+        self._priorities[pod.priority] += 1
         member.pod, member.claim = pod, claim
         if pod.uid not in gang.members:
             gang.members[pod.uid] = member
@@ -102,6 +112,7 @@ class Registry:
         self.workloads.forget(uid)
         gang = self.gangs[key]
         member = gang.members.pop(uid)
+        self._priorities[member.pod.priority] -= 1
         gang.note(What.RELEASED, member.pod.name, "the pod was deleted")
         self._touch(key)
 

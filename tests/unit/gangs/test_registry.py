@@ -35,6 +35,22 @@ def test_pod_is_a_member_of_its_gang_until_it_is_gone() -> None:
     registry.drop_pod(one.uid)
 
 
+def test_lowest_priority_follows_the_pods() -> None:
+    registry = Registry()
+    assert registry.lowest_priority == 0
+    high, low = pod(labels={GROUP_LABEL: "g"}, priority=100), pod(priority=-5)
+    registry.put_pod(high)
+    assert registry.lowest_priority == 100
+    registry.put_pod(low)
+    assert registry.lowest_priority == -5
+    registry.put_pod(replace(low, priority=7, labels={GROUP_LABEL: "g"}))
+    assert registry.lowest_priority == 7
+    registry.drop_pod(low.uid)
+    assert registry.lowest_priority == 100
+    registry.drop_pod(high.uid)
+    assert registry.lowest_priority == 0
+
+
 def test_new_state_of_a_pod_keeps_its_member() -> None:
     registry = Registry()
     one = pod(labels={GROUP_LABEL: "g"})
