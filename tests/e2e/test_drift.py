@@ -80,8 +80,9 @@ def test_node_that_moves_to_another_zone_keeps_what_runs_there(
 
     wait_for(moved, 60, "the node to be in zone b")
     assert fluence.allocations(namespace.name) == before
-    namespace.create(ours("two", cpu="2"), ours("three", cpu="1"))
+    namespace.create(ours("two", cpu="2"))
     namespace.wait_until_bound(3, 60)
+    namespace.create(ours("three", cpu="1"))
     fluence.wait_for_reason(namespace.name, "three", "busy", 60)
 
 
