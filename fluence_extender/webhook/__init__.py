@@ -1,0 +1,1 @@
+"""Admission of pods: what a pod of ours is given before it exists."""

@@ -1,0 +1,82 @@
+"""What the webhook's shell and its handlers say to each other. Names that pods carry stand in `model.coordination`.
+
+The shell makes a `Request` of each review, takes the newest `Context`, and answers with the `Outcome` of
+`webhook.mutate.mutate`. Two things must be settled with the API server before a patch can be made: `before.settle`
+does that, and the shell awaits it first.
+
+Invariant: values only. The same pod, request and context give the same outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fluence_extender.graph.virtual import VirtualResources
+
+Json = dict[str, Any]
+
+
+class GroupKind(StrEnum):
+    """Which PodGroups the API server serves, best first; ``NONE``: labels and annotations are all there is."""
+
+    NATIVE = "native"
+    COSCHEDULING = "scheduling.x-k8s.io"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One admission request for a pod.
+
+    ``namespace`` and ``name`` are the request's (the pod may lack both; ``name`` is "" with generateName). ``leads``
+    says whether this pod claimed to be its shared group's producer; None where nobody was asked.
+    """
+
+    namespace: str
+    name: str = ""
+    dry_run: bool = False
+    operation: str = "CREATE"
+    uid: str = ""
+    leads: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known of the cluster at one moment.
+
+    ``resources`` is None where no resources.yaml was read. ``gate_by_webhook``: nothing else adds our scheduling gate.
+    ``accounts`` are the namespaces in which the sidecar's account is known to exist. ``priority_class``: the
+    PriorityClass of consumers exists (a pod that names a missing one is refused).
+    """
+
+    resources: VirtualResources | None = None
+    groups: GroupKind = GroupKind.NONE
+    gate_by_webhook: bool = False
+    accounts: frozenset[str] = frozenset()
+    priority_class: bool = True
+    sidecar_image: str = "fluence-extender"
+    sidecar_pull_policy: str = "IfNotPresent"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of RFC 6902: ``add``, ``replace`` or ``remove``; ``path`` is a JSON Pointer (RFC 6901)."""
+
+    op: str
+    path: str
+    value: Any = None
+
+    def json(self) -> Json:
+        """The operation as a document; a removal has no value."""
+        bare: Json = {"op": self.op, "path": self.path}
+        return bare if self.op == "remove" else {**bare, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer to a request: always allowed, with a patch (empty: byte-identical) and warnings for the user."""
+
+    patch: tuple[Operation, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
