@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from fluence_extender.graph.containment import Containment, without_levels
 from fluence_extender.graph.vertex import NODE_TYPE
+from fluence_extender.model.placement import DeviceShare
 
 BACKEND = "backend"
 """The attribute by which a request names the backend itself."""
@@ -47,6 +48,10 @@ class Device:
         """The attribute's value; ``backend`` is the backend's name."""
         return self.backend if key == BACKEND else self.attributes.get(key)
 
+    def share(self, amount: int) -> DeviceShare:
+        """``amount`` units of it, as a pod holds them."""
+        return DeviceShare(self.path, self.type, amount, self.backend, dict(self.attributes))
+
 
 class DeviceCatalogue:
     """All virtual devices of a graph, in the order of their ranks."""
@@ -61,9 +66,9 @@ class DeviceCatalogue:
         """The device that had ``path`` when it was given, wherever its node hangs now."""
         return self._by_place.get(without_levels(path))
 
-    def node_of(self, paths: Iterable[str]) -> str | None:
-        """The node that the devices at ``paths`` tie their pod to, or None."""
-        found = (self.at(path) for path in paths)
+    def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
+        """The node that the shares tie their pod to, or None."""
+        found = (self.at(share.path) for share in shares)
         return next((device.node for device in found if device is not None and device.node), None)
 
     def nodes(self) -> frozenset[str]:

@@ -315,7 +315,7 @@ class Books:
             self.rounded(pod.requests), pod.host_ports
         ):
             return None
-        elsewhere = self.devices.nodes() - {pod.nominated}
+        elsewhere = self.mirror.catalogue.nodes() - {pod.nominated}
         drafted = self.devices.draft(pod, pod.requires, elsewhere) if pod.devices else ()
         if not isinstance(drafted, tuple):
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, choice, eligible, why_none
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible, why_none
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.ledger.mirror import Mirror
@@ -27,10 +27,6 @@ class Devices:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._drafts: dict[str, list[int]] = {}
-
-    def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
-        """How many devices come into question for the pod: the fewer, the earlier it should choose."""
-        return choice(self._mirror.catalogue, wanted, requires)
 
     def draft(
         self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
@@ -67,7 +63,7 @@ class Devices:
 
     def _preferred(self, usable: Sequence[Device], held: Sequence[DeviceShare]) -> list[list[Device]]:
         """The choices in order: the same backend as before, then any that doesn't tie the pod to a second node."""
-        node = self.node_of(held)
+        node = self._mirror.catalogue.node_of(held)
         fitting = [device for device in usable if node is None or device.node in ("", node)]
         if not held:
             return [fitting]
@@ -131,10 +127,6 @@ class Devices:
                     continue
         return 0, None
 
-    def nodes(self) -> frozenset[str]:
-        """The nodes that devices hang on."""
-        return self._mirror.catalogue.nodes()
-
     def suit(self, pod: Pod, shares: Iterable[DeviceShare]) -> bool:
         """Whether shares that the pod was given are still such as it asks for."""
         return all(
@@ -150,10 +142,6 @@ class Devices:
         """Whether the pod's stamp names devices that there are."""
         named = recorded_devices(pod.annotations)
         return bool(named) and all(self._mirror.catalogue.at(one.path) is not None for one in named)
-
-    def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
-        """The node that the shares tie their pod to, or None."""
-        return self._mirror.catalogue.node_of(share.path for share in shares)
 
     def jobs(self, uid: str) -> tuple[int, ...]:
         """Hand a draft's jobs over to the pod's hold."""
@@ -187,16 +175,7 @@ def why_not(
 
 def _shares(match: Match, devices: Sequence[Device], amount: int) -> list[DeviceShare]:
     granted = [device for device in devices if device.path in match.placement]
-    return [
-        DeviceShare(
-            device.path,
-            device.type,
-            amount if device.leaf else 1,
-            device.backend,
-            dict(device.attributes),
-        )
-        for device in granted
-    ]
+    return [device.share(amount if device.leaf else 1) for device in granted]
 
 
 def _largest(devices: Iterable[Device]) -> int:

@@ -61,10 +61,6 @@ class Held(Protocol):
 class DeviceLedger(Protocol):
     """The virtual devices."""
 
-    def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
-        """How many devices come into question."""
-        ...
-
     def draft(
         self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
     ) -> tuple[DeviceShare, ...] | Reason:
@@ -75,14 +71,6 @@ class DeviceLedger(Protocol):
         self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
     ) -> tuple[DeviceShare, ...] | None:
         """Hold exactly these; None when they can't be had."""
-        ...
-
-    def nodes(self) -> frozenset[str]:
-        """The nodes that devices hang on."""
-        ...
-
-    def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
-        """The node that the shares tie their pod to."""
         ...
 
 

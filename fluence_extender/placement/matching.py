@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 
+from fluence_extender.graph.catalogue import choice
 from fluence_extender.ledger.books import NoRoom
 from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.placement import Assignment, DeviceShare
@@ -125,21 +126,21 @@ class Matching:
         """Whether another choice of devices could help."""
         if isinstance(error, Refused):
             return error.reason.why is Why.BUSY
-        return bool(self._books.devices.nodes())
+        return bool(self._books.mirror.catalogue.nodes())
 
     def _askers(self, asking: Sequence[Wish], gang: object, within: Set[str] | None) -> list[Asker]:
         """The pods that ask for devices with their nodes, those with the smallest choice first."""
-        devices = self._books.devices
+        catalogue = self._books.mirror.catalogue
         nodes = {
             key: self._usable(key, some[0].pod, gang, within) for key, some in grouped(asking, {}).items()
         }
         askers = [Asker(wish.pod, nodes[key]) for key, some in grouped(asking, {}).items() for wish in some]
-        return sorted(askers, key=lambda one: devices.choice(one.pod.devices, one.pod.requires))
+        return sorted(askers, key=lambda one: choice(catalogue, one.pod.devices, one.pod.requires))
 
     def _draft(self, askers: Sequence[Asker]) -> dict[str, tuple[DeviceShare, ...]]:
         """Draft the devices pod by pod. Raises `Refused`."""
         devices = self._books.devices
-        local = devices.nodes()
+        local = self._books.mirror.catalogue.nodes()
         shares: dict[str, tuple[DeviceShare, ...]] = {}
         for asker in askers:
             drafted = devices.draft(asker.pod, asker.pod.requires, local - asker.nodes if local else ())
@@ -149,7 +150,8 @@ class Matching:
         return shares
 
     def _pins(self, shares: Mapping[str, tuple[DeviceShare, ...]]) -> dict[str, str]:
-        nodes = {uid: self._books.devices.node_of(held) for uid, held in shares.items()}
+        catalogue = self._books.mirror.catalogue
+        nodes = {uid: catalogue.node_of(held) for uid, held in shares.items()}
         return {uid: node for uid, node in nodes.items() if node is not None}
 
     def _together(

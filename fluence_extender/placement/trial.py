@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, choice
+from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.account_copy import copied_accounts
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Holding
@@ -73,7 +73,7 @@ class TrialLedger:
         self.journal = Journal()
         self.behind = False
         self.mirror = books.mirror
-        self.devices = TrialDevices(self.mirror.catalogue)
+        self.devices = TrialDevices()
         self.within: Collection[str] | None = None
 
     def remove(self, uids: frozenset[str]) -> None:
@@ -143,13 +143,6 @@ class TrialLedger:
 class TrialDevices:
     """The devices of a copy: always those of all members are searched for together."""
 
-    def __init__(self, catalogue: DeviceCatalogue) -> None:
-        self._catalogue = catalogue
-
-    def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
-        """How many devices come into question."""
-        return choice(self._catalogue, wanted, requires)
-
     def draft(self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()) -> Reason:
         """Leave it to the search."""
         return _SEARCHED
@@ -158,16 +151,4 @@ class TrialDevices:
         self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
     ) -> tuple[DeviceShare, ...] | None:
         """What the search has chosen."""
-        return tuple(
-            DeviceShare(device.path, device.type, amount, device.backend, dict(device.attributes))
-            for some in chosen
-            for device, amount in some
-        )
-
-    def nodes(self) -> frozenset[str]:
-        """The nodes that devices hang on."""
-        return self._catalogue.nodes()
-
-    def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
-        """The node that the shares tie their pod to."""
-        return self._catalogue.node_of(share.path for share in shares)
+        return tuple(device.share(amount) for some in chosen for device, amount in some)

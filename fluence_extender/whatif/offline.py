@@ -93,5 +93,5 @@ def _shares(pod: Pod, catalogue: DeviceCatalogue) -> tuple[DeviceShare, ...]:
     for one in recorded_devices(pod.annotations) if pod.ours else ():
         device = catalogue.at(one.path)
         if device is not None:
-            found.append(DeviceShare(device.path, device.type, one.amount, device.backend))
+            found.append(device.share(one.amount))
     return tuple(found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fluence_extender.graph.catalogue import Device, DeviceCatalogue, choice, eligible
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.account_copy import AccountCopy, copied_accounts
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.devices import why_not
@@ -189,10 +189,6 @@ class ShadowDevices:
     def _catalogue(self) -> DeviceCatalogue:
         return self._shadow.mirror.catalogue
 
-    def choice(self, wanted: Mapping[str, int], requires: Mapping[str, str]) -> int:
-        """How many devices come into question."""
-        return choice(self._catalogue, wanted, requires)
-
     def draft(
         self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
     ) -> tuple[DeviceShare, ...] | Reason:
@@ -221,18 +217,8 @@ class ShadowDevices:
             for device, amount in some:
                 self._shadow.use.take(device, amount)
                 self._drafts.setdefault(pod.uid, []).append((device, amount))
-                shares.append(
-                    DeviceShare(device.path, device.type, amount, device.backend, dict(device.attributes))
-                )
+                shares.append(device.share(amount))
         return tuple(shares)
-
-    def nodes(self) -> frozenset[str]:
-        """The nodes that devices hang on."""
-        return self._catalogue.nodes()
-
-    def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
-        """The node that the shares tie their pod to."""
-        return self._catalogue.node_of(share.path for share in shares)
 
     def give_up(self, uid: str) -> None:
         """Free what a pod has drafted."""
@@ -243,7 +229,7 @@ class ShadowDevices:
 def _roomy(shadow: Shadow, pod: Pod) -> Rooms:
     """Rooms of the nodes that devices hang on: only those can be pinned to."""
     rooms = Rooms()
-    for name in shadow.devices.nodes():
+    for name in shadow.mirror.catalogue.nodes():
         account = shadow.accounts.get(name)
         if account is not None:
             rooms.put(name, account.free, account.ports)
