@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -447,7 +448,11 @@ class Core(RuleBasedStateMachine):
 
 
 def _machine(engine: CoreEngine, policy: str) -> type[Core]:
-    return type("Core", (Core,), {"engine": engine, "policy": policy})
+    machine = type("Core", (Core,), {"engine": engine, "policy": policy})
+    if settings().derandomize:
+        # Without a seed of its own each of them would try the same histories.
+        return seed(crc32(f"{engine} {policy}".encode()))(machine)
+    return machine
 
 
 @pytest.mark.parametrize("policy", ["lonode", "hinode", "lonodex"])

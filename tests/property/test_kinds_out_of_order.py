@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 from fluence_extender.cluster.port import Kind, Observation, Sink
-from tests.property.test_core_state_machine import QUANTUM, SHARE, Core
+from tests.property.test_core_state_machine import QUANTUM, SHARE, Core, running
 
 KINDS = st.sampled_from([Kind.NODE, Kind.POD, Kind.JOB, Kind.POD_GROUP, Kind.RESOURCES_FILE])
 
@@ -54,9 +54,14 @@ class Lag:
 class Lagging(Core):
     """The core's state machine with watches that fall behind each other."""
 
-    @initialize(count=st.integers(2, 4), size=st.integers(2, 6), text=st.sampled_from([None, QUANTUM]))
-    def begin(self, count: int, size: int, text: str | None) -> None:
-        super().begin(count, size, text)
+    @initialize(
+        count=st.integers(2, 4),
+        size=st.integers(2, 6),
+        text=st.sampled_from([None, QUANTUM]),
+        running=running,
+    )
+    def begin(self, count: int, size: int, text: str | None, running: list[int]) -> None:
+        super().begin(count, size, text, running)
         self._stand_between()
 
     def _stand_between(self) -> None:
