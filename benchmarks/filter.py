@@ -35,7 +35,8 @@ from rich.table import Table
 from fluence_extender.extender.apps import verbs_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.port import AskedPod, Location, Nowhere, On
-from fluence_extender.extender.server import Address, Listeners
+from fluence_extender.extender.server import Listeners
+from fluence_extender.serving.listening import Address
 
 NODES = 15_000
 PODS = 15_000

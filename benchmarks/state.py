@@ -29,7 +29,7 @@ from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.engines import choose_engine, create_mirror
 from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
-from fluence_extender.extender.server import Address, Listeners
+from fluence_extender.extender.server import Listeners
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.graph.containment import LEVELS
@@ -39,6 +39,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.service import Service
+from fluence_extender.serving.listening import Address
 
 NODES = 5_000
 PODS = 20_000

@@ -25,7 +25,7 @@ from fluence_extender.cluster.watch import Watcher
 from fluence_extender.engines import Engine, choose_engine, create_mirror
 from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
-from fluence_extender.extender.server import Address, Listeners, serve
+from fluence_extender.extender.server import Listeners, serve
 from fluence_extender.first_lists import FirstLists, StartRefused
 from fluence_extender.gangs.actions import Tell
 from fluence_extender.gangs.auditor import Auditor
@@ -40,6 +40,7 @@ from fluence_extender.ledger.mirror import LoadFailed
 from fluence_extender.live_resources import LiveResources
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.service import Service
+from fluence_extender.serving.listening import Address
 from fluence_extender.settings import Settings
 from fluence_extender.whatif.estimates import Estimates
 

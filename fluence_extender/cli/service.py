@@ -170,9 +170,9 @@ def _refusals() -> tuple[type[Exception], ...]:
     """What the service says for itself when it can't start."""
     from fluence_extender.cluster.errors import BadKubeconfig
     from fluence_extender.cluster.resources_file import ResourcesFileError
-    from fluence_extender.extender.server import CannotListen
     from fluence_extender.first_lists import StartRefused
     from fluence_extender.matcher.errors import EngineUnavailable
+    from fluence_extender.serving.listening import CannotListen
 
     return StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable
 

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fluence_extender.extender.endpoint import MAX_BODY, VerbEndpoint
+from fluence_extender.extender.endpoint import VerbEndpoint
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.pending import PendingBinds
 from fluence_extender.extender.port import Placements
@@ -23,6 +23,7 @@ from fluence_extender.extender.verbs import (
     failed_prioritize,
 )
 from fluence_extender.extender.wire import binding_result
+from fluence_extender.serving.bodies import MAX_BODY
 
 __all__ = ["VerbsApp", "api_app", "verbs_app"]
 

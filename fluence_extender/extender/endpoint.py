@@ -7,7 +7,6 @@ request that is refused or cut short leaves nothing behind.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
@@ -17,26 +16,20 @@ from starlette.types import Receive, Scope, Send
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.verbs import Answer, Outcome
 from fluence_extender.extender.wire import BadRequest
+from fluence_extender.serving.bodies import (
+    BODY_TIMEOUT,
+    JSON,
+    MAX_BODY,
+    Disconnected,
+    Refused,
+    posted_json,
+    refuse,
+    respond,
+)
 
-MAX_BODY = 32 * 1024 * 1024
-BODY_TIMEOUT = 10.0
-
-_JSON = b"application/json"
-_TEXT = b"text/plain; charset=utf-8"
+SEND_LESS = "set nodeCacheCapable: true to send names only"
 
 log = structlog.get_logger(__name__)
-
-
-class Refused(Exception):
-    """The request is refused with this status; the text says why."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-class Disconnected(Exception):
-    """The client went away before its request was whole."""
 
 
 class VerbEndpoint:
@@ -65,31 +58,21 @@ class VerbEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         try:
-            self._check_head(scope)
-            async with asyncio.timeout(self._body_timeout):
-                body = await _read(receive, self._max_body)
+            body = await posted_json(
+                scope, receive, self._verb, self._max_body, self._body_timeout, SEND_LESS
+            )
             answer = await self._decide(body)
         except Disconnected:
             self._observe(Outcome.BAD_REQUEST, began)
             return
-        except (Refused, BadRequest, TimeoutError) as error:
+        except (Refused, BadRequest) as error:
             self._observe(Outcome.BAD_REQUEST, began)
-            await self._refuse(send, error)
+            status = error.status if isinstance(error, Refused) else 400
+            log.warning("a request was refused", verb=self._verb, status=status, problem=str(error))
+            await refuse(send, status, str(error))
             return
         self._observe(answer.outcome, began)
-        await _respond(send, 200, _JSON, answer.body)
-
-    def _check_head(self, scope: Scope) -> None:
-        if scope["method"] != "POST":
-            raise Refused(405, f"{self._verb} is called with POST, not {scope['method']}")
-        for name, value in scope["headers"]:
-            if name == b"content-type" and value.partition(b";")[0].strip().lower() != _JSON:
-                sent = value.decode("latin-1")
-                raise Refused(415, f"the body of {self._verb} is application/json, not {sent}")
-            if name == b"content-encoding" and value.lower() != b"identity":
-                raise Refused(415, f"the body of {self._verb} isn't taken compressed")
-            if name == b"content-length" and value.isdigit() and int(value) > self._max_body:
-                raise _too_large(self._max_body)
+        await respond(send, 200, JSON, answer.body)
 
     async def _decide(self, body: bytes) -> Answer:
         try:
@@ -103,50 +86,5 @@ class VerbEndpoint:
             )
             return Answer(Outcome.FAILED, self._failed(text))
 
-    async def _refuse(self, send: Send, error: Exception) -> None:
-        text, headers = str(error), []
-        match error:
-            case Refused():
-                status = error.status
-            case TimeoutError():
-                status, text = 408, f"the body didn't arrive within {self._body_timeout:g} seconds"
-            case _:
-                status = 400
-        if status == 405:
-            headers = [(b"allow", b"POST")]
-        if status == 408:
-            headers = [(b"connection", b"close")]
-        log.warning("a request was refused", verb=self._verb, status=status, problem=text)
-        await _respond(send, status, _TEXT, text.encode(errors="replace"), headers)
-
     def _observe(self, outcome: Outcome, began: float) -> None:
         self._metrics.observe_verb(self._verb, outcome, time.perf_counter() - began)
-
-
-async def _read(receive: Receive, limit: int) -> bytes:
-    parts: list[bytes] = []
-    length = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Disconnected
-        part: bytes = message.get("body", b"")
-        parts.append(part)
-        length += len(part)
-        if length > limit:
-            raise _too_large(limit)
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _too_large(limit: int) -> Refused:
-    return Refused(413, f"the body is over {limit} bytes; set nodeCacheCapable: true to send names only")
-
-
-async def _respond(
-    send: Send, status: int, kind: bytes, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
-) -> None:
-    length = str(len(body)).encode()
-    head = [(b"content-type", kind), (b"content-length", length), *(headers or ())]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body})

@@ -14,7 +14,8 @@ import pytest
 from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.pending import STOPPING
-from fluence_extender.extender.server import Address, CannotListen, Listeners, serve
+from fluence_extender.extender.server import Listeners, serve
+from fluence_extender.serving.listening import Address, CannotListen
 from tests.unit.extender.held_placements import HeldPlacements, binding, by_name, on
 
 ANY = Address("127.0.0.1", 0)

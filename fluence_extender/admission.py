@@ -1,0 +1,1 @@
+"""The webhook's composition root."""
