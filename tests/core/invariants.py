@@ -14,7 +14,7 @@ from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import compute_jobspec, jobspecs_for
 from fluence_extender.graph.units import leaf_counts
-from fluence_extender.ledger.holding import Claim
+from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import NOTHING, Resources
@@ -133,7 +133,7 @@ def no_device_is_held_twice(world: World) -> None:
     """No pool gives more than it has, no whole device is given twice, nor together with a part of it.
 
     And the matcher has exactly the rest. A device that has become smaller while it was held may be held beyond its
-    size, by pods that are bound; one that was taken out is nobody's concern.
+    size, by pods that are bound or whose Binding is on its way; one that was taken out is nobody's concern.
     """
     taken: Counter[str] = Counter()
     kinds = {device.place: device.type for device in world.books.mirror.catalogue.devices}
@@ -142,9 +142,9 @@ def no_device_is_held_twice(world: World) -> None:
             if kinds.get(without_levels(share.path)) == share.type:
                 taken[without_levels(share.path)] += share.amount
             else:
-                assert held.claim is Claim.BOUND, f"{held.name} is planned on {share.path}, which is gone"
+                assert _is_given(world, held), f"{held.name} is planned on {share.path}, which is gone"
         if held.uid in world.books.bookings.short:
-            assert held.claim is Claim.BOUND, f"{held.name} is planned on more than there is"
+            assert _is_given(world, held), f"{held.name} is planned on more than there is"
     for device in world.books.mirror.catalogue.devices:
         above = sum(taken[place] for place in taken if device.place.startswith(f"{place}/"))
         below = sum(taken[place] for place in taken if place.startswith(f"{device.place}/"))
@@ -157,6 +157,12 @@ def no_device_is_held_twice(world: World) -> None:
         rest = 0 if above or (below and not device.leaf) else device.count - here
         assert not rest or _gives(world, device, rest), f"{device.path} has less than {rest} free"
         assert not _gives(world, device, rest + 1), f"{device.path} has more than {rest} free"
+
+
+def _is_given(world: World, held: Holding) -> bool:
+    """Whether the share can't be taken back: the pod is bound, or its Binding is on its way."""
+    found = world.controller.registry.member(held.uid)
+    return held.claim is Claim.BOUND or (found is not None and found[1].binding)
 
 
 def _gives(world: World, device: Device, amount: int) -> bool:
