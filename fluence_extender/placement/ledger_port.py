@@ -1,6 +1,6 @@
 """What placement needs of the books: the accounts of nodes, the devices, and a way to take and to give back.
 
-The books of the service are one such ledger, a copy for what-if questions is another.
+The books of the service are one such ledger, a copy to plan on is another.
 """
 
 from __future__ import annotations

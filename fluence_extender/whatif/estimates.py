@@ -21,12 +21,12 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Why
 from fluence_extender.model.workload import PodGroup
-from fluence_extender.placement.plan import Planner, Settled, Wish
+from fluence_extender.placement.plan import Settled, Wish
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast
 from fluence_extender.whatif.live import copied
-from fluence_extender.whatif.shadow import Shadow, Snapshot
 from fluence_extender.whatif.simulation import OutOfTime
+from fluence_extender.whatif.snapshot import Snapshot, planning
 
 PERIOD = 10.0
 """Seconds between two looks at who waits; while nothing has changed nothing is computed."""
@@ -79,9 +79,8 @@ def estimate(
         if time.monotonic() > until:
             raise OutOfTime
 
-    shadow = Shadow(taken)
-    planner = Planner(shadow, shadow.index)
-    forecast = Forecast(shadow, planner, ends, taken.uses, tick)
+    copy, planner = planning(taken)
+    forecast = Forecast(copy, planner, ends, taken.uses, tick)
     found: dict[GangKey, float] = {}
     try:
         for one in queue:

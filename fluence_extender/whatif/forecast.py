@@ -11,10 +11,11 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fluence_extender.ledger.account_copy import Use
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
-from fluence_extender.whatif.shadow import Shadow, Use
+from fluence_extender.placement.planning_copy import PlanningCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,14 @@ class Forecast:
 
     def __init__(
         self,
-        shadow: Shadow,
+        copy: PlanningCopy,
         planner: Planner,
         ends: Mapping[str, float],
         uses: Mapping[str, Use],
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._tick = tick
-        self._shadow = shadow
+        self._copy = copy
         self._planner = planner
         self._ends = sorted(
             (End(ends[uid], use) for uid, use in uses.items() if uid in ends),
@@ -90,7 +91,7 @@ class Forecast:
             return
         if until is None:
             return
-        held = self._shadow.holdings
+        held = self._copy.holdings
         for one in placed:
             end = End(until, held[one.uid])
             place = bisect.bisect_right(self._ends, end.at, key=lambda other: other.at)
@@ -112,14 +113,14 @@ class Forecast:
             self._planner.plan(wishes, gang, settled)
         except Refused:
             return False
-        self._shadow.undo([wish.pod.uid for wish in wishes])
+        self._copy.undo([wish.pod.uid for wish in wishes])
         return True
 
     def _go(self, passed: int) -> None:
         """Show the books as they are after the first ``passed`` ends."""
         while self._passed < passed:
-            self._shadow.end(self._ends[self._passed].use)
+            self._copy.end(self._ends[self._passed].use)
             self._passed += 1
         while self._passed > passed:
             self._passed -= 1
-            self._shadow.end(self._ends[self._passed].use, back=True)
+            self._copy.bring_back(self._ends[self._passed].use)

@@ -12,8 +12,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from fluence_extender.whatif.forecast import end_of
 from fluence_extender.whatif.manifests import Asked, asked, read_manifests
-from fluence_extender.whatif.shadow import Snapshot, snapshot
 from fluence_extender.whatif.simulation import Simulation, shown
+from fluence_extender.whatif.snapshot import Snapshot, snapshot
 
 MOST_WAITING = 8
 """Questions that wait for their turn; more are refused."""

@@ -12,16 +12,16 @@ from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.account_copy import AccountCopy
+from fluence_extender.ledger.account_copy import AccountCopy, Use
 from fluence_extender.ledger.books import LOW_FIRST
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import DeviceShare
+from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.stamp import recorded_devices
 from fluence_extender.model.workload import Job
 from fluence_extender.whatif.forecast import end_of
 from fluence_extender.whatif.manifests import BadManifest, Manifest
-from fluence_extender.whatif.shadow import ShadowGraph, Snapshot, Use
+from fluence_extender.whatif.snapshot import GraphCopy, Snapshot
 
 
 @dataclass(slots=True)
@@ -70,7 +70,8 @@ def cluster(
         if pod.finished or pod.node not in accounts:
             continue
         accounts[pod.node].add(pod.uid, pod.requests, foreign=not pod.ours, ports=pod.host_ports)
-        uses[pod.uid] = Use(pod.uid, pod.node, pod.requests, pod.host_ports, _shares(pod, catalogue))
+        assignment = Assignment(pod.uid, pod.node, _shares(pod, catalogue))
+        uses[pod.uid] = Use(assignment, pod.requests, pod.host_ports)
         job = there.jobs.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
         end = end_of(pod, job)
         if end is not None:
@@ -81,8 +82,7 @@ def cluster(
         there.nodes,
         copied,
         tuple(ranked if policy in LOW_FIRST else reversed(ranked)),
-        ShadowGraph(levels, catalogue),
-        [share for use in uses.values() for share in use.devices],
+        GraphCopy(levels, catalogue),
         uses=uses,
     )
     return taken, ends

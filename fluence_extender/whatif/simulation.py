@@ -19,10 +19,11 @@ from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, POD
 from fluence_extender.placement.bonds import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
 from fluence_extender.placement.explain import amount_text
 from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast
 from fluence_extender.whatif.manifests import Asked, Wanted
-from fluence_extender.whatif.shadow import Shadow, Snapshot
+from fluence_extender.whatif.snapshot import Snapshot, planning
 
 STEPS = {CPU: 50, MEMORY: 2**24, EPHEMERAL_STORAGE: 2**24}
 """How finely a smaller request is looked for; other resources are whole devices."""
@@ -88,17 +89,16 @@ class Simulation:
 
     def run(self) -> list[Answer]:
         """The answers, in the order of the manifests; those that fit stand in the way of the next."""
-        shadow = Shadow(self.taken)
-        planner = Planner(shadow, shadow.index)
-        forecast = Forecast(shadow, planner, self.ends, self.taken.uses, self._tick)
+        copy, planner = planning(self.taken)
+        forecast = Forecast(copy, planner, self.ends, self.taken.uses, self._tick)
         self._until = time.monotonic() + self.patience
         answers: list[Answer] = []
         for wanted in self.asked.gangs:
             looked_at = sum(not answer.fits for answer in answers) < MOST_REDUCED
-            answers.append(self._one(wanted, shadow, planner, forecast if looked_at else None))
+            answers.append(self._one(wanted, copy, planner, forecast if looked_at else None))
         return answers
 
-    def _one(self, wanted: Wanted, shadow: Shadow, planner: Planner, forecast: Forecast | None) -> Answer:
+    def _one(self, wanted: Wanted, copy: PlanningCopy, planner: Planner, forecast: Forecast | None) -> Answer:
         name, count = str(wanted.key), len(wanted.pods)
         obstacle = _obstacle(wanted)
         if obstacle is not None:
@@ -115,7 +115,7 @@ class Simulation:
                 if refused.reason.why is not Why.UNSATISFIABLE:
                     earliest = forecast.earliest(wishes, wanted.key, self.now)
                 forecast.rewind()
-                for one in _Probe(shadow, planner, wanted, self._tick).reductions(pods):
+                for one in _Probe(copy, planner, wanted, self._tick).reductions(pods):
                     reductions += [one] if one is not None else []
             except OutOfTime:
                 self._say(f"gave up looking for more to say about {name} after {self.patience:g} s")
@@ -141,9 +141,11 @@ def _obstacle(wanted: Wanted) -> Reason | None:
 class _Probe:
     """Smaller versions of one gang, tried on the copy as it is now."""
 
-    def __init__(self, shadow: Shadow, planner: Planner, wanted: Wanted, tick: Callable[[], None]) -> None:
+    def __init__(
+        self, copy: PlanningCopy, planner: Planner, wanted: Wanted, tick: Callable[[], None]
+    ) -> None:
         self._tick = tick
-        self._shadow = shadow
+        self._copy = copy
         self._planner = planner
         self._wanted = wanted
 
@@ -189,7 +191,7 @@ class _Probe:
             self._planner.plan([Wish(pod, levels=levels) for pod in pods], self._wanted.key)
         except Refused:
             return False
-        self._shadow.undo([pod.uid for pod in pods])
+        self._copy.undo([pod.uid for pod in pods])
         return True
 
 

@@ -14,8 +14,8 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner, Wish
 from fluence_extender.whatif.manifests import asked
-from fluence_extender.whatif.shadow import snapshot
 from fluence_extender.whatif.simulation import Answer, Simulation
+from fluence_extender.whatif.snapshot import snapshot
 from tests.core.engine import FINE_EMBEDDED
 
 NOW = 1_000_000.0

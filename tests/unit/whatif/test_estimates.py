@@ -6,7 +6,7 @@ from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.plan import Wish
 from fluence_extender.whatif.estimates import Queued, estimate
-from fluence_extender.whatif.shadow import snapshot
+from fluence_extender.whatif.snapshot import snapshot
 from tests.core.values import node, pod
 from tests.unit.whatif.conftest import NOW, Cluster
 

@@ -1,0 +1,138 @@
+"""The books copied, to plan on what isn't so: without some of the pods, or later.
+
+A copy counts on accounts of its own and asks no matcher: whether a gang fits is for the exact search to say, on the
+same accounts as the service's. What is found is a promise for later and not a place; nothing of it reaches the books.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from fluence_extender.ledger.account_copy import AccountCopy, Use
+from fluence_extender.ledger.journal import Journal
+from fluence_extender.matcher.errors import MatcherError
+from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.ledger_port import DeviceLedger, Graph
+
+
+class NoMatcher(MatcherError):
+    """A copy has no matcher to ask; the search answers instead."""
+
+
+class Rules(Protocol):
+    """What a copy doesn't count itself: the books, or what was noted of them."""
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """The nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
+        ...
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Those of ``names`` that there are, in the order the policy fills them."""
+        ...
+
+    def rounded(self, requests: Resources) -> Resources:
+        """``requests`` as they are counted."""
+        ...
+
+
+class CopiedDevices(DeviceLedger, Protocol):
+    """The virtual devices of a copy."""
+
+    def give_up(self, uid: str) -> None:
+        """Free what a pod has drafted."""
+        ...
+
+    def end(self, shares: Iterable[DeviceShare], back: bool) -> None:
+        """Let shares come free that others hold, or take that ``back``."""
+        ...
+
+
+class PlanningCopy:
+    """A `Ledger` for the planner, from which pods can be taken out and put back.
+
+    ``within`` are the only nodes that may be used, None for all. ``holdings`` are those of pods with devices and of
+    those that were placed here.
+    """
+
+    def __init__(
+        self,
+        accounts: dict[str, AccountCopy],
+        graph: Graph,
+        rules: Rules,
+        holders: Mapping[str, Use],
+        devices: CopiedDevices,
+    ) -> None:
+        self.accounts = accounts
+        self.mirror = graph
+        self.devices = devices
+        self.holdings: dict[str, Use] = dict(holders)
+        self.journal = Journal()
+        self.behind = False
+        self.within: Collection[str] | None = None
+        self._rules = rules
+        self._gone: set[str] = set()
+        self._placed: set[str] = set()
+
+    def room(self, name: str) -> Resources:
+        """What is free on a node."""
+        return self.accounts[name].free
+
+    def closed(self, gang: object) -> set[str]:
+        """The nodes that ``gang`` may not use."""
+        shut = self._rules.closed(gang, self._gone)
+        if self.within is not None:
+            shut |= self.accounts.keys() - set(self.within)
+        return shut
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Those of ``names`` that there are, in the order the policy fills them."""
+        return self._rules.in_order(names)
+
+    def rounded(self, requests: Resources) -> Resources:
+        """``requests`` as they are counted."""
+        return self._rules.rounded(requests)
+
+    def ask(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int]:
+        """There is nobody to ask. Raises `NoMatcher`."""
+        raise NoMatcher("a copy of the books has no matcher")
+
+    def take(self, pod: Pod, assignment: Assignment, gang: object) -> None:
+        """Hold a place; its devices have been chosen before."""
+        use = Use(assignment, self.rounded(pod.requests), pod.host_ports)
+        self.holdings[pod.uid] = use
+        self._placed.add(pod.uid)
+        self._count(use, -1)
+
+    def undo(self, uids: Iterable[str]) -> None:
+        """Give back what these pods were given here, drafts included."""
+        for uid in uids:
+            self.devices.give_up(uid)
+            if uid in self._placed:
+                self._placed.remove(uid)
+                self._count(self.holdings.pop(uid), 1)
+
+    def end(self, use: Use) -> None:
+        """Let a pod be gone that holds ``use``."""
+        self._gone.add(use.uid)
+        self.holdings.pop(use.uid, None)
+        self.devices.end(use.assignment.devices, back=False)
+        self._count(use, 1)
+
+    def bring_back(self, use: Use) -> None:
+        """Let a pod be there again that was gone."""
+        self._gone.remove(use.uid)
+        if use.assignment.devices or use.uid in self._placed:
+            self.holdings[use.uid] = use
+        self.devices.end(use.assignment.devices, back=True)
+        self._count(use, -1)
+
+    def _count(self, use: Use, sign: int) -> None:
+        node = use.assignment.node
+        account = self.accounts.get(node)
+        if account is None:
+            return
+        (account.give_back if sign > 0 else account.take)(use.requests, use.ports)
+        self.journal.note(node)

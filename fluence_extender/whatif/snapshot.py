@@ -1,0 +1,160 @@
+"""The books as they were at one moment, to plan on beside the event loop.
+
+Taking references to immutable values is done in milliseconds between two observations; all that follows works on the
+copy alone, in another thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.ledger.account_copy import AccountCopy, Use, copied_accounts, use_of, uses_of_devices
+from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.devices import why_not
+from fluence_extender.model.node import Node
+from fluence_extender.model.placement import DeviceShare
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch, DeviceUse
+from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.rooms import Rooms
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCopy:
+    """The resource graph, as far as placement asks about it."""
+
+    levels: Mapping[str, str]
+    catalogue: DeviceCatalogue
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """All that a copy is made of, and the rules by which it plans.
+
+    ``order`` are the nodes as the policy fills them; ``uses`` what pods hold whose end is known or that have devices;
+    ``rounded`` rounds requests as they are counted; ``shut`` are nodes that take nothing new.
+    """
+
+    nodes: Sequence[Node]
+    accounts: dict[str, AccountCopy]
+    order: tuple[str, ...]
+    graph: GraphCopy
+    shut: frozenset[str] = frozenset()
+    rounded: Callable[[Resources], Resources] = lambda requests: requests
+    uses: Mapping[str, Use] = field(default_factory=dict)
+    _place: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._place = {name: place for place, name in enumerate(self.order)}
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """The nodes that took nothing new, whoever has gone since."""
+        return set(self.shut)
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Those of ``names`` that there are, in the order the policy fills them."""
+        if len(names) == len(self.order):
+            return self.order
+        return tuple(sorted((name for name in names if name in self._place), key=self._place.__getitem__))
+
+
+def snapshot(books: Books, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
+    """Copy the books as they are now; ``ending`` are the uids of running pods whose end is known."""
+    present = list(nodes)
+    uses = (use_of(books, uid) for uid in ending)
+    return Snapshot(
+        present,
+        copied_accounts(books),
+        books.in_order([node.name for node in present]),
+        GraphCopy(books.mirror.levels, books.mirror.catalogue),
+        frozenset(books.closed(object())),
+        books.mirror.rounded,
+        {use.uid: use for use in uses if use is not None} | uses_of_devices(books),
+    )
+
+
+def planning(taken: Snapshot) -> tuple[PlanningCopy, Planner]:
+    """A copy of the books as they were, which uses ``taken`` up, and a planner on it."""
+    index = EligibilityIndex()
+    for node in taken.nodes:
+        index.put(node)
+    holders = {uid: use for uid, use in taken.uses.items() if use.assignment.devices}
+    shares = [share for use in holders.values() for share in use.assignment.devices]
+    devices = _DraftedDevices(taken.accounts, index.nodes.keys(), taken.graph.catalogue, shares)
+    copy = PlanningCopy(taken.accounts, taken.graph, taken, holders, devices)
+    return copy, Planner(copy, index)
+
+
+class _DraftedDevices:
+    """The devices of a copy, drafted pod by pod as the service does."""
+
+    def __init__(
+        self,
+        accounts: Mapping[str, AccountCopy],
+        nodes: Set[str],
+        catalogue: DeviceCatalogue,
+        shares: Sequence[DeviceShare],
+    ) -> None:
+        self._accounts = accounts
+        self._nodes = nodes
+        self._catalogue = catalogue
+        self._use = DeviceUse(catalogue, shares)
+        self._drafts: dict[str, list[tuple[Device, int]]] = {}
+
+    def draft(
+        self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
+    ) -> tuple[DeviceShare, ...] | Reason:
+        """Hold what the pod asks for, or say why that can't be done."""
+        nodes = set(self._nodes) - set(barred_nodes)
+        asker = Asker(pod, nodes)
+        search = DeviceSearch([asker], self._catalogue, self._use, self._rooms())
+        for way, _ in search.ways():
+            found = list(way[pod.uid])
+            # The search takes its choices back when it goes on, which it doesn't: they are counted here instead.
+            search.release()
+            return self.hold(pod, found)
+        for kind, amount in sorted(pod.devices.items()):
+            usable = [one for one in eligible(self._catalogue, kind, requires) if one.node in ("", *nodes)]
+            if not any(self._use.free(one) for one in usable) or len(pod.devices) == 1:
+                return why_not(self._catalogue, kind, amount, requires, usable)
+        kind, amount = sorted(pod.devices.items())[0]
+        return why_not(self._catalogue, kind, amount, requires, eligible(self._catalogue, kind, requires))
+
+    def hold(
+        self, pod: Pod, chosen: Iterable[Chosen | Sequence[tuple[Device, int]]]
+    ) -> tuple[DeviceShare, ...]:
+        """Hold exactly these devices."""
+        shares = []
+        for some in chosen:
+            for device, amount in some:
+                self._use.take(device, amount)
+                self._drafts.setdefault(pod.uid, []).append((device, amount))
+                shares.append(device.share(amount))
+        return tuple(shares)
+
+    def give_up(self, uid: str) -> None:
+        """Free what a pod has drafted."""
+        for device, amount in self._drafts.pop(uid, ()):
+            self._use.take(device, -amount)
+
+    def end(self, shares: Iterable[DeviceShare], back: bool) -> None:
+        """Count shares as free that others hold, or take that back."""
+        for share in shares:
+            device = self._catalogue.at(share.path)
+            if device is not None:
+                self._use.take(device, share.amount if back else -share.amount)
+
+    def _rooms(self) -> Rooms:
+        """Rooms of the nodes that devices hang on: only those can be pinned to."""
+        rooms = Rooms()
+        for name in self._catalogue.nodes():
+            account = self._accounts.get(name)
+            if account is not None:
+                rooms.put(name, account.free, account.ports)
+        return rooms

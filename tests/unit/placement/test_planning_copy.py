@@ -1,0 +1,81 @@
+"""The copy of the books to plan on: what comes and goes there is counted once, and the books notice nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.ledger.account_copy import use_of
+from fluence_extender.ledger.books import Books
+from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.whatif.snapshot import planning, snapshot
+from tests.core.values import node, pod
+from tests.unit.placement.conftest import MakeBench
+
+QPUS = "resources: [{type: qpu, name: fez, count: 2}]"
+
+
+def held(copy: PlanningCopy) -> object:
+    """All that is counted: rooms, and the units of devices by pod."""
+    shares = {uid: sum(one.amount for one in use.assignment.devices) for uid, use in copy.holdings.items()}
+    return {name: account.free for name, account in copy.accounts.items()}, shares
+
+
+@pytest.fixture
+def copied(bench: MakeBench) -> tuple[Books, PlanningCopy, Planner]:
+    """Two nodes of 4 cores, on the first of which a pod runs that takes one of two devices."""
+    planner, books, index = bench([node("n0"), node("n1")], QPUS)
+    planner.plan([Wish(pod("running", 3000, uid="running", devices={"qpu": 1}))], "running")
+    copy, planner_on_copy = planning(snapshot(books, index.nodes.values(), ["running"]))
+    return books, copy, planner_on_copy
+
+
+def test_pod_that_ends_and_comes_back_leaves_the_copy_as_it_was(
+    copied: tuple[Books, PlanningCopy, Planner],
+) -> None:
+    books, copy, planner = copied
+    before = held(copy)
+    use = use_of(books, "running")
+    assert use is not None
+    copy.end(use)
+    assert held(copy) != before
+    planner.plan([Wish(pod("a", 4000, uid="a", devices={"qpu": 2})), Wish(pod("b", 4000, uid="b"))], "wide")
+    copy.undo(["a", "b"])
+    copy.bring_back(use)
+    assert held(copy) == before
+    with pytest.raises(Refused):
+        planner.plan([Wish(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
+
+
+def test_pod_that_was_placed_there_can_end_and_come_back_and_is_counted_once(
+    copied: tuple[Books, PlanningCopy, Planner],
+) -> None:
+    _, copy, planner = copied
+    planner.plan([Wish(pod("promised", 1000, uid="promised", devices={"qpu": 1}))], "promised")
+    before = held(copy)
+    use = copy.holdings["promised"]
+    copy.end(use)
+    assert "promised" not in copy.holdings
+    copy.bring_back(use)
+    assert held(copy) == before
+
+
+def test_books_notice_nothing(copied: tuple[Books, PlanningCopy, Planner]) -> None:
+    books, copy, planner = copied
+    before = {name: one.free for name, one in books.accounts.items()}, dict(books.holdings), books.version
+    use = use_of(books, "running")
+    assert use is not None
+    copy.end(use)
+    planner.plan([Wish(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
+    assert (
+        {name: one.free for name, one in books.accounts.items()},
+        dict(books.holdings),
+        books.version,
+    ) == before
+
+
+def test_who_was_not_placed_there_is_not_taken_back(copied: tuple[Books, PlanningCopy, Planner]) -> None:
+    _, copy, _ = copied
+    before = held(copy)
+    copy.undo(["running", "nobody"])
+    assert held(copy) == before
