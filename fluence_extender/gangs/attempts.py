@@ -43,7 +43,7 @@ class Attempts:
         self._registry = registry
         self._books = books
         self._places = places
-        self._vain: dict[tuple[Asked, frozenset[object]], Reason] = {}
+        self._vain: dict[tuple[Asked, frozenset[object], GangKey | None], Reason] = {}
 
     def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
         """Try every gang of ``gangs`` that waits and might fit, and say which were tried."""
@@ -111,7 +111,9 @@ class Attempts:
 
     def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
         """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
-        asked = _asked(gang, members, now, self._places.levels), self._preemptor.passes(gang)
+        # What is kept for a gang is open to it alone: its answer is nobody else's.
+        keeper = gang.key if self._books.keeps.of(gang.key) else None
+        asked = _asked(gang, members, now, self._places.levels), self._preemptor.passes(gang), keeper
         reason = self._vain.get(asked)
         if reason is None:
             reason = self._places.plan(gang, members, now)

@@ -163,9 +163,7 @@ class Preemptor:
         if known is None or victims:
             known = self._begin(gang, members, victims, known)
         self._keep(gang, members, places)
-        # Tried again soon also where nothing is seen: the room may have come free while the attempt was being made.
-        soon = now + 5 * self._limits.preempt_again
-        gang.try_again_at = min(gang.try_again_at, soon, self._patience_ends(known, now))
+        gang.try_again_at = min(gang.try_again_at, self._patience_ends(known, now))
         return self._reason(known, now)
 
     def _search(

@@ -300,3 +300,18 @@ def test_chains_of_preemptions_end(world: MakeWorld) -> None:
     assert w.gang("g5").state is GangState.BOUND
     evicted = [call for call in w.cluster.calls if call[0] == "evict"]
     assert len(evicted) == 5
+
+
+def test_room_that_came_free_is_taken_though_an_equal_gang_before_has_none(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    lows = [gang(w, name, 3000)[0] for name in ("a-low", "b-low")]
+    w.advance(2)
+    first, second = (gang(w, name, 3000, priority=10)[0] for name in ("first", "second"))
+    w.advance(2)
+    assert going(w, *lows) == [True, True]
+    kept = {w.now(pod).nominated: pod for pod in (first, second)}
+    assert kept.keys() == {"n0", "n1"}
+    w.cluster.remove(next(w.now(low) for low in lows if w.now(low).node == w.now(second).nominated))
+    w.advance(3)
+    assert w.nodes_of(first) == [""]
+    assert w.nodes_of(second) != [""], reason(w, "second")
