@@ -11,7 +11,7 @@ from fluence_extender.placement.plan import Planner, Refused, Wish
 from tests.core.engine import FINE_EMBEDDED
 from tests.property.mixed_gangs import can_be_placed, faults, scene
 
-SCENES = {"default": 400, "nightly": 10_000}
+SCENES = {"repeatable": 400, "nightly": 10_000}
 MOST_MISSED = 0.001
 
 
