@@ -10,6 +10,7 @@ import heapq
 from fluence_extender.model.gang import GangKey
 
 NEVER = float("inf")
+"""A time that doesn't come."""
 
 
 class Agenda:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fluence_extender.gangs.actions import Evict
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import shortest_patience
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
@@ -25,7 +26,7 @@ def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limi
         return
     if gang.gathering_since is None:
         gang.gathering_since = now
-    limit = limits.assembly if gang.patience is None else gang.patience
+    limit = _limit(gang, limits.assembly)
     late = limit is not None and now - gang.gathering_since >= limit
     gang.late_after = limit if late else None
 
@@ -36,24 +37,34 @@ def falls_late(gang: Gang, now: float, limits: Limits) -> bool:
 
 
 def _late_at(gang: Gang, limits: Limits) -> float:
-    limit = limits.assembly if gang.patience is None else gang.patience
-    return float("inf") if gang.gathering_since is None or limit is None else gang.gathering_since + limit
+    return _after(gang.gathering_since, _limit(gang, limits.assembly))
 
 
 def _undone_at(gang: Gang, limits: Limits) -> float:
-    if limits.completion is None or gang.incomplete_since is None:
-        return float("inf")
-    return gang.incomplete_since + (limits.completion if gang.patience is None else gang.patience)
+    return _after(gang.incomplete_since, _completion(gang, limits))
+
+
+def _completion(gang: Gang, limits: Limits) -> float | None:
+    """The limit after which a begun gang is undone; a service without one undoes none, whatever a gang says."""
+    return None if limits.completion is None else _limit(gang, limits.completion)
+
+
+def _limit(gang: Gang, standard: float | None) -> float | None:
+    """What the gang itself says, or else the service's limit."""
+    return standard if gang.patience is None else gang.patience
+
+
+def _after(since: float | None, limit: float | None) -> float:
+    return NEVER if since is None or limit is None else since + limit
 
 
 def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
     """Evict the bound members of a begun gang that can't be completed within its limit."""
-    if gang.incomplete_since is None or now < _undone_at(gang, limits):
+    if now < _undone_at(gang, limits):
         return []
-    limit = limits.completion if gang.patience is None else gang.patience
     gang.incomplete_since = now
     missing: Reason | str = gang.reason or "members are missing"
-    why = f"gang {gang.key} could not be completed within {limit:g} s: {missing}"
+    why = f"gang {gang.key} could not be completed within {_completion(gang, limits):g} s: {missing}"
     return [Evict(member.pod, why) for member in gang.alive() if member.bound]
 
 

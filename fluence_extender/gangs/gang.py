@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.barrier import Barrier
 from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.gangs.history import History, What
@@ -36,7 +37,7 @@ class Member:
     excused: bool = False
     binding: bool = False
     bound: str = ""
-    heard: float = float("inf")
+    heard: float = NEVER
     stalled: bool = False
     trouble: str = ""
     promised: str = ""
@@ -83,7 +84,7 @@ class Gang:
     reason_since: float = 0.0
     announced: str = ""
     tried: int = -1
-    try_again_at: float = float("inf")
+    try_again_at: float = NEVER
     replans: int = 0
     rest_until: float = 0.0
     stalls: int = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fluence_extender.gangs.actions import Clear
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.barrier import Barrier
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
@@ -63,7 +64,7 @@ class Places:
             member.kept = ""
             member.steer_wanted = True
             member.clearing = False
-            member.heard = float("inf")
+            member.heard = NEVER
             member.forget_refusals()
         gang.expected = sum(1 for one in gang.pending() if one.assignment is not None)
         gang.note(What.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from fluence_extender.gangs.actions import Action, AskBudgets, Evict, Keep
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import foreign_gates
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
@@ -263,7 +264,7 @@ class Preemptor:
     def _patience_ends(self, known: Preempting, now: float) -> float:
         """When the first pod that is going will no longer be reckoned with."""
         ends = (self._leaving[uid] + self._limits.leaving for uid in known.pods if uid in self._leaving)
-        return min((end for end in ends if end > now), default=float("inf"))
+        return min((end for end in ends if end > now), default=NEVER)
 
     # Saying.
 

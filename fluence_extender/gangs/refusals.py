@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.gang import Convention
@@ -47,7 +48,7 @@ def still_barred(member: Member, now: float) -> frozenset[str]:
 
 def next_bar_ends(members: Iterable[Member]) -> float:
     """When the first of the members' bars ends; infinity when there is none."""
-    return min((until for member in members for until in member.barred.values()), default=float("inf"))
+    return min((until for member in members for until in member.barred.values()), default=NEVER)
 
 
 def refused_by_filters(gang: Gang) -> Reason:

@@ -7,11 +7,10 @@ asks for that member after all.
 
 from __future__ import annotations
 
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.reason import Reason, Why
-
-NEVER = float("inf")
 
 
 def stalls_at(member: Member, limits: Limits) -> float:
