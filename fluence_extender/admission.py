@@ -1,1 +1,147 @@
-"""The webhook's composition root."""
+"""The webhook's composition root: one process that watches, keeps its certificate and registration, and answers.
+
+Order of a start: listen under a certificate that nobody trusts, so that probes are answered; find out what the cluster
+is like; make the certificate; register. From then on each of these is kept up to date by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from urllib.parse import urlsplit
+
+import structlog
+
+from fluence_extender import __version__
+from fluence_extender.cluster.connection import Connection, connect
+from fluence_extender.cluster.objects import ApiObjects
+from fluence_extender.cluster.port import Kind, Listed, Observation, ResourcesFile
+from fluence_extender.cluster.resources_file import read_resources_file
+from fluence_extender.cluster.watch import Watcher
+from fluence_extender.first_lists import StartRefused, check, first_error, note_failure
+from fluence_extender.live_resources import LiveResources
+from fluence_extender.serving.listening import Address, allow_open_files, stop_signals
+from fluence_extender.settings import WebhookSettings
+from fluence_extender.webhook.admission import Admission
+from fluence_extender.webhook.contract import Context
+from fluence_extender.webhook.endpoint import WebhookApp
+from fluence_extender.webhook.identity import GivenFiles, Identity, SharedAuthority, Source
+from fluence_extender.webhook.keeper import Keeper
+from fluence_extender.webhook.listener import SecureListener
+from fluence_extender.webhook.metrics import WebhookMetrics
+from fluence_extender.webhook.registration import Service, Target, Url
+from fluence_extender.webhook.surroundings import Surroundings
+from fluence_extender.webhook.tls import load, server_context
+
+log = structlog.get_logger(__name__)
+
+IMAGE = f"fluence-extender:{__version__}"
+"""The image of sidecars where ours isn't known."""
+
+
+class _Unsettled:
+    async def ensure(self, namespace: str) -> bool:
+        return False
+
+    async def replicas(self, *_: str) -> int | None:
+        return None
+
+    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
+        return None
+
+
+async def run(settings: WebhookSettings, listening: Callable[[Address], None]) -> None:
+    """Serve until SIGTERM or SIGINT. Raises `StartRefused`, `CannotListen` and the rooms' own start errors."""
+    if settings.resources is not None:
+        check(read_resources_file(settings.resources))
+    asyncio.get_running_loop().set_exception_handler(note_failure)
+    allow_open_files()
+    async with connect(settings.kubeconfig) as connection:
+        try:
+            await _run(settings, connection, listening)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from None
+
+
+async def _run(
+    settings: WebhookSettings, connection: Connection, listening: Callable[[Address], None]
+) -> None:
+    metrics = WebhookMetrics()
+    objects = ApiObjects(connection)
+    initial = Context(sidecar_image=settings.sidecar_image or IMAGE)
+    surroundings = Surroundings(objects, initial, "" if settings.sidecar_image else _own_pod(settings))
+    live = LiveResources(surroundings.adopt, lambda file, why: metrics.resources_rejected.inc())
+    place = settings.resources or settings.resources_namespace
+    watcher = Watcher(connection, partial(_take, live, surroundings), place, without=(Kind.NODE,))
+    target = webhook_target(settings)
+    tls = server_context()
+    keeper = Keeper(
+        objects,
+        _source(settings, objects, target),
+        target,
+        lambda identity: _show(tls, identity),
+        lambda: not surroundings.missing,
+    )
+    unsettled = _Unsettled()
+    admission = Admission(settings.handlers, lambda: surroundings.context, unsettled, unsettled)
+    app = WebhookApp(admission, keeper, metrics, lambda: surroundings.missing)
+    with stop_signals() as stop:
+        async with SecureListener(app, Address(settings.host, settings.port), tls) as listener:
+            listening(listener.address)
+            async with asyncio.TaskGroup() as tasks:
+                background = [
+                    tasks.create_task(watcher.run(), name="follow the cluster"),
+                    tasks.create_task(_checked(watcher, live), name="check the resources"),
+                    tasks.create_task(surroundings.run(), name="look at what isn't watched"),
+                    tasks.create_task(keeper.run(), name="keep certificate and registration"),
+                ]
+                await stop.wait()
+                for task in background:
+                    task.cancel()
+
+
+def webhook_target(settings: WebhookSettings) -> Target:
+    """Where the API server is told to call."""
+    if settings.url:
+        return Url(settings.url, urlsplit(settings.url).hostname or "")
+    namespace, _, name = settings.service.partition("/")
+    return Service(namespace, name)
+
+
+def _source(settings: WebhookSettings, objects: ApiObjects, target: Target) -> Source:
+    if settings.certificates is not None:
+        return GivenFiles(settings.certificates, target.hosts)
+    namespace = settings.service.partition("/")[0]
+    return SharedAuthority(objects, namespace, target.hosts, lambda: datetime.now(UTC))
+
+
+def _show(tls: ssl.SSLContext, identity: Identity) -> None:
+    load(tls, identity.certificate, identity.key)
+    log.info("a certificate is served", expires=identity.expires.isoformat())
+
+
+def _take(live: LiveResources, surroundings: Surroundings, seen: Observation) -> None:
+    if seen.kind is Kind.RESOURCES_FILE:
+        for one in seen.objects if isinstance(seen, Listed) else (seen.object,):
+            assert isinstance(one, ResourcesFile)
+            live.take(one)
+    else:
+        surroundings.take(seen)
+
+
+def _own_pod(settings: WebhookSettings) -> str:
+    """Where the pod is found that we are in, if we are in one: its host name is its name."""
+    namespace = settings.service.partition("/")[0]
+    return f"/api/v1/namespaces/{namespace}/pods/{socket.gethostname()}"
+
+
+async def _checked(watcher: Watcher, live: LiveResources) -> None:
+    """Refuse to go on with a resources.yaml that was faulty from the beginning."""
+    await watcher.synced(Kind.RESOURCES_FILE)
+    if live.fault is not None:
+        raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
+    log.info("resources.yaml is read")

@@ -26,7 +26,7 @@ from fluence_extender.engines import Engine, choose_engine, create_mirror
 from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.server import Listeners, serve
-from fluence_extender.first_lists import FirstLists, StartRefused
+from fluence_extender.first_lists import FirstLists, StartRefused, first_error
 from fluence_extender.gangs.actions import Tell
 from fluence_extender.gangs.auditor import Auditor
 from fluence_extender.gangs.controller import Controller
@@ -70,7 +70,7 @@ async def run(settings: Settings, lists: FirstLists, listening: Callable[[Listen
         try:
             await _run(settings, engine, lists, cluster, listening)
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise first_error(group) from None
 
 
 async def _run(
@@ -166,14 +166,6 @@ def _election(
         partial(look_at_ours, connection),
         lambda: controller.started,
     )
-
-
-def _first(group: BaseExceptionGroup) -> BaseException:
-    """The first error of a group: it ended everything."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _start(watcher: Watcher, controller: Controller, driver: Driver, live: LiveResources) -> None:

@@ -72,7 +72,7 @@ class FirstLists:
 async def serve(settings: Settings, listening: Callable[[Listeners, Engine], None]) -> None:
     """Run the service until SIGTERM or SIGINT. Raises `StartRefused`, and as `fluence_extender.app.run` does."""
     if settings.resources is not None:
-        _check(read_resources_file(settings.resources))
+        check(read_resources_file(settings.resources))
     asyncio.get_running_loop().set_exception_handler(note_failure)
     async with connect(settings.kubeconfig) as connection, FirstLists(connection, settings).begun() as lists:
         app = await asyncio.to_thread(importlib.import_module, "fluence_extender.app")
@@ -87,7 +87,8 @@ def note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> No
         loop.default_exception_handler(context)
 
 
-def _check(file: ResourcesFile) -> None:
+def check(file: ResourcesFile) -> None:
+    """Raise `StartRefused` where the file can't be used."""
     # Not needed where the resources are in a ConfigMap.
     from fluence_extender.graph.resources_file import parse_resources
 
@@ -95,3 +96,11 @@ def _check(file: ResourcesFile) -> None:
         parse_resources(file.text or "", file.source)
     except InvalidResourcesFile as fault:
         raise StartRefused(f"resources.yaml can't be used:\n{fault}") from fault
+
+
+def first_error(group: BaseExceptionGroup) -> BaseException:
+    """The first error of a group of tasks: it ended everything."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

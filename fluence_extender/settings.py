@@ -23,6 +23,7 @@ POLICIES = (
     "variation",
 )
 DEFAULT_NAMESPACE = "kube-system"
+DEFAULT_WEBHOOK_SERVICE = f"{DEFAULT_NAMESPACE}/fluence-webhook"
 DEFAULT_LEASE_DURATION = 15
 """Seconds; kube-scheduler's own default."""
 
@@ -53,3 +54,25 @@ class Settings:
     lease: str = ""
     identity: str = field(default_factory=socket.gethostname)
     scheduler_livez: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """The settings of one webhook; every one can also be given by environment (see ``webhook --help``).
+
+    ``resources`` and ``resources_namespace`` are as in `Settings`. The API server is told to call ``service``
+    (NAMESPACE/NAME), or ``url`` where one is given. ``certificates`` is a folder with certificates that somebody else
+    renews, None where ours are made by the authority in a Secret beside the Service. ``sidecar_image`` is "" for the
+    image that we run from.
+    """
+
+    kubeconfig: str | None = None
+    resources: Path | None = None
+    resources_namespace: str = DEFAULT_NAMESPACE
+    host: str = "127.0.0.1"
+    port: int = 8443
+    handlers: tuple[str, ...] = ()
+    service: str = DEFAULT_WEBHOOK_SERVICE
+    url: str = ""
+    certificates: Path | None = None
+    sidecar_image: str = ""

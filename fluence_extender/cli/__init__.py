@@ -8,8 +8,9 @@ from fluence_extender.cli.local import check, demo, version
 from fluence_extender.cli.looking import graph, simulate
 from fluence_extender.cli.scheduler_config import scheduler_config_command
 from fluence_extender.cli.service import serve
+from fluence_extender.cli.webhook import webhook
 
-__all__ = ["main", "serve"]
+__all__ = ["main", "serve", "webhook"]
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -18,10 +19,10 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 def main() -> None:
     """Places whole gangs of pods through the extender hooks of a stock kube-scheduler.
 
-    `serve` is the service; `scheduler-config` prints the configuration of the kube-scheduler beside it; `demo` shows
-    both at work on a control plane of its own, on this machine.
+    `serve` is the service; `webhook` prepares new pods for it; `scheduler-config` prints the configuration of the
+    kube-scheduler beside it; `demo` shows all of them at work on a control plane of its own, on this machine.
     """
 
 
-for _command in (check, demo, graph, scheduler_config_command, serve, simulate, version):
+for _command in (check, demo, graph, scheduler_config_command, serve, simulate, version, webhook):
     main.add_command(_command)

@@ -61,8 +61,8 @@ POLICY = click.option(
 )
 
 
-def lease_name(_: click.Context, __: click.Parameter, value: str) -> str:
-    """Check the name of a Lease, NAMESPACE/NAME; none is "" (a callback of click)."""
+def object_name(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Check the name of an object, NAMESPACE/NAME; none is "" (a callback of click)."""
     namespace, slash, name = value.partition("/")
     if value and (not slash or not namespace or not name or "/" in name):
         raise click.BadParameter(f"{value!r} is not NAMESPACE/NAME, for example {DEFAULT_NAMESPACE}/fluence")

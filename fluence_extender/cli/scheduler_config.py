@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fluence_extender.cli.options import lease_name
+from fluence_extender.cli.options import object_name
 from fluence_extender.settings import DEFAULT_LEASE_DURATION
 
 
@@ -20,7 +20,7 @@ from fluence_extender.settings import DEFAULT_LEASE_DURATION
     "--lease",
     default="",
     metavar="NAMESPACE/NAME",
-    callback=lease_name,
+    callback=object_name,
     help="Elect a leader by this Lease, for several replicas; tell `serve` the same. Default: no election.",
 )
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluence_extender import __version__
-from fluence_extender.cli.options import KUBECONFIG, LEVELS, NAMESPACE, RESOURCES, lease_name
+from fluence_extender.cli.options import KUBECONFIG, LEVELS, NAMESPACE, RESOURCES, object_name
 from fluence_extender.settings import ENGINES, POLICIES, Settings
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ PORTS = click.IntRange(0, 65535)
     "--lease",
     default="",
     metavar="NAMESPACE/NAME",
-    callback=lease_name,
+    callback=object_name,
     envvar="FLUENCE_LEASE",
     show_envvar=True,
     help="The Lease by which the kube-scheduler beside us is elected; we lead while it does. Default: we always lead.",

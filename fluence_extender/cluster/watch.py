@@ -7,7 +7,7 @@ question every few seconds: while it is answered, open watches count as fresh.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from fluence_extender.cluster.backoff import jittered
@@ -26,16 +26,21 @@ class Watcher:
 
     The sink is called in the event loop, in order for each kind; kinds are independent of each other. A sink
     that is slow delays its kind and loses nothing. ``resources`` is the namespace of the ConfigMap
-    `fluence-resources`, or the path of a local file.
+    `fluence-resources`, or the path of a local file. Kinds ``without`` which the sink can do aren't watched.
     """
 
     def __init__(
-        self, connection: Connection, sink: Sink, resources: str | Path, timing: Timing = STANDARD
+        self,
+        connection: Connection,
+        sink: Sink,
+        resources: str | Path,
+        timing: Timing = STANDARD,
+        without: Collection[Kind] = (),
     ) -> None:
         self._connection = connection
         self._timing = timing
         self._heartbeat = float("-inf")
-        watched = sources(connection, timing)
+        watched = [source for source in sources(connection, timing) if source.kind not in without]
         self._file: FileWatch | None = None
         if isinstance(resources, Path):
             self._file = FileWatch(resources, sink)

@@ -1,0 +1,166 @@
+"""``fluence-extender webhook``: admission of pods. What keeps it from starting is told as one message."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from fluence_extender import __version__
+from fluence_extender.cli.options import KUBECONFIG, NAMESPACE, RESOURCES, object_name
+from fluence_extender.settings import DEFAULT_WEBHOOK_SERVICE, WebhookSettings
+
+if TYPE_CHECKING:
+    from fluence_extender.serving.listening import Address
+
+MUTATE = "/mutate"
+
+
+def _handlers(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    from fluence_extender.webhook.handlers import HANDLERS, select
+
+    chosen, unknown = select(value.split(","))
+    if unknown:
+        raise click.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(HANDLERS)}")
+    return chosen
+
+
+def _url(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not value:
+        return ""
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a URL: {error}") from None
+    if parts.scheme != "https" or not parts.hostname or port == 0:
+        raise click.BadParameter(
+            f"{value!r} is not https://HOST[:PORT]{MUTATE}: API servers call nothing else"
+        )
+    if parts.username is not None or parts.query or parts.fragment:
+        raise click.BadParameter(f"{value!r}: API servers take no user, query or fragment in it")
+    return value if parts.path.strip("/") else value.rstrip("/") + MUTATE
+
+
+def _service(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not value:
+        raise click.BadParameter(f"it can't be empty; the usual one is {DEFAULT_WEBHOOK_SERVICE}")
+    return object_name(context, parameter, value)
+
+
+@click.command("webhook")
+@KUBECONFIG
+@RESOURCES
+@NAMESPACE
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="FLUENCE_LISTEN_HOST",
+    show_envvar=True,
+    help="Where /mutate, probes and metrics listen, all of them with TLS.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8443,
+    show_default=True,
+    envvar="FLUENCE_LISTEN_PORT",
+    show_envvar=True,
+    help="Port of them; 0 takes any free one.",
+)
+@click.option(
+    "--handlers",
+    default="",
+    metavar="NAME,...",
+    callback=_handlers,
+    envvar="FLUENCE_HANDLERS",
+    show_envvar=True,
+    help="Which handlers work on a pod, and in which order. Default: fluxion,quantum,gang.",
+)
+@click.option(
+    "--service",
+    default=DEFAULT_WEBHOOK_SERVICE,
+    show_default=True,
+    metavar="NAMESPACE/NAME",
+    callback=_service,
+    envvar="FLUENCE_WEBHOOK_SERVICE",
+    show_envvar=True,
+    help="The Service (port 443) that the API server calls; the authority's Secret is beside it.",
+)
+@click.option(
+    "--url",
+    default="",
+    metavar="URL",
+    callback=_url,
+    envvar="FLUENCE_WEBHOOK_URL",
+    show_envvar=True,
+    help="Called instead of the Service, out of a cluster: https://127.0.0.1:8443/mutate.",
+)
+@click.option(
+    "--certificates",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    envvar="FLUENCE_CERTIFICATES",
+    show_envvar=True,
+    help="tls.crt, tls.key and ca.crt that somebody else renews (cert-manager). Default: made and renewed here.",
+)
+@click.option(
+    "--sidecar-image",
+    default="",
+    metavar="IMAGE",
+    envvar="FLUENCE_SIDECAR_IMAGE",
+    show_envvar=True,
+    help="Image of the containers that are added to quantum pods. Default: the one that this runs from.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    envvar="FLUENCE_LOG_FORMAT",
+    show_envvar=True,
+    help="How log lines look (they go to stderr).",
+)
+def webhook(log_format: str, **options: Any) -> None:
+    """Serve the admission webhook until SIGTERM or SIGINT.
+
+    It registers itself with the API server and gives new pods of ours what they need: environment, coordination of
+    quantum jobs, gangs. It is ready (/readyz) once the API server knows where to call it.
+    """
+    from fluence_extender.logs import set_up_logging
+
+    set_up_logging(log_format)
+    _run(WebhookSettings(**options))
+
+
+def _run(settings: WebhookSettings) -> None:
+    import uvloop
+
+    from fluence_extender.admission import run
+
+    try:
+        uvloop.run(run(settings, _tell))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if isinstance(error, _refusals()):
+            raise click.ClickException(str(error)) from None
+        raise
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What the webhook says for itself when it can't start."""
+    from fluence_extender.cluster.errors import BadKubeconfig
+    from fluence_extender.cluster.resources_file import ResourcesFileError
+    from fluence_extender.first_lists import StartRefused
+    from fluence_extender.serving.listening import CannotListen
+
+    return StartRefused, BadKubeconfig, ResourcesFileError, CannotListen
+
+
+def _tell(address: Address) -> None:
+    click.echo(f"fluence-extender {__version__}: webhook on https://{address}{MUTATE}", err=True)

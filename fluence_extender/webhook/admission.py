@@ -1,0 +1,56 @@
+"""One review after another: what a pod needs is settled, its patch made, the answer written.
+
+Invariants: the answer to a review that can be read allows the pod, also where making the patch fails, then without
+one and with a warning; a pod is judged by one context from beginning to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from fluence_extender.webhook.before import Accounts, Claims, settle
+from fluence_extender.webhook.contract import Context, Outcome
+from fluence_extender.webhook.metrics import Answered
+from fluence_extender.webhook.mutate import mutate
+from fluence_extender.webhook.review import Review, answer, read_review
+
+log = structlog.get_logger(__name__)
+
+
+class Admission:
+    """Answers with ``handlers`` by the newest ``context``."""
+
+    def __init__(
+        self,
+        handlers: Sequence[str],
+        context: Callable[[], Context],
+        accounts: Accounts,
+        claims: Claims,
+    ) -> None:
+        self._handlers = tuple(handlers)
+        self._context = context
+        self._accounts = accounts
+        self._claims = claims
+
+    async def decide(self, body: bytes) -> tuple[bytes, Answered, int]:
+        """The answer to a review, how it ended, and how many warnings it has. Raises `review.BadReview`."""
+        review = read_review(body)
+        try:
+            ended, outcome = await self._outcome(review)
+            return answer(review.request.uid, outcome), ended, len(outcome.warnings)
+        except Exception as error:
+            request = review.request
+            log.exception("a pod is admitted as it is", namespace=request.namespace, name=request.name)
+            told = f"fluence: admitted as it is, after an internal error ({type(error).__name__})"
+            return answer(request.uid, Outcome(warnings=(told,))), Answered.FAILED, 1
+
+    async def _outcome(self, review: Review) -> tuple[Answered, Outcome]:
+        if review.pod is None:
+            return Answered.UNREADABLE, Outcome(warnings=(f"fluence: {review.unreadable}",))
+        request, context = await settle(
+            review.pod, review.request, self._handlers, self._context(), self._accounts, self._claims
+        )
+        outcome = mutate(review.pod, request, self._handlers, context)
+        return Answered.PATCHED if outcome.patch else Answered.UNCHANGED, outcome

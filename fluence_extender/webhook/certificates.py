@@ -1,0 +1,192 @@
+"""Certificate authorities and the certificates they sign, as values (RFC 5280).
+
+Invariants: a certificate is valid from an hour before it was made, so that machines whose clocks are behind accept it;
+it never outlives the authority that signed it; a key that isn't its certificate's is never paired with it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+AUTHORITY_NAME = "fluence-webhook-ca"
+LEAF_NAME = "fluence-webhook"
+
+SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+class BadCertificate(Exception):
+    """What was given isn't a certificate and its key; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long certificates last, and by how much clocks may differ.
+
+    ``overlap`` is how long an authority is trusted after another took its place.
+    """
+
+    authority: timedelta = timedelta(days=5 * 365)
+    leaf: timedelta = timedelta(days=30)
+    skew: timedelta = timedelta(hours=1)
+    overlap: timedelta = timedelta(days=1)
+
+
+STANDARD = Lifetimes()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: SigningKey
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The certificate in PEM."""
+        return pem(self.certificate)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The key in PEM (PKCS #8, not encrypted)."""
+        return self.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+
+def pem(certificate: x509.Certificate) -> bytes:
+    """A certificate in PEM."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def make_authority(now: datetime, lifetimes: Lifetimes = STANDARD) -> KeyPair:
+    """A new authority that signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, AUTHORITY_NAME)])
+    builder = (
+        _begun(name, name, key, now - lifetimes.skew, now + lifetimes.authority)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+    )
+    return KeyPair(builder.sign(key, hashes.SHA256()), key)
+
+
+def make_leaf(
+    authority: KeyPair, names: Sequence[str], now: datetime, lifetimes: Lifetimes = STANDARD
+) -> KeyPair:
+    """A server's certificate for these host names and IP addresses, of which there must be one at least."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, LEAF_NAME)])
+    issuer = authority.certificate.subject
+    end = min(now + lifetimes.leaf, authority.certificate.not_valid_after_utc)
+    issuing = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    builder = (
+        _begun(subject, issuer, key, now - lifetimes.skew, end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        .add_extension(issuing, critical=False)
+    )
+    return KeyPair(builder.sign(authority.key, hashes.SHA256()), key)
+
+
+def renewal_due(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether less than a third of its life is left."""
+    end = certificate.not_valid_after_utc
+    return now >= end - (end - certificate.not_valid_before_utc) / 3
+
+
+def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether this authority's key signed the certificate."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def names_of(certificate: x509.Certificate) -> set[str]:
+    """The host names and addresses that a certificate is for."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    hosts = found.get_values_for_type(x509.DNSName)
+    return {*hosts, *(str(address) for address in found.get_values_for_type(x509.IPAddress))}
+
+
+def read_bundle(text: bytes) -> tuple[x509.Certificate, ...]:
+    """The certificates of a PEM bundle, in order, each once. Raises `BadCertificate`."""
+    try:
+        return tuple(dict.fromkeys(x509.load_pem_x509_certificates(text)))
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadCertificate(f"there is no readable certificate in it: {error}") from None
+
+
+def read_pair(certificate: x509.Certificate, key_text: bytes) -> KeyPair:
+    """A certificate with the key in PEM that belongs to it. Raises `BadCertificate`."""
+    try:
+        key = serialization.load_pem_private_key(key_text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise BadCertificate(f"its key can't be read: {error}") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise BadCertificate("its key is neither RSA nor of an elliptic curve")
+    if key.public_key() != certificate.public_key():
+        raise BadCertificate("its key isn't that of its certificate")
+    return KeyPair(certificate, key)
+
+
+def may_sign(certificate: x509.Certificate) -> bool:
+    """Whether it is an authority's."""
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+
+
+def _begun(
+    subject: x509.Name, issuer: x509.Name, key: SigningKey, begin: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

@@ -1,0 +1,99 @@
+"""``POST /mutate`` over HTTP, beside probes and metrics.
+
+Invariant: what can't be read gets a 4xx with a text that names the problem. Before the webhook knows the cluster it
+answers 503, so that the API server does what the registration says of an outage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from fluence_extender.serving.bodies import JSON, Disconnected, Refused, posted_json, refuse, respond
+from fluence_extender.webhook.admission import Admission
+from fluence_extender.webhook.keeper import Keeper
+from fluence_extender.webhook.metrics import Answered, WebhookMetrics
+from fluence_extender.webhook.registration import MUTATE
+from fluence_extender.webhook.review import BadReview
+
+MAX_BODY = 8 * 1024 * 1024
+"""Bytes; the API server takes no object of more than 3 MiB."""
+
+log = structlog.get_logger(__name__)
+
+
+class WebhookApp(Starlette):
+    """``missing`` says why reviews can't be answered yet, "" once they can."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        keeper: Keeper,
+        metrics: WebhookMetrics,
+        missing: Callable[[], str],
+    ) -> None:
+        self._admission = admission
+        self._keeper = keeper
+        self._metrics = metrics
+        self._missing = missing
+        super().__init__(
+            routes=[
+                Route("/healthz", _alive),
+                Route("/readyz", self._ready),
+                Route("/metrics", self._exposition),
+            ]
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. Reviews need none of Starlette's layers."""
+        if scope["type"] == "http" and scope["path"] == MUTATE:
+            await self._mutate(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    async def _mutate(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        try:
+            body = await posted_json(scope, receive, MUTATE, MAX_BODY)
+            if missing := self._missing():
+                self._observe(Answered.NOT_READY, began)
+                await refuse(send, 503, f"not ready: {missing}")
+                return
+            written, ended, warnings = await self._admission.decide(body)
+        except Disconnected:
+            self._observe(Answered.BAD_REQUEST, began)
+            return
+        except (Refused, BadReview) as error:
+            self._observe(Answered.BAD_REQUEST, began)
+            status = error.status if isinstance(error, Refused) else 400
+            log.warning("a review was refused", status=status, problem=str(error))
+            await refuse(send, status, str(error))
+            return
+        if warnings:
+            self._metrics.warnings.inc(warnings)
+        self._observe(ended, began)
+        await respond(send, 200, JSON, written)
+
+    def _observe(self, outcome: Answered, began: float) -> None:
+        self._metrics.observe(outcome, time.perf_counter() - began)
+
+    async def _ready(self, request: Request) -> PlainTextResponse:
+        """Ready once reviews can be answered and the API server was told where to send them."""
+        reason = self._missing() or ("" if self._keeper.registered else self._keeper.problem)
+        return PlainTextResponse(f"not ready: {reason}\n", 503) if reason else PlainTextResponse("ok\n")
+
+    async def _exposition(self, request: Request) -> Response:
+        self._metrics.mirror(self._keeper)
+        body, content_type = self._metrics.render(request.headers.get("accept", ""))
+        return Response(body, media_type=content_type)
+
+
+async def _alive(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("ok\n")
