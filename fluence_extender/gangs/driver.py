@@ -237,10 +237,8 @@ class Driver:
                     self._spawn("", self._ask_budgets(action), ())
                 case Evict(pod, reason, again):
                     self._spawn(pod.uid, self._evict(pod, reason, again), ())
-                case ReportGroup():
+                case ReportGroup() | ReportMembers():
                     self._spawn("", self._report(action), (), self._aside)
-                case ReportMembers():
-                    self._spawn("", self._report_members(action), (), self._aside)
 
     def _spawn(
         self,
@@ -287,9 +285,7 @@ class Driver:
             return
         except ClusterError as error:
             log.warning("nomination not cleared; trying again", pod=pod.key, error=str(error))
-            asyncio.get_running_loop().call_later(
-                STEER_PAUSE, self._again, self._controller.lifecycle.clear_failed, pod.uid
-            )
+            self._later(STEER_PAUSE, self._controller.lifecycle.clear_failed, pod.uid)
 
     async def _steer(self, pod: Pod, node: str) -> None:
         found = self._controller.member(pod.uid)
@@ -312,13 +308,16 @@ class Driver:
                 self.tell(Tell(about, Why.UNTOLD.value, f"can't be told its node {node}: {error}"))
             level = log.error if isinstance(error, Denied) else log.warning
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
-            asyncio.get_running_loop().call_later(
-                STEER_PAUSE, self._again, self._controller.lifecycle.steer_failed, pod.uid
-            )
+            self._later(STEER_PAUSE, self._controller.lifecycle.steer_failed, pod.uid)
 
-    def _again(self, failed: Callable[[str], None], uid: str) -> None:
-        failed(uid)
-        self._wake.set()
+    def _later(self, pause: float, failed: Callable[[str], None], uid: str) -> None:
+        """Tell the controller after ``pause`` seconds that a write has failed, so that it decides anew."""
+
+        def tell() -> None:
+            failed(uid)
+            self._wake.set()
+
+        asyncio.get_running_loop().call_later(pause, tell)
 
     async def _keep(self, pod: Pod, node: str) -> None:
         found = self._controller.member(pod.uid)
@@ -330,8 +329,7 @@ class Driver:
             return
         except ClusterError as error:
             log.warning("nomination failed; trying again", pod=pod.key, node=node, error=str(error))
-            preemptor = self._controller.lifecycle.preemptor
-            asyncio.get_running_loop().call_later(STEER_PAUSE, self._again, preemptor.not_told, pod.uid)
+            self._later(STEER_PAUSE, self._controller.lifecycle.preemptor.not_told, pod.uid)
 
     async def _ask_budgets(self, ask: AskBudgets) -> None:
         preemptor = self._controller.lifecycle.preemptor
@@ -365,17 +363,16 @@ class Driver:
             log.warning("eviction failed", pod=pod.key, error=why)
         if again:
             failed = partial(self._controller.lifecycle.preemptor.not_evicted, why=why)
-            asyncio.get_running_loop().call_later(EVICT_PAUSE, self._again, failed, pod.uid)
+            self._later(EVICT_PAUSE, failed, pod.uid)
 
-    async def _report(self, report: ReportGroup) -> None:
+    async def _report(self, report: ReportGroup | ReportMembers) -> None:
         try:
-            await self._cluster.report_group(report.group, report.scheduled, report.reason, report.message)
-        except ClusterError as error:
-            log.info("PodGroup status not written", group=report.group.name, error=str(error))
-
-    async def _report_members(self, report: ReportMembers) -> None:
-        try:
-            await self._cluster.report_members(report.group, report.status)
+            if isinstance(report, ReportGroup):
+                await self._cluster.report_group(
+                    report.group, report.scheduled, report.reason, report.message
+                )
+            else:
+                await self._cluster.report_members(report.group, report.status)
         except ClusterError as error:
             log.info("PodGroup status not written", group=report.group.name, error=str(error))
 
