@@ -12,17 +12,24 @@ from fluence_extender.model.reason import Reason, Why
 
 
 def agreed_size(key: GangKey, claims: Iterable[Claim]) -> int | Reason:
-    """The size that all claims say, or why that can't be said; 1 where there are none."""
+    """The size that all claims say, or why that can't be said; 1 where there are none.
+
+    Of sizes that were only noted once the largest counts, and only where no other is said.
+    """
     by: dict[int, str] = {}
+    noted = 1
     for claim in claims:
         size = claim.size
         if isinstance(size, Reason):
             return size
+        if claim.noted:
+            noted = max(noted, size)
+            continue
         known = by.get(size)
         if known is None or claim.said_by < known:
             by[size] = claim.said_by
     if len(by) <= 1:
-        return next(iter(by), 1)
+        return next(iter(by), noted)
     (least, first), *_, (most, last) = sorted(by.items())
     return Reason(
         Why.INVALID,

@@ -35,8 +35,8 @@ CONSUMER_PRIORITY_CLASS = "fluence-quantum-classical"
 
 # Written on each consumer by the producer's sidecar, before the gate is removed.
 QUANTUM_JOB_ID_ANNOTATION = f"{DOMAIN}/quantum-job-id"
-PRODUCER_BACKEND_ANNOTATION = f"{DOMAIN}/producer-backend"
-PRODUCER_ATTRIBUTE_PREFIX = f"{DOMAIN}/producer-attr-"
+PRODUCER_BACKEND_ANNOTATION = f"producer.{BACKEND_ANNOTATION}"
+PRODUCER_ATTRIBUTE_PREFIX = f"producer.{ATTRIBUTE_PREFIX}"
 
 # Containers, volumes and mounts that admission adds to a pod.
 STAGE_CONTAINER = "fluence-stage"
@@ -66,10 +66,15 @@ POD_UID_VARIABLE = "FLUENCE_POD_UID"
 ROLE_VARIABLE = "FLUENCE_COORDINATION_ROLE"
 QUANTUM_JOB_ID_VARIABLE = "FLUENCE_QUANTUM_JOB_ID"
 PYTHONPATH = "PYTHONPATH"
-QRMI_BACKEND_VARIABLES = ("QRMI_BACKEND", "QRMI_RESOURCE_ID", "QRMI_JOB_QPU_RESOURCES")
+USERS_PYTHONPATH = "FLUENCE_USERS_PYTHONPATH"
+"""Where a PYTHONPATH that comes from a ConfigMap or the like is kept, so that ours can refer to it."""
+QRMI_BACKEND_VARIABLE = "QRMI_BACKEND"
+QRMI_NAME_VARIABLES = ("QRMI_RESOURCE_ID", "QRMI_JOB_QPU_RESOURCES")
 QRMI_TYPE_VARIABLE = "QRMI_JOB_QPU_TYPES"
 QRMI_TYPE_ATTRIBUTE = "qrmi_type"
 """QRMI reads the resource's name and type together; both are set where the file has this attribute."""
+QRMI_PREFIX = "qrmi_"
+"""Other attributes that begin so are also given under the name without FLUXION_."""
 
 # Environment of the sidecar, beside FLUENCE_POD_UID, FLUXION_* and copies of the first container's secrets.
 POD_NAME_VARIABLE = "FLUENCE_POD_NAME"
@@ -87,6 +92,4 @@ def producer_group(group: str) -> str:
 
 def handed_over(annotation: str) -> str:
     """Where a consumer finds what its producer's Binding says under ``annotation`` (backend or attr-*)."""
-    if annotation == BACKEND_ANNOTATION:
-        return PRODUCER_BACKEND_ANNOTATION
-    return PRODUCER_ATTRIBUTE_PREFIX + annotation.removeprefix(ATTRIBUTE_PREFIX)
+    return f"producer.{annotation}"

@@ -27,6 +27,13 @@ SELECT_CONSTRAINTS_ANNOTATION = f"{SELECT_PREFIX}constraints"
 SELECT_SHOTS_ANNOTATION = f"{SELECT_PREFIX}shots"
 SELECT_RESULT_ANNOTATION = f"{SELECT_PREFIX}result"
 
+# What the owner of a pod said at admission: how many pods it wants at once.
+OWNER_SIZE_ANNOTATION = f"{DOMAIN}/owner-size"
+
+# On objects that the webhook makes, which it may therefore delete.
+CREATED_BY_ANNOTATION = f"{DOMAIN}/created-by"
+WEBHOOK_NAME = "fluence-webhook"
+
 # Our own scheduling gate, added to each pod of ours at admission.
 GATE = f"{DOMAIN}/gang"
 

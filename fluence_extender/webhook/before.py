@@ -1,10 +1,10 @@
-"""What must be settled with the API server before a pod can be patched.
+"""What must be asked of the API server before a pod can be patched.
 
-Two things can't wait for a controller. The sidecar's account must exist when its pod is created, or the API server
-refuses the pod. And among pods that are all alike exactly one produces, however many replicas of ours admit them at
-once, so that one is found by a claim that only one of them can make.
+The sidecar's account must exist when its pod is created, or the API server refuses the pod. Among pods that are all
+alike exactly one produces, however many replicas of ours admit them at once. And how many pods a ReplicaSet or
+StatefulSet wants is said by nobody but itself.
 
-Invariant: nothing is made for a dry run, for pods of others, or twice.
+Invariant: nothing is made for a dry run or for pods of others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from fluence_extender.model.coordination import PRODUCER
 from fluence_extender.webhook.contract import Context, Json, Request
+from fluence_extender.webhook.handlers.gang import SIZING_OWNERS
+from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
+from fluence_extender.webhook.mutate import look, ours
+from fluence_extender.webhook.subject import UNDECIDED, Subject, Unfit, read
 
 
 class Accounts(Protocol):
@@ -25,36 +30,66 @@ class Accounts(Protocol):
 
 
 class Claims(Protocol):
-    """Who produces in a shared group whose pods are all alike."""
+    """What is asked about a pod's group. No method raises."""
 
     async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
-        """Whether the request ``uid`` is the group's producer; None where that can't be found out. Doesn't raise."""
+        """Whether the request ``uid`` is the producer of ``group``; None where that can't be found out."""
+        ...
+
+    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
+        """How many pods a ReplicaSet or StatefulSet creates at once; None where that can't be found out."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod needs settled: the sidecar's account in its namespace, a producer claim for the shared ``group``."""
+    """What a pod needs: the sidecar's account, a claim in the shared ``group``, the size of its owner (kind, name)."""
 
     account: bool = False
     group: str = ""
+    owner: tuple[str, str] = ("", "")
+
+
+NOTHING = Needs()
 
 
 def needs(pod: Json, request: Request, handlers: Sequence[str], context: Context) -> Needs:
-    """What has to be settled before this pod is patched."""
-    raise NotImplementedError
+    """What has to be asked before this pod is patched."""
+    if not ours(pod) or request.operation != "CREATE":
+        return NOTHING
+    try:
+        subject = look(pod, request, handlers)
+        undecided = "quantum" in handlers and request.leads is None and read(pod).role == UNDECIDED
+    except Unfit:
+        return NOTHING
+    gangs = "gang" in handlers and subject.named and not subject.role and subject.size is None
+    asks_owner = gangs and request.replicas is None and subject.owner[0] in SIZING_OWNERS
+    return Needs(
+        account=_needs_account(pod, subject, handlers) and request.namespace not in context.accounts,
+        group=subject.group if undecided else "",
+        owner=subject.owner if asks_owner else ("", ""),
+    )
+
+
+def _needs_account(pod: Json, subject: Subject, handlers: Sequence[str]) -> bool:
+    watched = subject.quantum and (subject.role == PRODUCER or subject.observed)
+    return watched and "quantum" in handlers and pod["spec"].get("serviceAccountName") in USUAL_ACCOUNTS
 
 
 async def settle(
     pod: Json, request: Request, handlers: Sequence[str], context: Context, accounts: Accounts, claims: Claims
 ) -> tuple[Request, Context]:
-    """The request and context with what this pod needs settled; the same ones for most pods and all dry runs."""
+    """The request and context with what this pod needs; the same ones for most pods."""
+    wanted = needs(pod, request, handlers, context)
+    if wanted.owner[0]:
+        found = await claims.replicas(request.namespace, *wanted.owner)
+        request = replace(request, replicas=found)
     if request.dry_run:
         return request, context
-    asked = needs(pod, request, handlers, context)
-    if asked.group:
-        request = replace(request, leads=await claims.claim(request.namespace, asked.group, request.uid))
-        asked = needs(pod, request, handlers, context)
-    if asked.account and await accounts.ensure(request.namespace):
+    if wanted.group:
+        leads = await claims.claim(request.namespace, wanted.group, request.uid)
+        request = replace(request, leads=leads)
+        wanted = needs(pod, request, handlers, context)
+    if wanted.account and await accounts.ensure(request.namespace):
         context = replace(context, accounts=context.accounts | {request.namespace})
     return request, context

@@ -1,15 +1,15 @@
 """What the webhook's shell and its handlers say to each other. Names that pods carry stand in `model.coordination`.
 
 The shell makes a `Request` of each review, takes the newest `Context`, and answers with the `Outcome` of
-`webhook.mutate.mutate`. Two things must be settled with the API server before a patch can be made: `before.settle`
-does that, and the shell awaits it first.
+`webhook.mutate.mutate`. Some things must be asked of the API server before a patch can be made: `before.settle` does
+that, and the shell awaits it first.
 
 Invariant: values only. The same pod, request and context give the same outcome.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -31,7 +31,8 @@ class Request:
     """One admission request for a pod.
 
     ``namespace`` and ``name`` are the request's (the pod may lack both; ``name`` is "" with generateName). ``leads``
-    says whether this pod claimed to be its shared group's producer; None where nobody was asked.
+    says whether this pod claimed to be its shared group's producer, ``replicas`` how many pods its owner wants at once:
+    None where nobody was asked, or nobody knows.
     """
 
     namespace: str
@@ -40,6 +41,7 @@ class Request:
     operation: str = "CREATE"
     uid: str = ""
     leads: bool | None = None
+    replicas: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +81,4 @@ class Outcome:
     """The answer to a request: always allowed, with a patch (empty: byte-identical) and warnings for the user."""
 
     patch: tuple[Operation, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()

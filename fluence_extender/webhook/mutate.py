@@ -1,12 +1,83 @@
-"""From a pod to its patch."""
+"""From a pod to its patch.
+
+Invariant: a pod of another scheduler gets none; a patched pod gets none a second time; and whatever the API server
+would refuse only because of the patch isn't patched, but told.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from fluence_extender.model.coordination import CONSUMER, PRODUCER, ROLE_ANNOTATION
+from fluence_extender.model.names import GATE, SCHEDULER_NAME
 from fluence_extender.webhook.contract import Context, Json, Outcome, Request
+from fluence_extender.webhook.draft import Draft
+from fluence_extender.webhook.handlers import HANDLERS
+from fluence_extender.webhook.subject import UNDECIDED, Subject, Unfit, read
+from fluence_extender.webhook.validity import faults, shape_faults
+
+NOTHING = Outcome()
 
 
 def mutate(pod: Json, request: Request, handlers: Sequence[str], context: Context) -> Outcome:
     """What ``handlers``, in this order, give the pod, which isn't changed itself."""
-    raise NotImplementedError
+    if not ours(pod) or request.operation != "CREATE":
+        return NOTHING
+    try:
+        subject = look(pod, request, handlers)
+    except Unfit as unfit:
+        return Outcome(warnings=(_unpatched(str(unfit)),))
+    draft = Draft(pod)
+    for text in subject.warnings:
+        draft.warn(text)
+    if context.gate_by_webhook:
+        _gate(draft)
+    for name in handlers:
+        HANDLERS[name](draft, subject, request, context)
+    if not draft.operations:
+        return Outcome(warnings=tuple(draft.warnings))
+    broken = [fault for fault in faults(draft.pod) if fault not in faults(pod)]
+    if broken:
+        return Outcome(warnings=(_unpatched("; ".join(broken)),))
+    return Outcome(tuple(draft.operations), tuple(draft.warnings))
+
+
+def ours(pod: Json) -> bool:
+    """Whether the pod is for our scheduler."""
+    spec = pod.get("spec")
+    return isinstance(spec, dict) and spec.get("schedulerName") == SCHEDULER_NAME
+
+
+def look(pod: Json, request: Request, handlers: Sequence[str]) -> Subject:
+    """What the pod says, as far as ``handlers`` go by it. Raises `Unfit`."""
+    misshapen = shape_faults(pod)
+    if misshapen:
+        raise Unfit("; ".join(misshapen))
+    subject = read(pod)
+    if "quantum" not in handlers:
+        return replace(subject, role="", group=subject.group if subject.named else "")
+    if subject.role == UNDECIDED and request.leads is not None:
+        return replace(subject, role=PRODUCER if request.leads else CONSUMER)
+    if subject.role == UNDECIDED:
+        said = () if request.dry_run else (_unclaimed(subject.group),)
+        return replace(subject, role=PRODUCER, warnings=(*subject.warnings, *said))
+    return subject
+
+
+def _gate(draft: Draft) -> None:
+    """Our gate, where the pod can have one."""
+    gates = {gate.get("name") for gate in draft.spec.get("schedulingGates") or ()}
+    if GATE not in gates and not draft.spec.get("nodeName"):
+        draft.insert("spec", "schedulingGates", values=[{"name": GATE}])
+
+
+def _unpatched(why: str) -> str:
+    return f"fluence left the pod as it is: {why}"
+
+
+def _unclaimed(group: str) -> str:
+    return (
+        f"nobody could be asked who produces in shared group {group!r}, so this pod does: to be sure of one producer, "
+        f"annotate one pod with {ROLE_ANNOTATION}={PRODUCER} and the others with {CONSUMER}"
+    )

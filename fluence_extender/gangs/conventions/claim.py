@@ -40,12 +40,14 @@ class Claim:
 
     ``size`` is how many members make the gang whole, or why that can't be said; ``said_by`` names who says it, for
     messages; ``patience`` is how many seconds the gang may take to assemble, None where nothing is said of that.
+    ``noted`` sizes were true when the pod was created, and may differ from pod to pod: the largest counts.
     """
 
     key: GangKey
     size: int | Reason
     said_by: str
     patience: float | None = None
+    noted: bool = False
 
 
 Said = tuple[int | Reason, str]

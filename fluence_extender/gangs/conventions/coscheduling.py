@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fluence_extender.gangs.conventions import jobset, mpijob
+from fluence_extender.gangs.conventions import jobset, labelled, mpijob
 from fluence_extender.gangs.conventions.claim import Claim, Said, Workloads, annotated_size, awaited, read
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
@@ -32,6 +32,9 @@ def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     if group is None and _submits_ray_job(pod, workloads):
         # KubeRay labels the pod that submits a RayJob with the name of a PodGroup that it doesn't create.
         return None
+    linked = labelled.linked(pod, workloads, GangKey(pod.namespace, name, Convention.COSCHEDULING))
+    if group is None and linked is not None:
+        return linked
     said = (group.min_member, f"PodGroup {name}") if group is not None else _carried(pod)
     if said is None:
         said = awaited("PodGroup", pod.namespace, name, "to exist")

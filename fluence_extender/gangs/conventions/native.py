@@ -1,10 +1,12 @@
 """The native PodGroup of scheduling.k8s.io, which a pod names in ``spec.schedulingGroup`` (KEP-4671).
 
-Its ``minCount`` is the size and nothing on the pods overrides it: kube-scheduler's own gang cycle goes by it too.
+Its ``minCount`` is the size and nothing on the pods overrides it: kube-scheduler's own gang cycle goes by it too. Where
+admission has linked the pod to the PodGroup that its label names, the label is enough until there is one.
 """
 
 from __future__ import annotations
 
+from fluence_extender.gangs.conventions import labelled
 from fluence_extender.gangs.conventions.claim import Claim, Workloads, awaited
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
@@ -18,5 +20,6 @@ def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     key = GangKey(pod.namespace, pod.group, Convention.POD_GROUP)
     group = workloads.find(PodGroup, pod.namespace, pod.group)
     if group is None:
-        return Claim(key, *awaited("PodGroup", pod.namespace, pod.group, "to exist"))
+        said = awaited("PodGroup", pod.namespace, pod.group, "to exist")
+        return labelled.linked(pod, workloads, key) or Claim(key, *said)
     return Claim(key, group.min_count, f"PodGroup {key}")

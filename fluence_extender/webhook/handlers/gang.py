@@ -1,0 +1,43 @@
+"""Pods of a group: the link to its PodGroup, which `webhook.podgroups` makes once the pod exists.
+
+Where no PodGroups are served, the label is the link.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fluence_extender.gangs.conventions import coscheduling
+from fluence_extender.model.names import GROUP_LABEL, OWNER_SIZE_ANNOTATION
+from fluence_extender.webhook.contract import Context, GroupKind, Request
+from fluence_extender.webhook.draft import Draft
+from fluence_extender.webhook.subject import Subject
+
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""An RFC 1123 subdomain; that it is short enough follows from its being a label's value."""
+SIZING_OWNERS = ("ReplicaSet", "StatefulSet")
+"""Owners that say how many pods there are to be at once, and that placement doesn't watch."""
+
+
+def handle(draft: Draft, subject: Subject, request: Request, context: Context) -> None:
+    """Link the pod to its group, unless it is part of a shared quantum job and so is linked already."""
+    if not subject.named or subject.role:
+        return
+    if subject.size is None and subject.owner[0] in SIZING_OWNERS and request.replicas is not None:
+        draft.put("metadata", "annotations", OWNER_SIZE_ANNOTATION, value=str(max(request.replicas, 1)))
+    link(draft, subject.group, context.groups)
+
+
+def link(draft: Draft, group: str, kind: GroupKind) -> None:
+    """Name the PodGroup ``group`` on the pod, in the way of the kind that is served."""
+    if kind is GroupKind.NONE:
+        return
+    if not OBJECT_NAME.fullmatch(group):
+        draft.warn(
+            f"label {GROUP_LABEL}={group} can't be a PodGroup's name, so the gang is known by its label alone: use "
+            "lower case letters, digits, '-' and '.' to get a PodGroup"
+        )
+    elif kind is GroupKind.NATIVE:
+        draft.put("spec", "schedulingGroup", value={"podGroupName": group})
+    else:
+        draft.put("metadata", "labels", coscheduling.GROUP, value=group)

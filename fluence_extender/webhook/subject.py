@@ -1,0 +1,213 @@
+"""What a pod says that admission goes by: what it asks for, which group it names, and what it is to that group.
+
+Invariant: a pod that admission has patched already says the same of itself as before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fluence_extender.gangs.conventions import coscheduling, job, kueue, leaderworkerset
+from fluence_extender.gangs.conventions.claim import LARGEST_SIZE, LONGEST_SHOWN, number
+from fluence_extender.model.coordination import (
+    CONSUMER,
+    COORDINATION_ANNOTATION,
+    DEPENDS_ON_PRODUCER,
+    INDEPENDENT,
+    OBSERVE_LABEL,
+    PRODUCER,
+    PRODUCER_SUFFIX,
+    QPU,
+    ROLE_ANNOTATION,
+    SHARED,
+    SIDECAR_CONTAINER,
+    producer_group,
+)
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.requests import InvalidRequest, effective_requests
+from fluence_extender.webhook.contract import Json
+
+UNDECIDED = "undecided"
+"""The role of a pod of a shared group that is like all others of it: one of them is to claim to be the producer."""
+
+POD_INDEX = "apps.kubernetes.io/pod-index"
+JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
+NAMING_OWNERS = ("Job", "ReplicaSet", "StatefulSet")
+LONGEST_LABEL = 63
+
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+
+
+class Unfit(ValueError):
+    """The pod can't be patched as it is; the text names what is wrong and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One pod as admission sees it.
+
+    ``devices`` are the virtual resources that it asks for, by type; ``group`` is the one named by its user, ``named``
+    says that a label does so (otherwise it is its owner's name, which counts for shared quantum jobs only). ``size`` is
+    what its own annotation says. ``role`` is "" outside shared groups. ``owner`` is kind and name of its controller.
+    """
+
+    devices: Mapping[str, int]
+    group: str = ""
+    named: bool = False
+    size: int | None = None
+    role: str = ""
+    observed: bool = False
+    owner: tuple[str, str] = ("", "")
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def quantum(self) -> bool:
+        """Whether it runs a quantum task of its own: it asks for a qpu, and isn't there for another one's results."""
+        return QPU in self.devices and self.role != CONSUMER
+
+
+def read(pod: Json) -> Subject:
+    """What ``pod`` says. Raises `Unfit`."""
+    metadata = pod["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    try:
+        _, devices = effective_requests(pod["spec"])
+    except InvalidRequest as error:
+        raise Unfit(f"{error}; mend the pod's resources") from None
+    owner = _owner(metadata)
+    label = str(labels.get(GROUP_LABEL) or "")
+    _check_names(pod["spec"], labels, annotations, label)
+    size = _size(annotations)
+    role = _role(pod, labels, annotations, devices, label, owner, size)
+    group = label or (owner[1] if role else "")
+    if role == PRODUCER and _wired(pod["spec"]):
+        group = group.removesuffix(PRODUCER_SUFFIX)
+    _check_producer_name(group, role)
+    said = _remarks(annotations, labels, bool(label) or owner[0] in NAMING_OWNERS)
+    return Subject(
+        devices=devices,
+        group=group,
+        named=bool(label),
+        size=size,
+        role=role,
+        observed=labels.get(OBSERVE_LABEL) == "true",
+        owner=owner,
+        warnings=tuple(said),
+    )
+
+
+def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    for one in metadata.get("ownerReferences") or ():
+        if one.get("controller"):
+            return str(one.get("kind", "")), str(one.get("name", ""))
+    return "", ""
+
+
+def _check_names(
+    spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str], label: str
+) -> None:
+    """Refuse pods that name more than one group."""
+    if not label:
+        return
+    others = {f"label {key}": labels.get(key) for key in coscheduling.NAMES}
+    others[f"label {kueue.GROUP_NAME}"] = labels.get(kueue.GROUP_NAME)
+    others[f"annotation {kueue.GROUP_NAME}"] = annotations.get(kueue.GROUP_NAME)
+    others["spec.schedulingGroup"] = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    for what, other in others.items():
+        if other and other != label:
+            raise Unfit(
+                f"label {GROUP_LABEL} names group {label!r}, {what} names {other!r}: remove one of them, or let "
+                "both name the same group"
+            )
+
+
+def _size(annotations: Mapping[str, str]) -> int | None:
+    text = annotations.get(GROUP_SIZE_ANNOTATION)
+    if text is None:
+        return None
+    size = number(text)
+    if size is None:
+        raise Unfit(
+            f"annotation {GROUP_SIZE_ANNOTATION} is {text[:LONGEST_SHOWN]!r}: write a whole number from 1 to "
+            f"{LARGEST_SIZE}, in quotes"
+        )
+    return size
+
+
+def _role(
+    pod: Json,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    devices: Mapping[str, int],
+    label: str,
+    owner: tuple[str, str],
+    size: int | None,
+) -> str:
+    wanted = annotations.get(ROLE_ANNOTATION, "")
+    if wanted not in ("", PRODUCER, CONSUMER):
+        raise Unfit(
+            f"annotation {ROLE_ANNOTATION} is {wanted[:LONGEST_SHOWN]!r}: write {PRODUCER!r} or {CONSUMER!r}, or "
+            "remove it"
+        )
+    if annotations.get(COORDINATION_ANNOTATION) != SHARED or size == 1:
+        return ""
+    if not label and owner[0] not in NAMING_OWNERS:
+        return ""
+    if DEPENDS_ON_PRODUCER in annotations or QPU not in devices:
+        # Who asks for no qpu can't submit a task.
+        return CONSUMER if label or QPU in devices else ""
+    return wanted or _by_index(labels, annotations)
+
+
+def _by_index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """The first pod of an indexed owner produces; pods without an index are all alike."""
+    indexes = [
+        index
+        for index in (
+            annotations.get(job.INDEX),
+            labels.get(JOB_GLOBAL_INDEX),
+            labels.get(POD_INDEX),
+            labels.get(leaderworkerset.WORKER_INDEX),
+            labels.get(leaderworkerset.GROUP_INDEX),
+        )
+        if index is not None
+    ]
+    if not indexes:
+        return UNDECIDED
+    return PRODUCER if all(index == "0" for index in indexes) else CONSUMER
+
+
+def _wired(spec: Mapping[str, Any]) -> bool:
+    return any(one.get("name") == SIDECAR_CONTAINER for one in spec.get("initContainers") or ())
+
+
+def _check_producer_name(group: str, role: str) -> None:
+    if not role:
+        return
+    if len(producer_group(group)) > LONGEST_LABEL or not _LABEL_VALUE.fullmatch(group):
+        raise Unfit(
+            f"shared group {group!r} has no valid name for its producer's group, {producer_group(group)!r}: label the "
+            f"pods with a {GROUP_LABEL} of at most {LONGEST_LABEL - len(PRODUCER_SUFFIX)} characters"
+        )
+
+
+def _remarks(annotations: Mapping[str, str], labels: Mapping[str, str], grouped: bool) -> list[str]:
+    said = []
+    mode = annotations.get(COORDINATION_ANNOTATION)
+    if mode not in (None, SHARED, INDEPENDENT):
+        said.append(
+            f"annotation {COORDINATION_ANNOTATION} is {mode[:LONGEST_SHOWN]!r} and counts as {INDEPENDENT!r}: write "
+            f"{SHARED!r} or {INDEPENDENT!r}"
+        )
+    if mode == SHARED and not grouped:
+        said.append(
+            f"annotation {COORDINATION_ANNOTATION} is {SHARED!r}, but the pod names no group: add the label "
+            f"{GROUP_LABEL}"
+        )
+    observe = labels.get(OBSERVE_LABEL)
+    if observe not in (None, "true", "false"):
+        said.append(f'label {OBSERVE_LABEL} is {observe!r} and counts as "false": write "true" to observe')
+    return said
