@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from fluence_extender.settings import DEFAULT_NAMESPACE, POLICIES
 
-KUBECONFIG = click.option(
+FunctionOrCommand = TypeVar("FunctionOrCommand", bound="Callable[..., Any] | click.Command")
+
+
+def setting(
+    flag: str, *names: str, variable: str = "", **more: Any
+) -> Callable[[FunctionOrCommand], FunctionOrCommand]:
+    """An option that the environment can set too: by ``variable``, or ``--api-port`` by FLUENCE_API_PORT."""
+    named = variable or "FLUENCE_" + flag.removeprefix("--").replace("-", "_").upper()
+    return click.option(flag, *names, envvar=named, show_envvar=True, **more)
+
+
+KUBECONFIG = setting(
     "--kubeconfig",
     metavar="FILE",
-    envvar=["FLUENCE_KUBECONFIG"],
-    show_envvar=True,
     help="How to reach the cluster; default: $KUBECONFIG, then the pod's ServiceAccount, then ~/.kube/config.",
 )
-RESOURCES = click.option(
+RESOURCES = setting(
     "--resources",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    envvar="FLUENCE_RESOURCES",
-    show_envvar=True,
     help="Virtual resources (resources.yaml), followed live. Default: the ConfigMap fluence-resources.",
 )
-NAMESPACE = click.option(
+NAMESPACE = setting(
     "--resources-namespace",
     default=DEFAULT_NAMESPACE,
     show_default=True,
-    envvar="FLUENCE_RESOURCES_NAMESPACE",
-    show_envvar=True,
     help="Namespace of the ConfigMap fluence-resources; a missing ConfigMap means no virtual resources.",
 )
 
@@ -43,7 +50,7 @@ def _levels(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> d
     return levels
 
 
-LEVELS = click.option(
+LEVELS = setting(
     "--level",
     "levels",
     multiple=True,
@@ -51,11 +58,17 @@ LEVELS = click.option(
     default=["zone=topology.kubernetes.io/zone"],
     show_default=True,
     callback=_levels,
-    envvar="FLUENCE_LEVELS",
-    show_envvar=True,
+    variable="FLUENCE_LEVELS",
     help="A topology level and the node label that names it, outermost first; may be given several times.",
 )
 
+LOG_FORMAT = setting(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="How log lines look (they go to stderr).",
+)
 POLICY = click.option(
     "--policy", type=click.Choice(POLICIES), default="lonode", show_default=True, help="Match policy."
 )

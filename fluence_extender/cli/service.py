@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluence_extender import __version__
-from fluence_extender.cli.options import KUBECONFIG, LEVELS, NAMESPACE, RESOURCES, object_name
+from fluence_extender.cli.options import (
+    KUBECONFIG,
+    LEVELS,
+    LOG_FORMAT,
+    NAMESPACE,
+    RESOURCES,
+    object_name,
+    setting,
+)
 from fluence_extender.settings import ENGINES, POLICIES, Settings
 
 if TYPE_CHECKING:
@@ -23,120 +31,88 @@ PORTS = click.IntRange(0, 65535)
 @KUBECONFIG
 @RESOURCES
 @NAMESPACE
-@click.option(
+@setting(
     "--engine",
     type=click.Choice(ENGINES),
     default="auto",
     show_default=True,
-    envvar="FLUENCE_ENGINE",
-    show_envvar=True,
     help="fluxion is libreapi_cli (flux-sched >= 0.53), embedded needs nothing, auto takes fluxion if it is there.",
 )
-@click.option(
+@setting(
     "--policy",
     type=click.Choice(POLICIES),
     default="lonode",
     show_default=True,
-    envvar="FLUENCE_POLICY",
-    show_envvar=True,
     help="Match policy: lonode fills nodes from the first up, hinode from the last down; an x keeps other gangs off.",
 )
-@click.option(
+@setting(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    envvar="FLUENCE_HOST",
-    show_envvar=True,
     help="Where the four verbs listen; keep them on loopback, beside the scheduler.",
 )
-@click.option(
+@setting(
     "--port",
     type=PORTS,
     default=8888,
     show_default=True,
-    envvar="FLUENCE_PORT",
-    show_envvar=True,
     help="Port of the verbs; 0 takes any free one.",
 )
-@click.option(
+@setting(
     "--api-host",
     default="127.0.0.1",
     show_default=True,
-    envvar="FLUENCE_API_HOST",
-    show_envvar=True,
     help="Where /v1, probes and metrics listen (read-only).",
 )
-@click.option(
+@setting(
     "--api-port",
     type=PORTS,
     default=8889,
     show_default=True,
-    envvar="FLUENCE_API_PORT",
-    show_envvar=True,
     help="Port of /v1, probes and metrics; 0 takes any free one.",
 )
 @LEVELS
-@click.option(
+@setting(
     "--completion-limit",
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
-    envvar="FLUENCE_COMPLETION_LIMIT",
-    show_envvar=True,
     help="Seconds after which a gang that was begun and can't be completed is evicted; 0 for never.",
 )
-@click.option(
+@setting(
     "--assembly-limit",
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
-    envvar="FLUENCE_ASSEMBLY_LIMIT",
-    show_envvar=True,
     help="Seconds after which a gang whose members don't all exist is said to have timed out; 0 for never.",
 )
-@click.option(
+@setting(
     "--audit-every",
     type=click.FloatRange(min=1),
     default=60.0,
     show_default=True,
-    envvar="FLUENCE_AUDIT_EVERY",
-    show_envvar=True,
     help="Seconds from one comparison of books, graph and cluster to the next.",
 )
-@click.option(
+@setting(
     "--lease",
     default="",
     metavar="NAMESPACE/NAME",
     callback=object_name,
-    envvar="FLUENCE_LEASE",
-    show_envvar=True,
     help="The Lease by which the kube-scheduler beside us is elected; we lead while it does. Default: we always lead.",
 )
-@click.option(
+@setting(
     "--identity",
     default=socket.gethostname,
     metavar="HOSTNAME",
-    envvar="FLUENCE_IDENTITY",
-    show_envvar=True,
     help="The host name under which that kube-scheduler holds the Lease. Default: ours.",
 )
-@click.option(
+@setting(
     "--scheduler-livez",
     default="",
     metavar="URL",
-    envvar="FLUENCE_SCHEDULER_LIVEZ",
-    show_envvar=True,
     help="That kube-scheduler's health endpoint: /livez/scheduler, for its container's probe, answers for both of us.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    show_default=True,
-    envvar="FLUENCE_LOG_FORMAT",
-    show_envvar=True,
-    help="How log lines look (they go to stderr).",
-)
+@LOG_FORMAT
 def serve(completion_limit: float, assembly_limit: float, log_format: str, **options: Any) -> None:
     """Run the service until SIGTERM or SIGINT.
 

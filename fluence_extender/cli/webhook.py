@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from fluence_extender import __version__
-from fluence_extender.cli.options import KUBECONFIG, NAMESPACE, RESOURCES, object_name
+from fluence_extender.cli.options import KUBECONFIG, LOG_FORMAT, NAMESPACE, RESOURCES, object_name, setting
 from fluence_extender.settings import DEFAULT_WEBHOOK_SERVICE, WebhookSettings
 
 if TYPE_CHECKING:
@@ -55,76 +55,58 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
 @KUBECONFIG
 @RESOURCES
 @NAMESPACE
-@click.option(
+@setting(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    envvar="FLUENCE_LISTEN_HOST",
-    show_envvar=True,
+    variable="FLUENCE_LISTEN_HOST",
     help="Where /mutate, probes and metrics listen, all of them with TLS.",
 )
-@click.option(
+@setting(
     "--port",
     type=click.IntRange(0, 65535),
     default=8443,
     show_default=True,
-    envvar="FLUENCE_LISTEN_PORT",
-    show_envvar=True,
+    variable="FLUENCE_LISTEN_PORT",
     help="Port of them; 0 takes any free one.",
 )
-@click.option(
+@setting(
     "--handlers",
     default="",
     metavar="NAME,...",
     callback=_handlers,
-    envvar="FLUENCE_HANDLERS",
-    show_envvar=True,
     help="Which handlers work on a pod, and in which order. Default: fluxion,quantum,gang.",
 )
-@click.option(
+@setting(
     "--service",
     default=DEFAULT_WEBHOOK_SERVICE,
     show_default=True,
     metavar="NAMESPACE/NAME",
     callback=_service,
-    envvar="FLUENCE_WEBHOOK_SERVICE",
-    show_envvar=True,
+    variable="FLUENCE_WEBHOOK_SERVICE",
     help="The Service (port 443) that the API server calls; the authority's Secret is beside it.",
 )
-@click.option(
+@setting(
     "--url",
     default="",
     metavar="URL",
     callback=_url,
-    envvar="FLUENCE_WEBHOOK_URL",
-    show_envvar=True,
+    variable="FLUENCE_WEBHOOK_URL",
     help="Called instead of the Service, out of a cluster: https://127.0.0.1:8443/mutate.",
 )
-@click.option(
+@setting(
     "--certificates",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    envvar="FLUENCE_CERTIFICATES",
-    show_envvar=True,
     help="tls.crt, tls.key and ca.crt that somebody else renews (cert-manager). Default: made and renewed here.",
 )
-@click.option(
+@setting(
     "--sidecar-image",
     default="",
     metavar="IMAGE",
-    envvar="FLUENCE_SIDECAR_IMAGE",
-    show_envvar=True,
     help="Image of the containers that are added to quantum pods. Default: the one that this runs from.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(("text", "json")),
-    default="text",
-    show_default=True,
-    envvar="FLUENCE_LOG_FORMAT",
-    show_envvar=True,
-    help="How log lines look (they go to stderr).",
-)
+@LOG_FORMAT
 def webhook(log_format: str, **options: Any) -> None:
     """Serve the admission webhook until SIGTERM or SIGINT.
 
