@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-_BINARY = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+from fluence_extender.model.quantity import in_binary
+
 _AGES = (("d", 86400), ("h", 3600), ("m", 60))
 _BYTES = ("memory", "ephemeral-storage")
 
@@ -18,9 +19,7 @@ def amount(name: str, value: float) -> str:
     if name == "cpu":
         return f"{value:g}" if value == int(value) else f"{value * 1000:.0f}m"
     if name in _BYTES or name.startswith("hugepages-"):
-        for suffix, size in _BINARY:
-            if abs(value) >= size:
-                return f"{value / size:.4g}{suffix}"
+        return in_binary(value) or f"{value:g}"
     return f"{value:g}"
 
 

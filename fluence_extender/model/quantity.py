@@ -68,6 +68,14 @@ def nanos_to_whole(amount: int) -> int:
     return up(amount, _NANO)
 
 
+def in_binary(amount: float) -> str | None:
+    """Return the amount to four digits in the largest binary unit that it reaches, ``1.5Gi``; None below 1Ki."""
+    for suffix, exponent in reversed(_BINARY_EXPONENTS.items()):
+        if abs(amount) >= 2**exponent:
+            return f"{amount / 2**exponent:.4g}{suffix}"
+    return None
+
+
 def up(amount: int, unit: int) -> int:
     """Divide by ``unit`` and round away from zero."""
     return -(-amount // unit) if amount >= 0 else amount // unit

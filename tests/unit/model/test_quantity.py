@@ -7,6 +7,7 @@ from fluence_extender.model.quantity import (
     InvalidQuantity,
     floor_millicores,
     floor_whole,
+    in_binary,
     nanos,
     nanos_to_millicores,
     nanos_to_whole,
@@ -103,3 +104,21 @@ def test_a_text_without_end_is_refused_briefly() -> None:
     with pytest.raises(InvalidQuantity) as refused:
         nanos("1" * 100_000)
     assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (1023, None),
+        (0, None),
+        (1024, "1Ki"),
+        (3 * 2**29, "1.5Gi"),
+        (-(2**30), "-1Gi"),
+        (2**60, "1Ei"),
+        (1e30, "8.674e+11Ei"),
+    ],
+)
+def test_bytes_are_written_in_the_largest_binary_unit_that_they_reach(
+    amount: float, text: str | None
+) -> None:
+    assert in_binary(amount) == text
