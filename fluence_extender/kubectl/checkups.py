@@ -6,12 +6,11 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from fluence_extender import __version__
 from fluence_extender.kubectl.errors import CommandError, KubectlFailed
-from fluence_extender.kubectl.figures import span
+from fluence_extender.kubectl.figures import moment, now, span
 from fluence_extender.kubectl.program import ask_kubectl
 from fluence_extender.kubectl.question import Question
 from fluence_extender.kubectl.service import SERVICE, NotThere, Service
@@ -135,7 +134,7 @@ def scheduler(at: CheckUp) -> Iterator[Finding]:
     if not holder or not renewed:
         yield Finding("scheduler", FAULT, "no kube-scheduler leads", fix)
         return
-    ago = (datetime.now(UTC) - datetime.fromisoformat(renewed)).total_seconds()
+    ago = (now() - moment(renewed)).total_seconds()
     if ago > LEASE_PATIENCE:
         yield Finding("scheduler", FAULT, f"the leader {holder} was last heard of {span(ago)} ago", fix)
     else:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from fluence_extender import __version__
+from fluence_extender.kubectl import checkups
 from tests.unit.kubectl.programs import Ended, Fluence, Program
 
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NODE = {"name": "n1", "schedulable": True, "problems": []}
 DEVICE = {"backend": "fez", "usable": True, "problems": []}
 GANG = {"namespace": "default", "name": "g", "state": "waiting", "why": "Busy", "reason": "busy"}
@@ -22,7 +24,7 @@ def listed(*items: dict[str, Any]) -> str:
 
 
 def lease(ago: float, holder: str = "fluence-0_x") -> str:
-    renewed = datetime.now(UTC) - timedelta(seconds=ago)
+    renewed = NOW - timedelta(seconds=ago)
     return json.dumps(
         {"spec": {"holderIdentity": holder, "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}
     )
@@ -33,8 +35,9 @@ def deployment(ready: int, wanted: int = 2) -> str:
 
 
 @pytest.fixture
-def healthy(kubectl: Program, fluence: Fluence) -> Fluence:
-    """An installation in which all is well."""
+def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch) -> Fluence:
+    """An installation in which all is well, at a time that stands still: how long the tests take decides nothing."""
+    monkeypatch.setattr(checkups, "now", lambda: NOW)
     kubectl.answers("get --raw /version", out='{"gitVersion": "v1.36.3"}')
     kubectl.answers("proxy/v1/nodes", out=listed(NODE))
     kubectl.answers("proxy/v1/backends", out=listed(DEVICE))
