@@ -168,7 +168,7 @@ def why_not(
     if amount > most:
         return unsatisfiable(f"no backend has {amount} {kind} (the most is {most})")
     if not usable:
-        return Reason(Why.BUSY, f"busy: the nodes of every {kind} that matches have no room")
+        return Reason(Why.BUSY, f"busy: no node with {kind} that matches may be used now")
     backends = ", ".join(sorted({device.backend for device in suited})[:10])
     return Reason(Why.BUSY, f"busy: {amount} {kind} not free on any backend that matches ({backends})")
 

@@ -7,7 +7,7 @@ unordered lists in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -58,8 +58,12 @@ def timed_out(seconds: float, awaited: Reason) -> Reason:
 
 def busy(fitting: int, wanted: int, short_of: tuple[str, ...]) -> Reason:
     """The gang fits the cluster, but not beside what runs now."""
-    short = f", short of {', '.join(short_of)}" if short_of else ""
-    return Reason(Why.BUSY, f"busy: {fitting} of {wanted} fit now{short}")
+    return Reason(Why.BUSY, f"busy: {fitting} of {wanted} fit now{short(short_of)}")
+
+
+def short(names: Sequence[str]) -> str:
+    """What keeps the next member out, as the end of a sentence."""
+    return f", short of {', '.join(names)}" if names else ""
 
 
 def unsatisfiable(detail: str) -> Reason:

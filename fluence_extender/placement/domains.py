@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluence_extender.model.natural_order import natural_order
-from fluence_extender.model.reason import Reason, Why, unsatisfiable
-from fluence_extender.placement.explain import amount_text
+from fluence_extender.model.reason import Reason, Why, short, unsatisfiable
+from fluence_extender.model.resources import PODS
+from fluence_extender.placement.explain import requests_text
 from fluence_extender.placement.rooms import Rooms
-from fluence_extender.placement.search import Shape, capacity, fill, place
+from fluence_extender.placement.search import Shape, capacity, place
+from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 from fluence_extender.placement.topology import Domain, Level, Topology
 
 MOST_FILLED = 64
@@ -213,20 +215,20 @@ def why_not(
     bound = here.settled(level, settled)
     if bound is not None:
         name = "/".join(value for value in topology.domains(level)[bound] if value)
-        most = _largest(here, level, only=bound)
+        most, lacking = _most(here, level, sum(shape.count for shape in free), only=bound)
         return Reason(
             Why.BUSY,
-            f"busy: {level.name} {name}, where other members are, has room for {most} of {wanted}",
+            f"busy: {level.name} {name}, where other members are, has room for {most} of {wanted}{lacking}",
         )
     ever = _Candidates(topology, possible, rooms[1])
     if not ever.by_domain(level).any():
         return unsatisfiable(f"no node that the members may use has a {level.name} ({level.labels[-1]})")
     count = sum(shape.count for shape in free)
-    largest = _largest(ever, level)
+    largest, lacking = _most(ever, level, count, thorough=True)
     if largest < count and not _could_hold(ever, level):
-        return unsatisfiable(f"no {level.name} holds {wanted} (the largest holds {largest})")
-    now = min(_largest(here, level), count - 1)
-    return Reason(Why.BUSY, f"busy: no {level.name} has room for {wanted} now (the most is {now})")
+        return unsatisfiable(f"no {level.name} holds {wanted} (the largest holds {largest}{lacking})")
+    now, lacking = _most(here, level, count - 1)
+    return Reason(Why.BUSY, f"busy: no {level.name} has room for {wanted} now (the most is {now}{lacking})")
 
 
 def _could_hold(candidates: _Candidates, level: Level) -> bool:
@@ -238,19 +240,24 @@ def _could_hold(candidates: _Candidates, level: Level) -> bool:
     return any(place(candidates.inside(level, one), rooms, WHY_BUDGET) is not None for one in places)
 
 
-def _largest(candidates: _Candidates, level: Level, only: int | None = None) -> int:
-    """How many members one domain takes at most; unequal members one shape after the other."""
+def _most(
+    candidates: _Candidates, level: Level, limit: int, only: int | None = None, thorough: bool = False
+) -> tuple[int, str]:
+    """How many members one domain takes at most, and what the next one there is short of."""
     sums = candidates.by_domain(level)
     if not sums.size:
-        return 0
+        return 0, ""
     places = np.argsort(-sums.sum(axis=0), kind="stable").tolist() if only is None else [only]
-    if len(candidates.shapes) == 1:
-        return int(sums[0, places[0]])
-    most = 0
-    for one in places[:MOST_FILLED]:
-        counts, _ = fill(candidates.inside(level, one), candidates.rooms)
-        most = max(most, sum(sum(placed.values()) for placed in counts))
-    return most
+    best: tuple[Part, list[Shape]] | None = None
+    for one in places[: 1 if len(candidates.shapes) == 1 else MOST_FILLED]:
+        inside = candidates.inside(level, one)
+        part = part_that_fits(inside, candidates.rooms)
+        if best is None or part.members > best[0].members:
+            best = part, inside
+    if best is None:
+        return 0, ""
+    found = largest_part(best[1], candidates.rooms) if thorough else best[0]
+    return min(found.members, limit), short(found.short_of)
 
 
 def _members_text(shapes: Sequence[Shape]) -> str:
@@ -260,5 +267,4 @@ def _members_text(shapes: Sequence[Shape]) -> str:
     if len(kinds) > 1:
         return f"all {count} members"
     requests = next(iter(kinds))
-    asked = [amount_text(name, requests[name]) for name in sorted(requests) if name != "pods"]
-    return f"{count} x {' + '.join(asked)}" if asked else f"{count} pods"
+    return f"{count} x {requests_text(requests)}" if set(requests) - {PODS} else f"{count} pods"

@@ -1,27 +1,30 @@
 """Why a gang has no place now: busy, or unsatisfiable, and what it is short of.
 
-Everything is counted on exact vectors. "Unsatisfiable" is what would not fit even if nothing ran; nodes that are only
-cordoned or not ready count as there, because they may come back.
+Everything is counted on exact vectors. "Unsatisfiable" is what would not fit even if nothing ran, where that is
+certain; nodes that are only cordoned or not ready count as there, because they may come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fluence_extender.ledger.account import ports_clash
-from fluence_extender.model.pod import HostPort
-from fluence_extender.model.reason import Reason, busy, unsatisfiable
-from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from fluence_extender.model.reason import Reason, Why, busy, short, unsatisfiable
+from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from fluence_extender.placement.rooms import Rooms
-from fluence_extender.placement.search import Counts, Shape, capacity, fill, place
+from fluence_extender.placement.search import Shape, Undecided, capacity, decide
+from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 
 _BINARY = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
+SHOWN = 3
+"""So many kinds of members are listed."""
+
 
 def amount_text(name: str, amount: int) -> str:
-    """An amount as people write it: ``2 cpu``, ``500m cpu``, ``4Gi memory``, ``2 nvidia.com/gpu``."""
+    """An amount as people write it: ``2 cpu``, ``500m cpu``, ``4Gi memory``, ``2 nvidia.com/gpu``, ``110 pods``."""
     if name == CPU:
         return f"{amount // 1000} cpu" if amount % 1000 == 0 else f"{amount}m cpu"
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
@@ -32,86 +35,124 @@ def amount_text(name: str, amount: int) -> str:
     return f"{amount} {name}"
 
 
-def no_place(
-    shapes: Sequence[Shape],
-    refusals: Mapping[str, int],
-    free: Rooms,
-    whole: Rooms,
-    possible: Sequence[tuple[str, ...]],
-) -> Reason:
-    """The reason for a gang of ``shapes``.
+def requests_text(requests: Resources) -> str:
+    """What one member asks for, ``4 cpu + 1Gi memory``; the pod slot that each takes is understood."""
+    asked = [amount_text(name, requests[name]) for name in sorted(requests) if name != PODS]
+    return " + ".join(asked) if asked else "no resources"
 
-    ``free`` is what the nodes have left, ``whole`` what they have when nothing runs. ``possible[i]`` are the nodes that
-    shape i could ever use (cordoned and not ready ones included), ``refusals`` what keeps the other nodes away from the
-    first shape, with the number of nodes.
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A shape with all that is known of its nodes.
+
+    ``possible`` are those that it could ever use (cordoned and not ready ones included), ``refusals`` what keeps it
+    from the others, with the number of nodes. ``tie`` are the kinds of devices that tie it to a few nodes, "" for none.
     """
-    ideal = [
-        Shape(shape.requests, shape.count, nodes, shape.ports)
-        for shape, nodes in zip(shapes, possible, strict=True)
-    ]
-    for shape in ideal:
+
+    shape: Shape
+    possible: tuple[str, ...]
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    tie: str = ""
+
+    @property
+    def a_node(self) -> str:
+        """How its nodes are called."""
+        return f"node with {self.tie}" if self.tie else "node"
+
+
+def no_place(asked: Sequence[Asked], free: Rooms, whole: Rooms) -> Reason:
+    """The reason for a gang; ``free`` is what the nodes have left, ``whole`` what they have when nothing runs."""
+    return never_a_place(asked, whole) or no_place_now(asked, free)
+
+
+def no_place_now(asked: Sequence[Asked], free: Rooms) -> Reason:
+    """The reason for a gang that has to wait for room."""
+    wanted = sum(one.shape.count for one in asked)
+    for one in asked:
+        if one.tie and not one.shape.nodes:
+            why = f" (nodes refused: {_listed(one.refusals)})" if one.refusals else ""
+            return Reason(Why.BUSY, f"busy: no {one.a_node} may be used now{why}{_who(one, asked)}")
+    part = part_that_fits([one.shape for one in asked], free)
+    return busy(min(part.members, wanted - 1), wanted, part.short_of)
+
+
+def never_a_place(asked: Sequence[Asked], whole: Rooms) -> Reason | None:
+    """Why a gang wouldn't fit even if nothing ran; None where it would, or where that isn't certain."""
+    ideal = [replace(one.shape, nodes=one.possible) for one in asked]
+    for one, shape in zip(asked, ideal, strict=True):
         if not shape.nodes:
-            return _no_node(refusals)
+            return unsatisfiable(f"{_no_node(one)}{_who(one, asked)}")
         if not capacity(shape, whole).any():
-            return unsatisfiable(_too_large(shape, whole))
-    wanted = sum(shape.count for shape in shapes)
-    if place(ideal, whole) is None:
-        most = _members(fill(ideal, whole)[0])
-        if most < wanted:
-            return unsatisfiable(f"{most} of {wanted} members would fit if nothing else ran")
-    counts, left = fill(shapes, free)
-    return busy(min(_members(counts), wanted - 1), wanted, _short_of(shapes, left))
+            return unsatisfiable(f"{_too_large(shape, whole, one.a_node)}{_who(one, asked)}")
+    try:
+        if decide(ideal, whole) is not None:
+            return None
+    except Undecided:
+        return None
+    part = largest_part(ideal, whole)
+    wanted = sum(shape.count for shape in ideal)
+    fit = f"{part.members} of {wanted} members would fit if nothing else ran{short(part.short_of)}"
+    return unsatisfiable(f"{fit}{_left_over(ideal, part)}")
 
 
-def _members(counts: Counts) -> int:
-    return sum(sum(placed.values()) for placed in counts)
+def _who(one: Asked, asked: Sequence[Asked]) -> str:
+    """How many of unequal members it is about."""
+    wanted = sum(each.shape.count for each in asked)
+    return f", for {one.shape.count} of {wanted} members" if len(asked) > 1 else ""
 
 
-def _no_node(refusals: Mapping[str, int]) -> Reason:
-    if not refusals:
-        return unsatisfiable("the cluster has no nodes")
-    listed = ", ".join(f"{count} {why}" for why, count in refusals.items())
-    return unsatisfiable(f"no node may be used (nodes refused: {listed})")
+def _left_over(shapes: Sequence[Shape], part: Part) -> str:
+    """Which of unequal members have no place in ``part``."""
+    left: dict[str, int] = {}
+    for shape, count in zip(shapes, part.counts, strict=True):
+        if len(shapes) > 1 and count < shape.count:
+            text = requests_text(shape.requests)
+            left[text] = left.get(text, 0) + shape.count - count
+    if not left:
+        return ""
+    listed = [f"{count} x {text}" for text, count in sorted(left.items())]
+    more = f" and {len(listed) - SHOWN} more kinds" if len(listed) > SHOWN else ""
+    return f"; no place for {', '.join(listed[:SHOWN])}{more}"
 
 
-def _too_large(shape: Shape, whole: Rooms) -> str:
-    """Which amount no node has, with the largest there is."""
-    amounts = whole.free[whole.at(shape.nodes)]
+def _no_node(one: Asked) -> str:
+    if not one.refusals:
+        return "the cluster has no nodes" if not one.tie else f"no {one.a_node} is there"
+    return f"no {one.a_node} may be used (nodes refused: {_listed(one.refusals)})"
+
+
+def _listed(refusals: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {why}" for why, count in refusals.items())
+
+
+def _too_large(shape: Shape, whole: Rooms, a_node: str) -> str:
+    """Which amounts no node has, with the largest there is; or what the nearest node has."""
     requests = shape.requests
-    for name in sorted(requests):
-        largest = int(amounts[:, whole.columns[name]].max())
-        if requests[name] > largest:
-            have = amount_text(name, largest) if largest else "none"
-            return f"no node has {amount_text(name, requests[name])} (the largest has {have})"
-    wanted = " and ".join(amount_text(name, requests[name]) for name in sorted(requests) if name != "pods")
-    return f"no single node has {wanted}"
+    amounts = whole.free[whole.at(shape.nodes)]
+    names = [name for name in sorted(requests) if requests[name] > 0]
+    columns = [whole.columns[name] for name in names]
+    asked = np.array([requests[name] for name in names])
+    largest = amounts[:, columns].max(axis=0)
+    lacking = [
+        f"{amount_text(name, requests[name])} (the largest has {amount_text(name, int(most)) if most > 0 else 'none'})"
+        for name, most in zip(names, largest, strict=True)
+        if requests[name] > most
+    ]
+    if lacking:
+        return f"no {a_node} has {', nor '.join(lacking)}"
+    missing = amounts[:, columns] < asked
+    fewest = missing[missing.sum(axis=1) == missing.sum(axis=1).min()]
+    nearest = min(tuple(np.flatnonzero(row).tolist()) for row in np.unique(fewest, axis=0))
+    alike = (missing == np.isin(np.arange(len(names)), nearest)).all(axis=1)
+    best = max(amounts[alike][:, [columns[one] for one in nearest]].tolist())
+    had = " and ".join(_have(names[one], int(amount)) for one, amount in zip(nearest, best, strict=True))
+    wanted = [
+        amount_text(name, requests[name])
+        for place, name in enumerate(names)
+        if name != PODS or place in nearest
+    ]
+    return f"no single {a_node} has {' and '.join(wanted)} (the nearest has {had})"
 
 
-def _short_of(shapes: Sequence[Shape], left: Rooms) -> tuple[str, ...]:
-    """What keeps the next member out: the names short on the node that lacks the fewest of them."""
-    best: tuple[str, ...] | None = None
-    for shape in {(one.requests, one.nodes, one.ports): one for one in shapes}.values():
-        for short in _shortages(shape, left):
-            if short and (best is None or (len(short), short) < (len(best), best)):
-                best = short
-    return best or ()
-
-
-def _shortages(shape: Shape, left: Rooms) -> Iterator[tuple[str, ...]]:
-    """What each kind of node lacks for one more member."""
-    names = sorted(name for name in shape.requests if shape.requests[name] > 0)
-    size = left.size(shape.requests)
-    columns = np.array([left.columns[name] for name in names], dtype=np.intp)
-    rows = left.at(shape.nodes)
-    lacking = size[columns] > left.free[np.ix_(rows, columns)].clip(min=0)
-    taken = {row: _clashing(shape.ports, left.ports[row]) for row in left.ports if shape.ports}
-    apart = np.isin(rows, list(taken)) if taken else np.zeros(len(rows), dtype=bool)
-    for pattern in np.unique(lacking[~apart], axis=0):
-        yield tuple(name for name, lacks in zip(names, pattern, strict=True) if lacks)
-    for row, pattern in zip(rows[apart], lacking[apart], strict=True):
-        yield tuple(name for name, lacks in zip(names, pattern, strict=True) if lacks) + taken[int(row)]
-
-
-def _clashing(wanted: Sequence[HostPort], taken: Sequence[HostPort]) -> tuple[str, ...]:
-    """The host ports among ``wanted`` that are taken on a node."""
-    return tuple(f"host port {one.port}" for one in wanted if ports_clash((one,), taken))
+def _have(name: str, amount: int) -> str:
+    return amount_text(name, amount) if amount > 0 else f"no {name}"

@@ -16,14 +16,14 @@ from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
-from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch, DeviceUse
+from fluence_extender.placement.device_reasons import devices_in_use
+from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.explain import no_place
 from fluence_extender.placement.ledger_port import Ledger
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.rooms import LiveRooms, Room
 from fluence_extender.placement.search import BUDGET, Counts, Shape, place
-from fluence_extender.placement.wish import Refused, ShapeKey, Wish, grouped
+from fluence_extender.placement.wish import Group, NoPlace, Refused, ShapeKey, Wish, grouped
 
 PINNED_TRIALS = 16, 1024
 """How many ways to pin pods to the nodes of their devices are tried with the rest of the gang: at least, at most."""
@@ -33,17 +33,6 @@ PINNED_CELLS = 50_000
 
 MOST_WAYS = 4096
 """How many ways to choose devices are looked at for one that pins pods otherwise than before."""
-
-Group = tuple[Shape, list[Pod]]
-
-
-class NoPlace(Exception):
-    """The nodes have no place for ``groups``; ``fallback`` says why when nothing else does."""
-
-    def __init__(self, groups: Sequence[Group], fallback: str | None = None) -> None:
-        super().__init__(fallback or "no place")
-        self.groups = groups
-        self.fallback = fallback
 
 
 class Matching:
@@ -72,7 +61,7 @@ class Matching:
     ) -> tuple[Assignment, ...]:
         """Place every pod of ``wishes`` on nodes of ``within``, held as planned.
 
-        Raises `Refused` for want of devices and `NoPlace` for want of nodes; then nothing is held.
+        Raises `Refused` where no device will ever do and `NoPlace` for want of room; then nothing is held.
         """
         uids = [wish.pod.uid for wish in wishes]
         try:
@@ -118,9 +107,10 @@ class Matching:
                 raise
             self._books.undo([wish.pod.uid for wish in asking])
             found = self._together(wishes, askers, gang, within, budget)
-            if found is None:
-                raise
-            return found
+            if found is not None:
+                return found
+            devices = error.reason if isinstance(error, Refused) else None
+            raise NoPlace(self.groups(wishes, gang, within), devices=devices) from error
 
     def _may_go_otherwise(self, error: Refused | NoPlace) -> bool:
         """Whether another choice of devices could help."""
@@ -163,9 +153,9 @@ class Matching:
         budget: int,
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]] | None:
         """Search for the devices of all pods at once; None when that finds no place either."""
-        held = [share for one in self._books.holdings.values() for share in one.assignment.devices]
-        catalogue = self._books.mirror.catalogue
-        search = DeviceSearch(askers, catalogue, DeviceUse(catalogue, held), self.free.now())
+        search = DeviceSearch(
+            askers, self._books.mirror.catalogue, devices_in_use(self._books), self.free.now()
+        )
         vain: set[object] = set()
         asking = [wish for wish in wishes if wish.pod.devices]
         cells = max(len(self.groups(wishes, gang, within)) * len(self.free.now().names), 1)
@@ -267,18 +257,3 @@ class Matching:
                 for _ in range(placed[name]):
                     nodes[next(waiting).uid] = name
         return nodes
-
-    # Reasons.
-
-    def possible(self, groups: Sequence[Group]) -> list[tuple[str, ...]]:
-        """For each shape the nodes that it could ever use, cordoned and not ready ones included."""
-        return [self._books.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
-
-    def explain(self, groups: Sequence[Group], fallback: str | None = None) -> Reason:
-        """Why the shapes have no place."""
-        refusals = self._eligibility.refusals(groups[0][1][0])
-        shapes = [shape for shape, _ in groups]
-        found = no_place(shapes, refusals, self.free.now(), self.whole.now(), self.possible(groups))
-        if fallback is not None and found.why is Why.BUSY:
-            return Reason(Why.BUSY, f"busy: {fallback}")
-        return found

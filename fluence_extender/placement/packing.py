@@ -38,10 +38,14 @@ class Bins:
     clashes: tuple[int, ...]
 
 
-def pack(bins: Bins, counts: Sequence[int], budget: int) -> list[tuple[int, Pattern]] | None:
-    """Put ``counts[i]`` members of each shape i in the bins: (node, pattern) for each node used, or None.
+class Undecided(Exception):
+    """The budget is spent, and nobody knows whether there is a place."""
 
-    None after ``budget`` patterns looked at means "not found", before that "impossible".
+
+def pack(bins: Bins, counts: Sequence[int], budget: int) -> list[tuple[int, Pattern]] | None:
+    """Put ``counts[i]`` members of each shape i in the bins: (node, pattern) for each node used; None: impossible.
+
+    Raises `Undecided` after ``budget`` patterns looked at.
     """
     return _Packing(bins, tuple(counts), budget).run()
 
@@ -78,7 +82,7 @@ class _Packing:
             pattern = next(patterns, None)
             if pattern is None:
                 if self.budget < 0:
-                    return None
+                    raise Undecided
                 self.dead.add((node, left))
                 stack.pop()
                 if chosen:

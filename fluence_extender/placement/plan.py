@@ -18,10 +18,11 @@ from fluence_extender.placement.bonds import Bond, bonds
 from fluence_extender.placement.domains import Nearness, candidates, why_not
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.ledger_port import Ledger
-from fluence_extender.placement.matching import Matching, NoPlace
+from fluence_extender.placement.matching import Matching
+from fluence_extender.placement.reasons import Reasons
 from fluence_extender.placement.search import BUDGET, Shape
 from fluence_extender.placement.topology import Topology, UnknownLevel
-from fluence_extender.placement.wish import Refused, Wish
+from fluence_extender.placement.wish import NoPlace, Refused, Wish
 
 __all__ = ["Planner", "Refused", "Settled", "Wish"]
 
@@ -69,6 +70,7 @@ class Planner:
         self._eligibility = eligibility
         self._topology = Topology(eligibility, books.mirror.levels)
         self._matching = Matching(books, eligibility, self._topology.place)
+        self._reasons = Reasons(books, eligibility, self._matching.free, self._matching.whole)
 
     @property
     def eligibility(self) -> EligibilityIndex:
@@ -100,8 +102,9 @@ class Planner:
 
     def _reason(self, no: NoPlace, trip: _Trip) -> Reason:
         """Why there is no place at all, or else why not within the bonds."""
-        found = self._matching.explain(no.groups, no.fallback)
-        return trip.why if trip.why is not None and found.why is Why.BUSY else found
+        found = self._reasons.why(no)
+        near = trip.why if no.devices is None and found.why is Why.BUSY else None
+        return near or found
 
     def _place(self, tasks: Sequence[_Task], trip: _Trip) -> None:
         """Do all of ``tasks`` or raise `NoPlace` or `Refused`, and then nothing of them is held."""
@@ -182,7 +185,7 @@ class Planner:
         groups = self._matching.groups(task.wishes, trip.gang)
         return [
             Shape(shape.requests, shape.count, nodes, shape.ports)
-            for (shape, _), nodes in zip(groups, self._matching.possible(groups), strict=True)
+            for (shape, _), nodes in zip(groups, self._reasons.possible(groups), strict=True)
         ]
 
     def _undo(self, trip: _Trip, mark: int) -> None:

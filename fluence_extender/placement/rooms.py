@@ -103,7 +103,7 @@ def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
 
 
 class LiveRooms:
-    """What ``view`` says of all accounts, as they are now.
+    """What ``view`` says of all accounts, as they are now; ``revision`` grows when some node has something else.
 
     A view may depend on more than its account: all of it is looked at anew when ``epoch`` says something else.
     """
@@ -121,7 +121,9 @@ class LiveRooms:
         self._epoch = epoch
         self._seen: object = None
         self._rooms = Rooms()
+        self._seen_of: dict[str, Room] = {}
         self._mark = -1
+        self.revision = 0
 
     def now(self) -> Rooms:
         """The rooms; read them, don't change them."""
@@ -130,9 +132,14 @@ class LiveRooms:
         self._mark, self._seen = self._journal.now, seen
         if changed is None or len(self._rooms.names) > 2 * len(self._accounts) + 64:
             self._rooms = Rooms()
+            self._seen_of = {}
+            self.revision += 1
             changed = set(self._accounts)
         for name in sorted(changed) if not self._rooms.names else changed:
             account = self._accounts.get(name)
             room = self._view(account) if account is not None else Room(NOTHING)
-            self._rooms.put(name, room.free, room.ports)
+            if self._seen_of.get(name) != room:
+                self._seen_of[name] = room
+                self._rooms.put(name, room.free, room.ports)
+                self.revision += 1
         return self._rooms

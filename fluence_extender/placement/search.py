@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from fluence_extender.ledger.account import ports_clash
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.packing import Bins, pack
+from fluence_extender.placement.packing import Bins, Undecided, pack
 from fluence_extender.placement.rooms import Amounts, Room, Rooms, slots
 
-__all__ = ["BUDGET", "Counts", "Room", "Shape", "capacity", "fill", "place"]
+__all__ = ["BUDGET", "Counts", "Room", "Shape", "Undecided", "capacity", "decide", "fill", "place"]
 
 BUDGET = 20_000
 """Ways to fill a node that the exact search looks at: a fraction of a second."""
@@ -153,6 +153,14 @@ def place(shapes: Sequence[Shape], rooms: Rooms | Mapping[str, Room], budget: in
 
     ``rooms`` must have every node that a shape names; it isn't changed.
     """
+    try:
+        return decide(shapes, rooms, budget)
+    except Undecided:
+        return None
+
+
+def decide(shapes: Sequence[Shape], rooms: Rooms | Mapping[str, Room], budget: int = BUDGET) -> Counts | None:
+    """`place`, where None means that it is impossible. Raises `Undecided` where that isn't known."""
     problem = _Problem(shapes, rooms if isinstance(rooms, Rooms) else Rooms.of(rooms))
     if len(shapes) == 1:
         return _first_fit(problem, (0,), tight=False)
@@ -182,7 +190,7 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
     shapes = problem.shapes
     everywhere = np.unique(np.concatenate(problem.rows)) if shapes else np.zeros(0, dtype=np.intp)
     if len(everywhere) * len(shapes) > MOST_CELLS:
-        return None
+        raise Undecided
     asked = np.flatnonzero(np.any(problem.sizes, axis=0))
     most = np.zeros((len(everywhere), len(shapes)), dtype=np.int64)
     for index, rows in enumerate(problem.rows):

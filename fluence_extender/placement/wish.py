@@ -9,6 +9,7 @@ from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import Signature, signature
+from fluence_extender.placement.search import Shape
 
 
 class Refused(Exception):
@@ -55,3 +56,22 @@ def grouped(wishes: Sequence[Wish], pins: dict[str, str]) -> dict[ShapeKey, list
     for wish in wishes:
         groups.setdefault(shape_key(wish, pins.get(wish.pod.uid, "")), []).append(wish)
     return groups
+
+
+Group = tuple[Shape, list[Pod]]
+"""Pods that are equal to placement, with their shape."""
+
+
+class NoPlace(Exception):
+    """There is no place for ``groups``.
+
+    ``fallback`` says why when nothing else does, ``devices`` is why the first asker got none.
+    """
+
+    def __init__(
+        self, groups: Sequence[Group], fallback: str | None = None, devices: Reason | None = None
+    ) -> None:
+        super().__init__(fallback or "no place")
+        self.groups = groups
+        self.fallback = fallback
+        self.devices = devices

@@ -121,7 +121,7 @@ def test_gang_too_big_for_the_cluster_says_so_and_lets_a_small_one_run(
 ) -> None:
     own_nodes(2, cpu="2")
     namespace.create(*gang("big", 5, cpu="1"), *gang("wide", 1, cpu="3"))
-    reason = "unsatisfiable: 4 of 5 members would fit if nothing else ran"
+    reason = "unsatisfiable: 4 of 5 members would fit if nothing else ran, short of cpu"
     fluence.wait_for_reason(namespace.name, "big", reason)
     fluence.wait_for_reason(
         namespace.name, "wide", "unsatisfiable: no node has 3 cpu (the largest has 2 cpu)"

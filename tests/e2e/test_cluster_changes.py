@@ -31,7 +31,7 @@ def test_node_that_joins_gives_room_to_a_waiting_gang(
 ) -> None:
     own_nodes(1, cpu="2")
     namespace.create(*gang("wide", 4, cpu="1"))
-    reason = "unsatisfiable: 2 of 4 members would fit if nothing else ran"
+    reason = "unsatisfiable: 2 of 4 members would fit if nothing else ran, short of cpu"
     fluence.wait_for_reason(namespace.name, "wide", reason)
     (joined,) = own_nodes(1, cpu="2", prefix="joined")
     assert joined in {node_of(one) for one in namespace.wait_until_bound(4)}

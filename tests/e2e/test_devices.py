@@ -160,7 +160,7 @@ def test_gang_of_quantum_and_classical_pods_starts_together(
     namespace.create(quantum("holder"))
     namespace.wait_for_phase("holder", "Running")
     namespace.create(labelled(quantum("vqe-0"), "vqe", 3), *gang("vqe", 2, first=1, size=3, cpu="1"))
-    fluence.wait_for_reason(namespace.name, "vqe", "busy: 1 qpu not free")
+    fluence.wait_for_reason(namespace.name, "vqe", "busy: 2 of 3 fit now, short of qpu")
     assert [one["pod"] for one in fluence.allocations(namespace.name)] == ["holder"]
     history.wait(1)
     assert history.names() == ["holder"]

@@ -59,7 +59,7 @@ def test_gang_that_no_rack_holds_says_so(
 ) -> None:
     namespace.create(*gang("large", 7, cpu="1", annotations={TOPOLOGY_REQUIRED_ANNOTATION: "rack"}))
     fluence.wait_for_reason(
-        namespace.name, "large", "unsatisfiable: no rack holds 7 x 1 cpu (the largest holds 6)", timeout=60
+        namespace.name, "large", "unsatisfiable: no rack holds 7 x 1 cpu (the largest holds 6, short of cpu)", timeout=60
     )
     namespace.create(*gang("wide", 7, cpu="1", annotations={TOPOLOGY_PREFERRED_ANNOTATION: "rack"}))
     bound = [one for one in namespace.wait_until_bound(7, timeout=60) if node_of(one)]

@@ -60,7 +60,7 @@ def test_pod_group_is_told_whether_it_is_scheduled(world: MakeWorld) -> None:
     assert w.cluster.reports["default", "pg"] == (
         False,
         "Unsatisfiable",
-        "unsatisfiable: 1 of 2 members would fit if nothing else ran",
+        "unsatisfiable: 1 of 2 members would fit if nothing else ran, short of cpu",
     )
     w.cluster.put(node("n1"))
     w.advance(5)

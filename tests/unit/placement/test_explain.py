@@ -8,7 +8,7 @@ from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.explain import amount_text, no_place
+from fluence_extender.placement.explain import Asked, amount_text, no_place
 from fluence_extender.placement.rooms import Room, Rooms
 from fluence_extender.placement.search import Shape
 from tests.core.values import GIB, asks
@@ -33,7 +33,9 @@ def why(
 ) -> Reason:
     free = Rooms.of({name: Room(account.free, account.ports) for name, account in there.items()})
     whole = Rooms.of({name: Room(account.allocatable) for name, account in there.items()})
-    return no_place(shapes, refusals or {}, free, whole, possible or [shape.nodes for shape in shapes])
+    ever = possible or [shape.nodes for shape in shapes]
+    asked = [Asked(shape, nodes, refusals or {}) for shape, nodes in zip(shapes, ever, strict=True)]
+    return no_place(asked, free, whole)
 
 
 @pytest.mark.parametrize(
@@ -82,14 +84,14 @@ def test_request_that_no_single_node_covers() -> None:
     there["n0"].resize(asks(8000, 1, pods=9))
     there["n1"].resize(asks(1000, 64, pods=9))
     assert why([Shape(asks(6000, 32), 1, ("n0", "n1"))], there).text == (
-        "unsatisfiable: no single node has 6 cpu and 32Gi memory"
+        "unsatisfiable: no single node has 6 cpu and 32Gi memory (the nearest has 1 cpu)"
     )
 
 
 def test_gang_larger_than_the_empty_cluster() -> None:
     there = accounts(asks(0), asks(0))
     assert why([Shape(asks(2000, 1), 5, ("n0", "n1"))], there).text == (
-        "unsatisfiable: 4 of 5 members would fit if nothing else ran"
+        "unsatisfiable: 4 of 5 members would fit if nothing else ran, short of cpu"
     )
 
 
@@ -122,4 +124,56 @@ def test_host_port_that_is_taken_is_named() -> None:
     there["n0"].add("web", asks(100, 0), foreign=False, ports=(HostPort(8080),))
     assert why([Shape(asks(100, 0), 1, ("n0",), (HostPort(8080), HostPort(9090)))], there).text == (
         "busy: 0 of 1 fit now, short of host port 8080"
+    )
+
+
+def test_pod_slots_are_named_like_any_resource() -> None:
+    full = accounts(asks(4000, 8, pods=1), asks(4000, 8, pods=1))
+    assert why([Shape(asks(100, 0), 3, ("n0", "n1"))], full).text == "busy: 2 of 3 fit now, short of pods"
+    assert why([Shape(asks(100, 0), 30, ("n0", "n1"))], full).text == (
+        "unsatisfiable: 20 of 30 members would fit if nothing else ran, short of pods"
+    )
+    none = {"n0": NodeAccount("n0", Resources({"cpu": 4000}))}
+    assert why([Shape(asks(100, 0), 1, ("n0",))], none).text == (
+        "unsatisfiable: no node has 1 pods (the largest has none)"
+    )
+    none["n1"] = NodeAccount("n1", Resources({"pods": 10}))
+    assert why([Shape(asks(100, 0), 1, ("n0", "n1"))], none).text == (
+        "unsatisfiable: no single node has 100m cpu (the nearest has no cpu)"
+    )
+
+
+def test_all_that_no_node_has_is_named() -> None:
+    reason = why([Shape(asks(16000, 64), 1, ("n0",))], accounts(WHOLE))
+    assert reason.text == (
+        "unsatisfiable: no node has 16 cpu (the largest has 4 cpu), nor 64Gi memory (the largest has 8Gi memory)"
+    )
+
+
+def test_mixed_gang_is_told_the_largest_part_that_would_fit_and_who_is_left_over() -> None:
+    there = accounts(asks(0), asks(0))
+    nodes = ("n0", "n1")
+    gang = [Shape(asks(3000, 1), 3, nodes), Shape(asks(500, 1), 3, nodes), Shape(asks(100, 6), 2, nodes)]
+    assert why(gang, there).text == (
+        "unsatisfiable: 6 of 8 members would fit if nothing else ran, short of cpu; "
+        "no place for 1 x 100m cpu + 6Gi memory, 1 x 3 cpu + 1Gi memory"
+    )
+    one = [Shape(asks(9000, 1), 1, nodes), Shape(asks(500, 1), 3, nodes)]
+    assert why(one, there).text == (
+        "unsatisfiable: no node has 9 cpu (the largest has 4 cpu), for 1 of 4 members"
+    )
+
+
+def test_only_what_members_without_a_place_are_short_of_is_named() -> None:
+    there = accounts(asks(2000, 0, pods=9))
+    gang = [Shape(asks(1000, 0), 1, ("n0",)), Shape(asks(500, 1), 1, ("n0",))]
+    assert why(gang, there).text == "busy: 1 of 2 fit now, short of memory"
+
+
+def test_refusals_are_those_of_the_members_that_they_concern() -> None:
+    there = accounts(WHOLE)
+    free = Rooms.of({name: Room(account.free) for name, account in there.items()})
+    picky = Asked(Shape(asks(200), 2, ()), (), {"node selector": 1})
+    assert no_place([Asked(Shape(asks(100), 1, ("n0",)), ("n0",)), picky], free, free).text == (
+        "unsatisfiable: no node may be used (nodes refused: 1 node selector), for 2 of 3 members"
     )

@@ -237,6 +237,50 @@ def test_device_on_a_node_that_the_pod_may_not_use_is_passed_over(bench: MakeBen
     assert plan(planner, [pod(devices={"accelerator": 1})])[0].node == "n1"
 
 
+def test_device_on_nodes_that_the_pod_may_never_use_is_unsatisfiable(bench: MakeBench) -> None:
+    hosts = [node(name, labels={"pool": name}) for name in ("n0", "n1", "n2")]
+    planner, books, _ = bench(hosts, LOCAL)
+    before = state(books)
+    one = pod(devices={"lane": 1}, node_selector={"pool": "n2"})
+    reason = refused(planner, [one]).reason
+    assert (reason.why, reason.text) == (
+        Why.UNSATISFIABLE,
+        "unsatisfiable: no node with lane may be used (nodes refused: 2 node selector)",
+    )
+    beside = refused(planner, [one, pod("free", 100)]).reason
+    assert beside.text.endswith("(nodes refused: 2 node selector), for 1 of 2 members")
+    assert state(books) == before
+
+
+def test_device_on_nodes_that_are_closed_for_now_is_waited_for(bench: MakeBench) -> None:
+    hosts = [node("n0", unschedulable=True), node("n1", unschedulable=True), node("n2")]
+    planner, _, _ = bench(hosts, LOCAL)
+    reason = refused(planner, [pod(devices={"lane": 1})]).reason
+    assert (reason.why, reason.text) == (
+        Why.BUSY,
+        "busy: no node with lane may be used now (nodes refused: 2 cordoned)",
+    )
+
+
+def test_pod_that_is_too_large_for_the_nodes_of_its_device_is_unsatisfiable(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0"), node("n1"), node("n2", 9000)], LOCAL)
+    assert refused(planner, [pod("big", 8000, devices={"lane": 1})]).reason.text == (
+        "unsatisfiable: no node with lane has 8 cpu (the largest has 4 cpu)"
+    )
+
+
+def test_gang_is_told_how_many_of_it_find_devices(bench: MakeBench) -> None:
+    planner, _, _ = bench([node("n0")], QUANTUM)
+    gang = [pod(f"p{number}", 100, devices={"qpu": 1}) for number in range(3)]
+    assert refused(planner, gang).reason.text == (
+        "unsatisfiable: 2 of 3 members would fit if nothing else ran, short of qpu (backends that match: fez)"
+    )
+    plan(planner, [pod("other", 100, devices={"qpu": 1})], "other")
+    assert refused(planner, [*gang[:2], pod("aside", 100)]).reason.text == (
+        "busy: 2 of 3 fit now, short of qpu (backends that match: fez)"
+    )
+
+
 def test_devices_are_drafted_on_the_graph_as_it_is_now(bench: MakeBench) -> None:
     planner, books, index = bench([node("n0")], LOCAL.split("- {type: accelerator, name: chip1")[0])
     index.put(node("n0", 8000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from fluence_extender.ledger.account import ports_clash
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
+from fluence_extender.placement.rooms import Rooms
 from fluence_extender.placement.search import Counts, Room, Shape, place
+from fluence_extender.placement.shortage import largest_part, part_that_fits
 
 NAMES = ("n0", "n1", "n2")
 PORT = (HostPort(80),)
@@ -94,6 +97,21 @@ def test_what_brute_force_places_is_placed_and_no_node_is_overfull(
     assert (found is not None) == by_force(wanted, have)
     if found is not None:
         assert fits(members_by_node(wanted, found), have)
+
+
+@given(shapes, rooms)
+def test_largest_part_fits_and_leaves_no_member_out_that_would_fit_beside_it(
+    wanted: list[Shape], have: dict[str, Room]
+) -> None:
+    part = largest_part(wanted, Rooms.of(have))
+    selected = [replace(shape, count=count) for shape, count in zip(wanted, part.counts, strict=True)]
+    assert by_force([shape for shape in selected if shape.count], have)
+    assert part.members >= part_that_fits(wanted, Rooms.of(have)).members
+    for index, shape in enumerate(wanted):
+        if part.counts[index] < shape.count:
+            more = [replace(one, count=one.count + (at == index)) for at, one in enumerate(selected)]
+            assert not by_force([one for one in more if one.count], have)
+            assert part.short_of or shape.exclusive
 
 
 def test_greedy_answers_in_a_row_would_strand_this_pair() -> None:

@@ -94,7 +94,8 @@ def test_required_level_gets_the_smallest_domain_that_fits(
 def test_domain_of_equal_names_in_two_zones_is_two(make: MakeBench) -> None:
     planner, books, _ = make(cluster())
     assert refused(planner, members(5, required("rack"))) == Reason(
-        Why.UNSATISFIABLE, "unsatisfiable: no rack holds 5 x 4 cpu + 1Gi memory (the largest holds 4)"
+        Why.UNSATISFIABLE,
+        "unsatisfiable: no rack holds 5 x 4 cpu + 1Gi memory (the largest holds 4, short of cpu)",
     )
     assert not books.holdings
 
@@ -103,7 +104,7 @@ def test_required_level_that_is_full_now_is_busy_with_the_most_there_is_room_for
     planner, _, _ = make(cluster())
     planner.plan([Wish(pod("other", 4000, node_selector={RACK: "1", ZONE: "a"}))], "other")
     assert refused(planner, members(4, required("rack"))).text == (
-        "busy: no rack has room for 4 x 4 cpu + 1Gi memory now (the most is 3)"
+        "busy: no rack has room for 4 x 4 cpu + 1Gi memory now (the most is 3, short of cpu)"
     )
 
 
@@ -156,7 +157,7 @@ def test_preferred_rack_within_required_zone(make: MakeBench) -> None:
     both = {**required("zone"), **preferred("rack")}
     assert racks(planner, members(6, both)) == {"a1": 4, "a2": 2}
     assert refused(planner, members(8, both)).text == (
-        "unsatisfiable: no zone holds 8 x 4 cpu + 1Gi memory (the largest holds 7)"
+        "unsatisfiable: no zone holds 8 x 4 cpu + 1Gi memory (the largest holds 7, short of cpu)"
     )
 
 
@@ -173,7 +174,7 @@ def test_unequal_members_share_the_required_domain(make: MakeBench) -> None:
     pods = members(1, required("rack"), 3000) + members(5, required("rack"), 1000, first=1)
     assert racks(planner, pods) == {"a2": 6}
     assert refused(planner, members(4, required("rack"), 3000) + members(5, required("rack"), 1000)).text == (
-        "unsatisfiable: no rack holds all 9 members (the largest holds 8)"
+        "unsatisfiable: no rack holds all 9 members (the largest holds 8, short of cpu)"
     )
 
 
@@ -217,7 +218,7 @@ def test_domain_of_settled_members_binds_those_that_come_later(make: MakeBench) 
     assert there == "a3x0"
     settled = [Settled(Wish(first), there)]
     assert refused(planner, members(1, required("rack")), settled).text == (
-        "busy: rack a/3, where other members are, has room for 0 of 1 x 4 cpu + 1Gi memory"
+        "busy: rack a/3, where other members are, has room for 0 of 1 x 4 cpu + 1Gi memory, short of cpu"
     )
     beside = [Settled(Wish(first), "a1x0")]
     assert racks(planner, members(2, required("rack")), beside) == {"a1": 2}

@@ -95,7 +95,9 @@ def test_topology_can_be_what_is_in_the_way(cluster: type[Cluster]) -> None:
     near = job("near", 2, "4", annotations={TOPOLOGY_REQUIRED_ANNOTATION: "rack"})
     (answer,) = there.ask(near)
     assert answer.reason is not None
-    assert answer.reason.text == "unsatisfiable: no rack holds 2 x 4 cpu + 1Gi memory (the largest holds 1)"
+    assert answer.reason.text == (
+        "unsatisfiable: no rack holds 2 x 4 cpu + 1Gi memory (the largest holds 1, short of cpu)"
+    )
     assert "all 2 fit without their topology" in [one.text for one in answer.reductions]
 
 
@@ -108,7 +110,7 @@ def test_devices_are_found_and_freed_with_those_who_end(cluster: type[Cluster]) 
     assert len(one.placed[0][1].devices) == 1
     (two,) = there.ask(job("two", 2, "100m", limits=wanted))
     assert two.reason is not None
-    assert two.reason.text == "busy: 1 qpu not free on any backend that matches (ankaa, fez)"
+    assert two.reason.text == "busy: 1 of 2 fit now, short of qpu (backends that match: ankaa, fez)"
     assert two.earliest == NOW + 30
 
 

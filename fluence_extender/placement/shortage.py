@@ -1,0 +1,154 @@
+"""How much of a gang rooms take at most, and what the next member is short of.
+
+What is short has its Kubernetes name, whatever it is: ``cpu``, ``memory``, ``pods`` (a node's pod slots), an extended
+resource, or a host port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fluence_extender.ledger.account import ports_clash
+from fluence_extender.model.pod import HostPort
+from fluence_extender.placement.rooms import Rooms
+from fluence_extender.placement.search import Counts, Shape, fill, place
+
+MOST_TRIED = 32
+"""How many larger selections of unequal members are searched for when one has been found."""
+
+EACH_BUDGET = 500
+"""Ways to fill a node looked at for each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How much of a gang there is room for: how many members of each shape, and what keeps the next one out."""
+
+    counts: tuple[int, ...]
+    short_of: tuple[str, ...]
+
+    @property
+    def members(self) -> int:
+        """How many members that are."""
+        return sum(self.counts)
+
+
+def part_that_fits(shapes: Sequence[Shape], rooms: Rooms) -> Part:
+    """As many members as fit when one shape is placed after the other."""
+    return _part(shapes, *fill(shapes, rooms))
+
+
+def largest_part(shapes: Sequence[Shape], rooms: Rooms) -> Part:
+    """The most members that are found to fit together.
+
+    Of unequal members the small ones are placed first, then the hard ones; then larger selections are searched for, so
+    that of a small gang the result can't be made larger by one member.
+    """
+    if len(shapes) == 1:
+        return part_that_fits(shapes, rooms)
+    best: tuple[Counts, Rooms] | None = None
+    for order in _orders(shapes, rooms):
+        counts, left = fill([shapes[i] for i in order], rooms)
+        if best is None or _members(counts) > _members(best[0]):
+            best = [counts[order.index(i)] for i in range(len(shapes))], left
+    assert best is not None
+    return _part(shapes, *_grown(shapes, rooms, *best))
+
+
+def _orders(shapes: Sequence[Shape], rooms: Rooms) -> list[list[int]]:
+    sizes = [rooms.size(shape.requests) for shape in shapes]
+    total = np.maximum(rooms.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
+    weights = [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
+    given = list(range(len(shapes)))
+    lightest = sorted(given, key=lambda i: weights[i])
+    return [lightest, given, sorted(given, key=lambda i: (len(shapes[i].nodes), weights[i]))]
+
+
+def _grown(shapes: Sequence[Shape], rooms: Rooms, counts: Counts, left: Rooms) -> tuple[Counts, Rooms]:
+    """A selection made larger member by member, as long as one more can be placed with all the others."""
+    have = [sum(placed.values()) for placed in counts]
+    tried = 0
+    grown = True
+    while grown:
+        grown = False
+        for index, shape in enumerate(shapes):
+            if have[index] >= shape.count or tried >= MOST_TRIED:
+                continue
+            tried += 1
+            wanted = [number + (at == index) for at, number in enumerate(have)]
+            found = _placed(shapes, wanted, rooms)
+            if found is not None:
+                (counts, left), have, grown = found, wanted, True
+    return counts, left
+
+
+def _placed(shapes: Sequence[Shape], wanted: Sequence[int], rooms: Rooms) -> tuple[Counts, Rooms] | None:
+    asked = [
+        (at, replace(shape, count=wanted[at]))
+        for at, shape in enumerate(shapes)
+        if wanted[at] and shape.nodes
+    ]
+    found = place([shape for _, shape in asked], rooms, EACH_BUDGET)
+    if found is None:
+        return None
+    counts: Counts = [{} for _ in shapes]
+    for (at, _), placed in zip(asked, found, strict=True):
+        counts[at] = placed
+    return counts, _left(shapes, counts, rooms)
+
+
+def _left(shapes: Sequence[Shape], counts: Counts, rooms: Rooms) -> Rooms:
+    """What is left of ``rooms`` when members are where ``counts`` says."""
+    left = rooms.free.copy()
+    ports = dict(rooms.ports)
+    for shape, placed in zip(shapes, counts, strict=True):
+        size = rooms.size(shape.requests)
+        for name, count in placed.items():
+            row = rooms.rows[name]
+            left[row] -= count * size
+            if shape.ports:
+                ports[row] = ports.get(row, ()) + shape.ports
+    return Rooms(rooms.rows, rooms.columns, left, ports, rooms.names)
+
+
+def _members(counts: Counts) -> int:
+    return sum(sum(placed.values()) for placed in counts)
+
+
+def _part(shapes: Sequence[Shape], counts: Counts, left: Rooms) -> Part:
+    have = tuple(sum(placed.values()) for placed in counts)
+    lacking = [shape for shape, count in zip(shapes, have, strict=True) if count < shape.count]
+    return Part(have, short_of(lacking or shapes, left))
+
+
+def short_of(shapes: Sequence[Shape], left: Rooms) -> tuple[str, ...]:
+    """What keeps the next member out: the names short on the node that lacks the fewest of them."""
+    best: tuple[str, ...] | None = None
+    for shape in {(one.requests, one.nodes, one.ports): one for one in shapes}.values():
+        for short in _shortages(shape, left):
+            if short and (best is None or (len(short), short) < (len(best), best)):
+                best = short
+    return best or ()
+
+
+def _shortages(shape: Shape, left: Rooms) -> Iterator[tuple[str, ...]]:
+    """What each kind of node lacks for one more member."""
+    names = sorted(name for name in shape.requests if shape.requests[name] > 0)
+    size = left.size(shape.requests)
+    columns = np.array([left.columns[name] for name in names], dtype=np.intp)
+    rows = left.at(shape.nodes)
+    lacking = size[columns] > left.free[np.ix_(rows, columns)].clip(min=0)
+    taken = {row: _clashing(shape.ports, left.ports[row]) for row in left.ports if shape.ports}
+    apart = np.isin(rows, list(taken)) if taken else np.zeros(len(rows), dtype=bool)
+    for pattern in np.unique(lacking[~apart], axis=0):
+        yield tuple(name for name, lacks in zip(names, pattern, strict=True) if lacks)
+    for row, pattern in zip(rows[apart], lacking[apart], strict=True):
+        yield tuple(name for name, lacks in zip(names, pattern, strict=True) if lacks) + taken[int(row)]
+
+
+def _clashing(wanted: Sequence[HostPort], taken: Sequence[HostPort]) -> tuple[str, ...]:
+    """The host ports among ``wanted`` that are taken on a node."""
+    return tuple(f"host port {one.port}" for one in wanted if ports_clash((one,), taken))
