@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlsplit
@@ -18,8 +19,9 @@ import structlog
 
 from fluence_extender import __version__
 from fluence_extender.cluster.connection import Connection, connect
+from fluence_extender.cluster.group_objects import ApiPodGroups
 from fluence_extender.cluster.objects import ApiObjects
-from fluence_extender.cluster.port import Kind, Listed, Observation, ResourcesFile
+from fluence_extender.cluster.port import Kind, Listed, Observation, ResourcesFile, Sink
 from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.first_lists import StartRefused, check, first_error, note_failure
@@ -27,8 +29,11 @@ from fluence_extender.live_resources import LiveResources
 from fluence_extender.serving.listening import Address, allow_open_files, stop_signals
 from fluence_extender.settings import WebhookSettings
 from fluence_extender.webhook.admission import Admission
+from fluence_extender.webhook.claim_keeper import ClaimKeeper
+from fluence_extender.webhook.claims import ApiClaims
 from fluence_extender.webhook.contract import Context
 from fluence_extender.webhook.endpoint import WebhookApp
+from fluence_extender.webhook.group_keeper import GroupKeeper
 from fluence_extender.webhook.identity import GivenFiles, Identity, SharedAuthority, Source
 from fluence_extender.webhook.keeper import Keeper
 from fluence_extender.webhook.listener import SecureListener
@@ -46,12 +51,6 @@ IMAGE = f"fluence-extender:{__version__}"
 class _Unsettled:
     async def ensure(self, namespace: str) -> bool:
         return False
-
-    async def replicas(self, *_: str) -> int | None:
-        return None
-
-    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
-        return None
 
 
 async def run(settings: WebhookSettings, listening: Callable[[Address], None]) -> None:
@@ -76,7 +75,10 @@ async def _run(
     surroundings = Surroundings(objects, initial, "" if settings.sidecar_image else _own_pod(settings))
     live = LiveResources(surroundings.adopt, lambda file, why: metrics.resources_rejected.inc())
     place = settings.resources or settings.resources_namespace
-    watcher = Watcher(connection, partial(_take, live, surroundings), place, without=(Kind.NODE,))
+    groups = GroupKeeper(ApiPodGroups(connection), time.monotonic)
+    claim_keeper = ClaimKeeper(objects)
+    take = partial(_take, live, (surroundings.take, groups.take, claim_keeper.take))
+    watcher = Watcher(connection, take, place, without=(Kind.NODE,))
     target = webhook_target(settings)
     tls = server_context()
     keeper = Keeper(
@@ -86,8 +88,8 @@ async def _run(
         lambda identity: _show(tls, identity),
         lambda: not surroundings.missing,
     )
-    unsettled = _Unsettled()
-    admission = Admission(settings.handlers, lambda: surroundings.context, unsettled, unsettled)
+    claims = ApiClaims(objects, time.time)
+    admission = Admission(settings.handlers, lambda: surroundings.context, _Unsettled(), claims)
     app = WebhookApp(admission, keeper, metrics, lambda: surroundings.missing)
     with stop_signals() as stop:
         async with SecureListener(app, Address(settings.host, settings.port), tls) as listener:
@@ -98,6 +100,8 @@ async def _run(
                     tasks.create_task(_checked(watcher, live), name="check the resources"),
                     tasks.create_task(surroundings.run(), name="look at what isn't watched"),
                     tasks.create_task(keeper.run(), name="keep certificate and registration"),
+                    tasks.create_task(groups.run(), name="keep PodGroups"),
+                    tasks.create_task(claim_keeper.run(), name="hand claims to their pods"),
                 ]
                 await stop.wait()
                 for task in background:
@@ -124,13 +128,14 @@ def _show(tls: ssl.SSLContext, identity: Identity) -> None:
     log.info("a certificate is served", expires=identity.expires.isoformat())
 
 
-def _take(live: LiveResources, surroundings: Surroundings, seen: Observation) -> None:
+def _take(live: LiveResources, others: Sequence[Sink], seen: Observation) -> None:
     if seen.kind is Kind.RESOURCES_FILE:
         for one in seen.objects if isinstance(seen, Listed) else (seen.object,):
             assert isinstance(one, ResourcesFile)
             live.take(one)
-    else:
-        surroundings.take(seen)
+        return
+    for other in others:
+        other(seen)
 
 
 def _own_pod(settings: WebhookSettings) -> str:

@@ -158,7 +158,7 @@ def _unreadable(broken: wire.BrokenPod, problem: str) -> Pod:
 def _owner(meta: wire.Metadata) -> Owner | None:
     for reference in meta.owner_references or ():
         if reference.controller:
-            return Owner(reference.kind, reference.name, reference.uid)
+            return Owner(reference.kind, reference.name, reference.uid, reference.api_version)
     return None
 
 

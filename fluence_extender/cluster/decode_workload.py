@@ -15,11 +15,13 @@ import msgspec
 import structlog
 
 from fluence_extender.cluster.wire import Metadata
+from fluence_extender.model.names import CREATED_BY_ANNOTATION
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
     JobSet,
     LeaderWorkerSet,
+    Making,
     MemberStatus,
     MpiJob,
     PodGroup,
@@ -211,6 +213,11 @@ def _identity(meta: Metadata) -> tuple[str, str, str]:
     return meta.namespace, meta.name, meta.uid
 
 
+def _making(meta: Metadata) -> Making:
+    by = (meta.annotations or {}).get(CREATED_BY_ANNOTATION, "")
+    return Making(by, meta.resource_version, meta.deletion_timestamp is not None)
+
+
 def decode_job(raw: bytes) -> Job:
     """A batch/v1 Job."""
     decoded = _job(raw)
@@ -241,7 +248,9 @@ def decode_pod_group(raw: bytes) -> PodGroup:
     constraints = decoded.spec.scheduling_constraints if decoded.spec else None
     levels = tuple(one.key for one in (constraints.topology if constraints else None) or () if one.key)
     min_count = (gang.min_count if gang else None) or 1
-    return PodGroup(*_identity(decoded.metadata), min_count=min_count, levels=levels)
+    return PodGroup(
+        *_identity(decoded.metadata), min_count=min_count, levels=levels, making=_making(decoded.metadata)
+    )
 
 
 def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
@@ -260,6 +269,7 @@ def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
             status.failed or 0,
             status.schedule_start_time or "",
         ),
+        making=_making(decoded.metadata),
     )
 
 

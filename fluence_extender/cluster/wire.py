@@ -24,6 +24,7 @@ class OwnerReference(msgspec.Struct, gc=False):
     name: str
     uid: str
     controller: bool | None = None
+    api_version: str = msgspec.field(name="apiVersion", default="")
 
 
 class Metadata(msgspec.Struct):

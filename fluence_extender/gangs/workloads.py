@@ -5,11 +5,11 @@ Invariant: a claim is known to rest on every object, and every kind of objects, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from fluence_extender.gangs.conventions import recognise
-from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.conventions.claim import Claim, Workloads
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Workload
 
@@ -20,9 +20,13 @@ Ref = tuple[type, Name | None]
 
 
 class WorkloadIndex:
-    """Workloads by kind and name. What changes one says which pods (by uid) claim anew."""
+    """Workloads by kind and name. What changes one says which pods (by uid) claim anew.
 
-    def __init__(self) -> None:
+    ``rule`` says what a pod claims.
+    """
+
+    def __init__(self, rule: Callable[[Pod, Workloads], Claim] = recognise) -> None:
+        self._rule = rule
         self._objects: dict[type, dict[Name, Workload]] = {}
         self._unserved: set[type[Workload]] = set()
         self._resting: dict[Ref, set[str]] = {}
@@ -40,7 +44,7 @@ class WorkloadIndex:
     def claim(self, pod: Pod) -> Claim:
         """What the pod says of its gang now; it is told of by its uid when that may have changed."""
         looker = _Looker(self)
-        claim = recognise(pod, looker)
+        claim = self._rule(pod, looker)
         asked = frozenset(looker.asked)
         if asked != self._asked.get(pod.uid, frozenset()):
             self.forget(pod.uid)

@@ -47,11 +47,12 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The controlling owner of a pod."""
+    """The controlling owner of a pod; ``api_version`` is what a reference to it says, and isn't compared."""
 
     kind: str
     name: str
     uid: str
+    api_version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

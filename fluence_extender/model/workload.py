@@ -6,11 +6,20 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class Making:
+    """Who made an object (its annotation ``created-by``), which state of it this is, and whether it is going."""
+
+    by: str = ""
+    version: str = ""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PodGroup:
     """A native PodGroup (scheduling.k8s.io).
 
     ``min_count`` is 1 for the basic (not gang) policy; ``levels`` are the node labels of which its pods are to share a
-    value (spec.schedulingConstraints.topology).
+    value (spec.schedulingConstraints.topology). ``making`` isn't compared: no size follows from it.
     """
 
     namespace: str
@@ -18,6 +27,7 @@ class PodGroup:
     uid: str
     min_count: int
     levels: tuple[str, ...] = ()
+    making: Making = field(default_factory=Making, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class CoschedulingGroup:
     """A PodGroup of scheduling.x-k8s.io (the coscheduling plugin's).
 
     ``timeout`` is scheduleTimeoutSeconds, None where it is 0 or unset. Two states of a group that differ in their
-    ``status`` only are equal: nothing follows from it.
+    ``status`` or ``making`` only are equal: nothing follows from them.
     """
 
     namespace: str
@@ -50,6 +60,7 @@ class CoschedulingGroup:
     min_member: int
     timeout: float | None = None
     status: MemberStatus = field(default_factory=MemberStatus, compare=False)
+    making: Making = field(default_factory=Making, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,130 @@
+"""Who produces in a shared group whose pods are all alike, and how many pods an owner wants.
+
+The first pod to be admitted produces. That it was the first is settled by a Lease named like the producer's group,
+which only one request can make. A claim whose pod never came (another admission refused it) or has ended is void after
+a moment, and goes to whoever asks next; taking it over carries the version that was read, so that again only one can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import structlog
+
+from fluence_extender.cluster.port import ClusterError, Conflict
+from fluence_extender.model.coordination import producer_group
+from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
+from fluence_extender.webhook.contract import Json
+
+log = structlog.get_logger(__name__)
+
+ARRIVES_WITHIN = 15.0
+"""Seconds after which the pod of a claim exists, or never will: admission and storage take no longer (10 s each)."""
+MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+ENDED = ("Succeeded", "Failed")
+
+
+class Objects(Protocol):
+    """Objects by path; see `cluster.objects.ApiObjects`. Every call raises `ClusterError`."""
+
+    async def read(self, path: str) -> Json | None:
+        """The object, None where there is none."""
+        ...
+
+    async def create(self, path: str, body: Json) -> Json:
+        """Make it. Raises `Conflict` where it is there."""
+        ...
+
+    async def replace(self, path: str, body: Json) -> Json:
+        """Write what was read and altered. Raises `Conflict` where it has changed since."""
+        ...
+
+
+def lease_path(namespace: str, group: str) -> str:
+    """Where the claim to be the one pod of a producer's ``group`` stands."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{group}"
+
+
+class ApiClaims:
+    """Asks the API server; ``now`` gives seconds since the epoch."""
+
+    def __init__(self, objects: Objects, now: Callable[[], float]) -> None:
+        self._objects = objects
+        self._now = now
+
+    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
+        """Whether the request ``uid`` is the producer of ``group``; None where that can't be found out."""
+        name = producer_group(group)
+        try:
+            return await self._claim(namespace, name, uid)
+        except Conflict:
+            return False
+        except ClusterError as error:
+            log.warning("a producer can't be chosen", group=f"{namespace}/{group}", problem=str(error))
+            return None
+
+    async def _claim(self, namespace: str, name: str, uid: str) -> bool:
+        path = lease_path(namespace, name)
+        lease = await self._objects.read(path)
+        if lease is None:
+            await self._objects.create(path, self._lease(namespace, name, uid))
+            return True
+        spec = lease.get("spec") or {}
+        if spec.get("holderIdentity") == uid:
+            # The same request, asked again.
+            return True
+        if self._now() - _seconds(spec.get("renewTime")) < ARRIVES_WITHIN or await self._there(
+            namespace, name
+        ):
+            return False
+        await self._objects.replace(path, {**lease, "spec": self._lease(namespace, name, uid)["spec"]})
+        return True
+
+    async def _there(self, namespace: str, group: str) -> bool:
+        """Whether the group has a pod that hasn't ended."""
+        query = f"labelSelector={GROUP_LABEL.replace('/', '%2F')}%3D{group}"
+        found = await self._objects.read(f"/api/v1/namespaces/{namespace}/pods?{query}") or {}
+        pods = found.get("items") or []
+        return any((pod.get("status") or {}).get("phase") not in ENDED for pod in pods)
+
+    def _lease(self, namespace: str, name: str, uid: str) -> Json:
+        claimed = datetime.fromtimestamp(self._now(), UTC).strftime(MICRO_TIME)
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": {"app": "fluence", GROUP_LABEL: name},
+                "annotations": {CREATED_BY_ANNOTATION: WEBHOOK_NAME},
+            },
+            "spec": {"holderIdentity": uid, "renewTime": claimed},
+        }
+
+    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
+        """How many pods a ReplicaSet or StatefulSet creates at once; None where that can't be found out."""
+        path = f"/apis/apps/v1/namespaces/{namespace}/{kind.lower()}s/{name}"
+        try:
+            found = await self._objects.read(path)
+        except ClusterError as error:
+            log.warning("an owner can't be asked for its size", owner=path, problem=str(error))
+            return None
+        return None if found is None else at_once(kind, found.get("spec") or {})
+
+
+def at_once(kind: str, spec: Json) -> int:
+    """How many pods there are before any of them runs: a StatefulSet makes one after the other, unless Parallel."""
+    if kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel":
+        return 1
+    replicas = spec.get("replicas", 1)
+    return replicas if isinstance(replicas, int) else 1
+
+
+def _seconds(text: Any) -> float:
+    """A MicroTime as seconds since the epoch, 0 for what isn't one."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return 0.0
