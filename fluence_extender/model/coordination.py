@@ -17,6 +17,10 @@ COORDINATION_ANNOTATION = f"{DOMAIN}/coordination"
 SHARED = "shared"
 INDEPENDENT = "independent"
 OBSERVE_LABEL = f"{DOMAIN}/observe"
+DISCOVERY_TIMEOUT_ANNOTATION = f"{DOMAIN}/task-discovery-timeout"
+"""On a producer: how long after its start consumers wait for a task that isn't found (``90s``, ``2h``)."""
+POLL_INTERVAL_ANNOTATION = f"{DOMAIN}/task-poll-interval"
+"""On a producer: how often the task is looked at."""
 
 QPU = "qpu"
 """The virtual resource type whose request makes a pod a quantum pod."""
@@ -35,6 +39,8 @@ CONSUMER_PRIORITY_CLASS = "fluence-quantum-classical"
 
 # Written on each consumer by the producer's sidecar, before the gate is removed.
 QUANTUM_JOB_ID_ANNOTATION = f"{DOMAIN}/quantum-job-id"
+RELEASED_ANNOTATION = f"{DOMAIN}/released"
+"""On the producer, with its task's id, before the first gate is removed: why. Consumers that come later start at once."""
 PRODUCER_BACKEND_ANNOTATION = f"producer.{BACKEND_ANNOTATION}"
 PRODUCER_ATTRIBUTE_PREFIX = f"producer.{ATTRIBUTE_PREFIX}"
 

@@ -1,0 +1,84 @@
+"""Calls into code of others that may hang, raise or lie.
+
+Invariant: a call ends within its limit, and its answer has the shape that was asked for. One that hangs keeps a thread,
+which doesn't keep the process; while too many hang, no more are begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from fluence_extender.coordination.provider import ProviderError, Queue
+from fluence_extender.coordination.tasks import Status, read_id
+
+T = TypeVar("T")
+
+MOST_HANGING = 8
+MOST_TASKS = 50
+
+
+class Guarded:
+    """The queue that ``connect`` gives; each call takes ``limit`` seconds at most, and raises `ProviderError` only."""
+
+    def __init__(self, connect: Callable[[], Queue], limit: float) -> None:
+        self._connect = connect
+        self._limit = limit
+        self._queue: Queue | None = None
+        self._hanging: list[threading.Thread] = []
+
+    async def find_my_tasks(self, pod_uid: str) -> list[str]:
+        """The pod's tasks, oldest first, the newest ones only where there are very many."""
+        found = await self._call(lambda queue: queue.find_my_tasks(pod_uid), "look for the pod's tasks")
+        if isinstance(found, str | bytes) or not isinstance(found, list | tuple):
+            raise ProviderError(
+                f"look for the pod's tasks: the provider gave {type(found).__name__}, no list"
+            )
+        return list(dict.fromkeys(one for one in map(read_id, found) if one is not None))[-MOST_TASKS:]
+
+    async def status(self, task: str) -> Status:
+        """Where a task stands."""
+        found = await self._call(lambda queue: queue.status(task), f"read task {task}")
+        if not isinstance(found, Status):
+            raise ProviderError(f"read task {task}: the provider gave {type(found).__name__}, no status")
+        return found
+
+    async def _call(self, call: Callable[[Queue], T], what: str) -> T:
+        """What ``call`` gives, made in a thread of its own."""
+        self._hanging = [one for one in self._hanging if one.is_alive()]
+        if len(self._hanging) >= MOST_HANGING:
+            raise ProviderError(f"{what}: {len(self._hanging)} earlier calls hang")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(result)  # type: ignore[arg-type]
+            elif isinstance(error, ProviderError):
+                answer.set_exception(error)
+            else:
+                answer.set_exception(ProviderError(f"{what}: {error!r}"))
+
+        def run() -> None:
+            result: T | None = None
+            raised: BaseException | None = None
+            try:
+                if self._queue is None:
+                    self._queue = self._connect()
+                result = call(self._queue)
+            except BaseException as error:
+                raised = error
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, result, raised)
+
+        thread = threading.Thread(target=run, name=what, daemon=True)
+        thread.start()
+        try:
+            return await asyncio.wait_for(answer, self._limit)
+        except TimeoutError:
+            self._hanging.append(thread)
+            raise ProviderError(f"{what}: no answer within {self._limit:g} s") from None

@@ -1,0 +1,69 @@
+"""``fluence-sidecar``, and ``python -m fluence_extender.coordination`` for what goes with it.
+
+The sidecar's modules are imported only where they are used: staging runs before the user's own containers start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+DESTINATION = "/opt/fluence-staged"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """``stage DEST``, ``mock-qpu`` or ``sidecar``."""
+    parser = argparse.ArgumentParser(prog="python -m fluence_extender.coordination", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    staging = commands.add_parser("stage", help="put the interceptor into a folder for a pod's containers")
+    usual = os.environ.get("FLUENCE_STAGE_DIR") or DESTINATION
+    staging.add_argument("destination", nargs="?", type=Path, default=Path(usual))
+    mock = commands.add_parser("mock-qpu", help="serve the HTTP interface of a backend that isn't there")
+    mock.add_argument("--port", type=int, default=8080)
+    mock.add_argument("--host", default="0.0.0.0")
+    mock.add_argument("--ahead", type=int, default=2, help="tasks of others before each one")
+    mock.add_argument("--seconds", type=float, default=5.0, help="how long each task runs")
+    commands.add_parser("sidecar", help="what fluence-sidecar does")
+    asked = parser.parse_args(arguments)
+    if asked.command == "stage":
+        return stage(asked.destination)
+    if asked.command == "mock-qpu":
+        from fluence_extender.coordination.mock_qpu import serve
+
+        serve(asked.host, asked.port, asked.ahead, asked.seconds)
+        return 0
+    return sidecar()
+
+
+def stage(destination: Path) -> int:
+    """Stage the interceptor; 1 where it can't be written."""
+    from fluence_extender.coordination import staging
+
+    try:
+        problems = staging.stage(destination)
+    except OSError as error:
+        print(f"[fluence] the interceptor can't be staged: {error}", file=sys.stderr)
+        return 1
+    for problem in problems:
+        print(f"[fluence] {problem}", file=sys.stderr)
+    return 0
+
+
+def sidecar() -> int:
+    """Run the sidecar by its environment; 0, 1 where no task was found, 2 where it doesn't know its pod."""
+    from fluence_extender.coordination.options import read_options
+
+    try:
+        options, problems = read_options(os.environ)
+    except ValueError as error:
+        print(f"fluence-sidecar: {error}", file=sys.stderr)
+        return 2
+    for problem in problems:
+        print(f"fluence-sidecar: {problem}", file=sys.stderr)
+    from fluence_extender.coordination.running import run
+
+    return asyncio.run(run(options, os.environ))

@@ -1,0 +1,106 @@
+"""The sidecar's pods on a real API server, with the rights that `rights` grants: get, list and patch of pods.
+
+Each patch carries the pod's uid and may be repeated. Gates are told apart by name (strategic merge patch), so those of
+others stay whatever their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from urllib.parse import quote
+
+import msgspec
+
+from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.cluster.port import ClusterError, Gone
+from fluence_extender.model.coordination import READY_GATE
+from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.pod import Pod
+
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+PAGE = 500
+
+
+class _Meta(msgspec.Struct):
+    next_page: str = msgspec.field(name="continue", default="")
+
+
+class _Listed(msgspec.Struct):
+    items: tuple[msgspec.Raw, ...] = ()
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+_listed = msgspec.json.Decoder(_Listed).decode
+
+
+class ApiPods:
+    """`release.Pods` over a `Connection`."""
+
+    def __init__(self, connection: Connection, namespace: str, name: str, uid: str) -> None:
+        self._connection = connection
+        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        self._name = name
+        self._uid = uid
+
+    async def own(self) -> Pod:
+        """See `Pods`."""
+        return await self._read(self._name)
+
+    async def note(self, annotations: Mapping[str, str]) -> None:
+        """See `Pods`."""
+        body = {"metadata": {"uid": self._uid, "annotations": dict(annotations)}}
+        await self._patch(self._name, body, f"annotate our own pod {self._name}")
+
+    async def group(self, name: str) -> list[Pod]:
+        """See `Pods`."""
+        found: list[Pod] = []
+        query: dict[str, str | int] = {"labelSelector": f"{GROUP_LABEL}={name}", "limit": PAGE}
+        while True:
+            request = Request("GET", self._path, f"list the pods of group {name}", query)
+            page = _read(await self._connection.call(request))
+            found += [_decoded(bytes(one)) for one in page.items]
+            if not page.metadata.next_page:
+                return found
+            query["continue"] = page.metadata.next_page
+
+    async def named(self, names: Sequence[str]) -> list[Pod]:
+        """See `Pods`."""
+        found: list[Pod] = []
+        for name in names:
+            with suppress(Gone):
+                found.append(await self._read(name))
+        return found
+
+    async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """See `Pods`."""
+        removal = {"$patch": "delete", "name": READY_GATE}
+        body = {
+            "metadata": {"uid": pod.uid, "annotations": dict(annotations)},
+            "spec": {"schedulingGates": [removal]},
+        }
+        await self._patch(pod.name, body, f"remove gate {READY_GATE} of pod {pod.key}")
+
+    async def _read(self, name: str) -> Pod:
+        return _decoded(await self._connection.call(Request("GET", self._of(name), f"read pod {name}")))
+
+    def _of(self, name: str) -> str:
+        return f"{self._path}/{quote(name, safe='')}"
+
+    async def _patch(self, name: str, body: object, attempt: str) -> None:
+        await self._connection.call(Request("PATCH", self._of(name), attempt, None, body, STRATEGIC_PATCH))
+
+
+def _read(raw: bytes) -> _Listed:
+    try:
+        return _listed(raw)
+    except msgspec.MsgspecError as error:
+        raise ClusterError(f"a list of pods can't be read: {error}") from error
+
+
+def _decoded(raw: bytes) -> Pod:
+    try:
+        return decode_pod(raw)
+    except msgspec.MsgspecError as error:
+        raise ClusterError(f"a pod can't be read: {error}") from error

@@ -1,0 +1,1 @@
+"""The vendors that are known without anybody's help."""

@@ -1,0 +1,33 @@
+"""botocore, beneath the Braket SDK and everything else in Python that speaks to Amazon Braket.
+
+A role that may create tasks and not tag them is refused a tagged one: then the task goes without.
+"""
+
+from __future__ import annotations
+
+DENIED = "AccessDeniedException"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def install(module: Any, pod: Any) -> None:
+    """Have ``BaseClient`` of ``botocore.client`` tag each task that is created, and report it."""
+
+    def tagged(args: Any, kwargs: Any) -> Any:
+        if len(args) != 3 or kwargs or args[1] != "CreateQuantumTask":
+            return None
+        parameters = dict(args[2])
+        parameters["tags"] = {pod.tag: pod.uid, **(parameters.get("tags") or {})}
+        return (args[0], args[1], parameters), kwargs
+
+    def report(answer: Any) -> None:
+        if isinstance(answer, dict):
+            pod.report(answer.get("quantumTaskArn"))
+
+    def refused(error: Exception) -> bool:
+        answer = getattr(error, "response", None) or {}
+        return bool(answer.get("Error", {}).get("Code") == DENIED)
+
+    pod.wrap(module.BaseClient, "_make_api_call", before=tagged, after=report, refused=refused)
