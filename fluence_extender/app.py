@@ -178,7 +178,7 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
     try:
         await driver.start()
     except LoadFailed as error:
-        raise StartRefused(controller.books.fault or str(error)) from error
+        raise StartRefused(controller.books.upkeep.fault or str(error)) from error
     # What was listed stays for as long as the process: the collector needn't walk it again and again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)

@@ -65,7 +65,7 @@ class Attempts:
             except Exception as error:
                 # One gang that can't be planned must not keep the others from being placed.
                 log.exception("a gang could not be planned", gang=str(gang.key))
-                gang.explain(_failed(self._books.fault or repr(error)), now)
+                gang.explain(_failed(self._books.upkeep.fault or repr(error)), now)
         return {gang.key for gang in hopeful}
 
     def _try(self, gang: Gang, now: float) -> None:

@@ -136,7 +136,7 @@ class Controller:
         self.eligibility.put(node)
         if self.started:
             self.books.put_node(node)
-            if old is None and any(one.parent == node.name for one in self.books.resources.resources):
+            if old is None and any(one.parent == node.name for one in self.books.upkeep.resources.resources):
                 take_up_devices(self.registry, self.books)
             self.lifecycle.node_changed(node.name)
 
@@ -230,7 +230,7 @@ class Controller:
         """Take over virtual resources that have changed; what is held stays held."""
         self.revision += 1
         if not self.started:
-            self.books.resources = resources
+            self.books.upkeep.resources = resources
             return
         self.books.replace_resources(resources)
         self.graph_changed()

@@ -44,7 +44,7 @@ class Renewal:
         self._wake = wake
         self._beside = beside
         self._behind = asyncio.Event()
-        self._books.on_behind = self._behind.set
+        self._books.upkeep.on_behind = self._behind.set
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -62,22 +62,22 @@ class Renewal:
             return True
         except LoadFailed as error:
             log.error("the graph can't be rebuilt; the old one serves on", error=str(error))
-            self._books.fault = f"the resource graph can't be rebuilt: {error}"
-            resources = self._books.take_back_resources()
+            self._books.upkeep.fault = f"the resource graph can't be rebuilt: {error}"
+            resources = self._books.upkeep.take_back_resources()
             if resources is not None:
                 self._refused(resources, str(error))
             return False
 
     async def _renew(self) -> None:
-        rebuild = self._books.begin_rebuild()
+        rebuild = self._books.upkeep.begin_rebuild()
         try:
             await self._beside(rebuild.run)
             for _ in range(ROUNDS):
-                if self._books.finish_rebuild(rebuild):
+                if self._books.upkeep.finish_rebuild(rebuild):
                     break
                 await self._beside(rebuild.run)
             else:
-                self._books.finish_rebuild(rebuild, None)
+                self._books.upkeep.finish_rebuild(rebuild, None)
         except BaseException:
             rebuild.close()
             raise

@@ -3,43 +3,32 @@
 Invariant: for each node the matcher's bookings cover the exact use of its pods, or the node is in ``strained`` and
 takes nothing new; a pod's end frees exactly its share. What the cluster says is bound is always taken into account,
 whether there is room for it or not.
-
-Where the matcher's graph can't follow a change in place the books are ``behind``: they serve on with the old graph,
-on which nothing is offered that has gone, until one that was rebuilt beside takes its place.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-
-import structlog
 
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.bookings import Bookings, Position, Use
+from fluence_extender.ledger.bookings import Bookings
 from fluence_extender.ledger.devices import Devices
 from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.ledger.journal import Journal
 from fluence_extender.ledger.keeps import Keeps
-from fluence_extender.ledger.mirror import LoadFailed, Mirror
-from fluence_extender.ledger.rebuild import Rebuild
-from fluence_extender.ledger.shown import ShownGraph
+from fluence_extender.ledger.mirror import Mirror
+from fluence_extender.ledger.upkeep import Upkeep
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
 
-log = structlog.get_logger(__name__)
-
 LOW_FIRST = ("lonode", "lonodex", "low")
 """Policies that fill nodes from the lowest id up; the others begin at the other end (fluxion reference 4.5)."""
-
-FEW_DIFFERENCES = 16
-"""What may be booked while everybody waits, when a rebuilt graph is put in place of the old one."""
 
 
 class NoRoom(Exception):
@@ -53,8 +42,8 @@ class NoRoom(Exception):
 class Books:
     """See the module docstring. ``version`` grows whenever a pod that had no place might have one now.
 
-    ``lacking`` are the bound pods that hold fewer devices than they ask for. ``on_behind`` is called when the graph has
-    fallen behind and is to be rebuilt; ``fault`` says why that has failed.
+    ``lacking`` are the bound pods that hold fewer devices than they ask for. ``upkeep`` keeps the graph equal to the
+    nodes and the virtual resources.
     """
 
     def __init__(self, mirror: Mirror, policy: str = "lonode") -> None:
@@ -65,20 +54,13 @@ class Books:
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
         self._holdings: dict[str, Holding] = {}
-        self._bookings = Bookings(mirror, self._holdings)
-        mirror.on_lost = self._fall_behind
+        self.upkeep = Upkeep(mirror, self._nodes, self._accounts, self._holdings, self._renewed)
         self._foreign: dict[str, str] = {}
         self._gangs_at: dict[str, Counter[object]] = {}
         self._gang_of: dict[str, object] = {}
         self._negative: set[str] = set()
         self.lacking: set[str] = set()
-        self._changes = 0
-        self._followed = 0
-        self._shown = ShownGraph(lambda: self.mirror.sketch(self._nodes.values(), self.resources))
-        self.resources = VirtualResources("")
         self.version = 0
-        self.fault = ""
-        self.on_behind: Callable[[], None] = lambda: None
 
     # Reading.
 
@@ -95,17 +77,22 @@ class Books:
     @property
     def bookings(self) -> Bookings:
         """The matcher's jobs that stand for the holds and for others' pods."""
-        return self._bookings
+        return self.upkeep.bookings
+
+    @property
+    def containment(self) -> Containment:
+        """The graph as the cluster has it now, to be shown."""
+        return self.upkeep.containment
 
     @property
     def mirror(self) -> Mirror:
         """The matcher's side."""
-        return self._bookings.mirror
+        return self.bookings.mirror
 
     @property
     def devices(self) -> Devices:
         """The virtual devices."""
-        return self._bookings.devices
+        return self.bookings.devices
 
     def node(self, name: str) -> Node | None:
         """The node of that name as it was last taken note of."""
@@ -119,12 +106,12 @@ class Books:
     @property
     def behind(self) -> bool:
         """Whether the graph lacks changes that are in the accounts."""
-        return self._followed != self._changes
+        return self.upkeep.behind
 
     @property
     def strained(self) -> set[str]:
         """Nodes on which more is used than could be booked: nothing new lands there."""
-        return self._negative | self._bookings.strained
+        return self._negative | self.bookings.strained
 
     def holds(self, uid: str, node: str) -> bool:
         """Whether the pod holds its share on ``node``."""
@@ -163,33 +150,24 @@ class Books:
         """Ask the matcher for the whole of a gang of equal members. Raises `MatcherError`."""
         return self.mirror.ask(requests, count, nodes)
 
-    @property
-    def containment(self) -> Containment:
-        """The graph as the cluster has it now, to be shown: it doesn't lag as the matcher's may."""
-        return self._shown.over(self.mirror.graph).containment
-
     # Nodes and others' pods.
 
     def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
         """Take a whole set of nodes, and resources if given, and build the graph at once; holds stay.
 
-        Raises `MatcherError` and `GraphTooLarge` when no graph can be built; ``fault`` says so until one can.
+        Raises `MatcherError` and `GraphTooLarge` when no graph can be built; ``upkeep.fault`` says so.
         """
         if resources is not None:
-            self.resources = resources
-        self._nodes = {node.name: node for node in nodes}
+            self.upkeep.resources = resources
+        self._nodes.clear()
+        self._nodes.update((node.name, node) for node in nodes)
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
-        self._changes += 1
-        if not self.mirror.incremental:
-            self._shown.forget()
-            self._shown.keep()
-        self.catch_up()
+        self.upkeep.load()
 
     def replace_resources(self, resources: VirtualResources) -> None:
         """Take other virtual resources; holds stay."""
-        self.resources = resources
-        self._follow(None, None, (NOTHING, NOTHING), resources)
+        self.upkeep.follow(None, None, (NOTHING, NOTHING), resources)
         self.changed()
 
     def put_node(self, node: Node) -> None:
@@ -202,7 +180,7 @@ class Books:
         levels = self.mirror.level_values
         if old is None or old.allocatable != node.allocatable or levels(old) != levels(node):
             leaving = node.name if old is not None else None
-            self._follow(leaving, node, (node.allocatable, account.foreign_use))
+            self.upkeep.follow(leaving, node, (node.allocatable, account.foreign_use))
             self._settle(node.name)
 
     def drop_node(self, name: str) -> None:
@@ -210,34 +188,10 @@ class Books:
         if self._nodes.pop(name, None) is None:
             return
         self._account(name).resize(NOTHING)
-        self._follow(name, None, (NOTHING, NOTHING))
+        self.upkeep.follow(name, None, (NOTHING, NOTHING))
         self._negative.discard(name)
         self._forget_empty(name)
         self.changed()
-
-    def _ours_on(self, node: str) -> list[str]:
-        return [uid for uid in self._accounts[node].users if uid in self._holdings]
-
-    def _follow(
-        self, leaving: str | None, joining: Node | None, use: Use, resources: VirtualResources | None = None
-    ) -> None:
-        """Change the graph in place if that can be done; else it has fallen behind, and serves as far as it can."""
-        self._shown.follow(leaving, joining, resources)
-        edit = None if self.behind else self.mirror.plan(leaving, joining, resources)
-        if edit is not None:
-            name = joining.name if joining is not None else leaving
-            try:
-                self._bookings.change(edit, self._ours_on(name) if name is not None else (), use)
-                return
-            except MatcherError as error:
-                log.warning("the graph could not be changed in place; it is rebuilt", error=str(error))
-        self._fall_behind()
-
-    def _fall_behind(self) -> None:
-        self._changes += 1
-        self._shown.keep()
-        self.mirror.graph.mask_devices(self._nodes, self.resources)
-        self.on_behind()
 
     def put_foreign(self, *pods: Pod) -> None:
         """Count bound pods of other schedulers."""
@@ -267,7 +221,7 @@ class Books:
         node = self._nodes.get(name)
         account = self._account(name)
         account.recount(node.allocatable if node is not None else NOTHING)
-        self._bookings.unhook(name, self._ours_on(name))
+        self.upkeep.unhook(name)
         self._settle(name)
         self._forget_empty(name)
         self.changed()
@@ -282,7 +236,7 @@ class Books:
         """Hold a planned place; the pod's drafted devices become part of it. Raises `NoRoom`."""
         requests = self.rounded(pod.requests)
         try:
-            self._bookings.book(pod.uid, assignment.node, requests)
+            self.bookings.book(pod.uid, assignment.node, requests)
         except (MatcherError, KeyError) as error:
             self.devices.give_up(pod.uid)
             raise NoRoom(f"node {assignment.node} has no room left in whole units") from error
@@ -306,7 +260,7 @@ class Books:
                 self.lacking.add(pod.uid)
             assignments.append(assignment)
             booked.append((pod.uid, pod.node, requests))
-        self._bookings.book_bound(booked)
+        self.bookings.book_bound(booked)
         return assignments
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
@@ -334,7 +288,7 @@ class Books:
         amended = self._holdings[pod.uid] = replace(held, requests=pod.requests)
         node = held.assignment.node
         self._account(node).add(pod.uid, self.rounded(pod.requests), foreign=False, ports=held.ports)
-        self._bookings.rebook(amended)
+        self.bookings.rebook(amended)
         self._settle(node)
         self.changed()
 
@@ -352,7 +306,7 @@ class Books:
             return
         node = held.assignment.node
         self.lacking.discard(uid)
-        self._bookings.release(held)
+        self.bookings.release(held)
         self._account(node).remove(uid)
         gang = self._gang_of.pop(uid)
         self._gangs_at[node][gang] -= 1
@@ -372,71 +326,7 @@ class Books:
 
     def close(self) -> None:
         """Free the matcher."""
-        self._bookings.close()
-
-    # Rebuilding.
-
-    def begin_rebuild(self) -> Rebuild:
-        """Begin to build a graph for what the books say now. Run it, wherever, then `finish_rebuild` it here."""
-        return Rebuild(self.mirror.blank(), self._position(), self._changes)
-
-    def finish_rebuild(self, rebuild: Rebuild, most: int | None = FEW_DIFFERENCES) -> bool:
-        """Put a graph that has been built in place of the old one, which is freed.
-
-        False when more than ``most`` has to be booked yet: run it once more. Bookings on others' requests may have been
-        counted in other units: then every hold is rounded anew.
-        """
-        now = self._position()
-        if most is not None and rebuild.lacks(now) > most:
-            return False
-        rebuild.run()
-        old, self._bookings = self._bookings, rebuild.bookings
-        self._bookings.holdings = self._holdings
-        self.mirror.on_lost = self._fall_behind
-        self._followed = rebuild.changes
-        self.fault = ""
-        if old.mirror.units != self.mirror.units:
-            self._round_anew()
-        if self.behind:
-            self.mirror.graph.mask_devices(self._nodes, self.resources)
-            self.on_behind()
-        elif self.mirror.incremental:
-            self._shown.forget()
-        for name in self._nodes:
-            # Others see by what the graph has of a node, too.
-            self.journal.note(name)
-        old.close()
-        self.changed()
-        return True
-
-    def take_back_resources(self) -> VirtualResources | None:
-        """Go back to the resources that are in the graph, and return those that weren't; None when there are none."""
-        refused, declared = self.resources, self.mirror.graph.declared
-        if refused == declared:
-            return None
-        self.resources = declared
-        self._shown.follow(None, None, declared)
-        self._fall_behind()
-        return refused
-
-    def catch_up(self) -> None:
-        """Rebuild the graph here and now if it has fallen behind. Raises `MatcherError`, `GraphTooLarge`."""
-        if not self.behind:
-            return
-        rebuild = self.begin_rebuild()
-        try:
-            rebuild.run()
-        except LoadFailed as error:
-            self.fault = f"the resource graph can't be loaded: {error}"
-            raise
-        self.finish_rebuild(rebuild, None)
-
-    def _position(self) -> Position:
-        use: dict[str, Use] = {}
-        for name in self._nodes:
-            account = self._accounts[name]
-            use[name] = (account.allocatable, account.foreign_use)
-        return Position(dict(self._nodes), self.resources, use, dict(self._holdings))
+        self.bookings.close()
 
     # Inside.
 
@@ -445,7 +335,7 @@ class Books:
     ) -> None:
         held = Holding(pod.namespace, pod.name, assignment, pod.requests, claim, pod.host_ports)
         self._holdings[pod.uid] = held
-        self._bookings.keep_devices(held)
+        self.bookings.keep_devices(held)
         self._gang_of[pod.uid] = gang
         self._gangs_at.setdefault(assignment.node, Counter())[gang] += 1
         self._account(assignment.node).add(pod.uid, requests, foreign=False, ports=pod.host_ports)
@@ -463,7 +353,7 @@ class Books:
             del self._accounts[name]
             self.journal.note(name)
             self._negative.discard(name)
-            self._bookings.forget(name)
+            self.bookings.forget(name)
 
     def _note_negative(self, name: str) -> None:
         account = self._accounts[name]
@@ -475,13 +365,18 @@ class Books:
         for name in names:
             self._note_negative(name)
         present = [self._accounts[name] for name in names if name in self._nodes]
-        self._bookings.settle({one.name: (one.allocatable, one.foreign_use) for one in present})
+        self.bookings.settle({one.name: (one.allocatable, one.foreign_use) for one in present})
 
-    def _round_anew(self) -> None:
-        """Count every hold in the units that the graph has now."""
-        for uid, held in self._holdings.items():
-            rounded = self.rounded(held.requests)
-            self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
+    def _renewed(self, other_units: bool) -> None:
+        """Another graph is in place: every hold is counted in its units."""
+        if other_units:
+            for uid, held in self._holdings.items():
+                rounded = self.rounded(held.requests)
+                self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
+        for name in self._nodes:
+            # Others see by what the graph has of a node, too.
+            self.journal.note(name)
+        self.changed()
 
 
 def _lacks(pod: Pod, shares: Iterable[DeviceShare]) -> bool:

@@ -120,7 +120,7 @@ def _removed(path: str, share: DeviceShare, use: _Use) -> DeviceView:
 def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[DeviceView]:
     """What resources.yaml declares and the cluster, as it is now, doesn't allow."""
     present = {device.backend for device in devices}
-    declared = controller.books.resources
+    declared = controller.books.upkeep.resources
     for one in declared.resources:
         if present.issuperset(one.names):
             continue

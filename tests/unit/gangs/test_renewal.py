@@ -112,8 +112,8 @@ def test_what_is_shown_does_not_lag_while_larger_units_are_brought_in(engine: Co
 
 def test_storm_of_changes_is_few_rebuilds(w: World) -> None:
     loaded: list[int] = []
-    begin = w.books.begin_rebuild
-    w.books.begin_rebuild = lambda: (loaded.append(1), begin())[1]  # type: ignore[method-assign]
+    begin = w.books.upkeep.begin_rebuild
+    w.books.upkeep.begin_rebuild = lambda: (loaded.append(1), begin())[1]  # type: ignore[method-assign]
     w.beside_takes = 1.0
     for number in range(200):
         w.cluster.put(node(f"m{number}"))
@@ -232,14 +232,14 @@ def test_holds_that_come_and_go_during_a_rebuild_are_in_the_new_graph() -> None:
     for one in (kept, gone):
         books.adopt(one, "g", Claim.BOUND)
     books.put_node(node("n2"))
-    rebuild = books.begin_rebuild()
+    rebuild = books.upkeep.begin_rebuild()
     rebuild.run()
     books.release(gone.uid)
     late = pod("late", 2000, node="n0")
     books.adopt(late, "g", Claim.BOUND)
     books.put_foreign(replace(pod("other", 1000, node="n2"), scheduler="default-scheduler"))
-    assert not books.finish_rebuild(rebuild, most=1)
-    assert books.finish_rebuild(rebuild)
+    assert not books.upkeep.finish_rebuild(rebuild, most=1)
+    assert books.upkeep.finish_rebuild(rebuild)
     free = {name: _free(books, name) for name in ("n0", "n1", "n2")}
     assert free == {"n0": 1, "n1": 4, "n2": 3}
 

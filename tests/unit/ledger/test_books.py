@@ -311,7 +311,7 @@ def test_larger_node_that_joins_changes_how_memory_is_counted_and_nothing_else()
     take(books, odd)
     assert books.accounts["n0"].users[odd.uid]["memory"] == 2048
     books.put_node(node("n1", gib=24 * 1024))
-    books.catch_up()
+    books.upkeep.catch_up()
     assert accepts(books, Resources({"memory": 24 * TIB}), "n1")
     assert books.accounts["n0"].users[odd.uid]["memory"] == 8192
     assert accepts(books, Resources({"memory": 16 * GIB - 8192}))
@@ -326,7 +326,7 @@ def test_nodes_that_offered_nothing_at_the_start_are_used_once_they_do() -> None
     books.load([Node("n0"), Node("n1")])
     books.put_node(Node("n2"))
     books.put_node(node("n2", 1000))
-    books.catch_up()
+    books.upkeep.catch_up()
     assert accepts(books, asks(1000, 16), "n2")
 
 

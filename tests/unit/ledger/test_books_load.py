@@ -42,7 +42,7 @@ def test_graph_that_cannot_be_loaded_is_refused_each_time(books: Books, factory:
     for _ in range(2):
         with pytest.raises(InvalidGraph):
             books.load([node("n0")])
-        assert "no such graph" in books.fault
+        assert "no such graph" in books.upkeep.fault
 
 
 def test_fault_ends_when_the_graph_can_be_loaded(books: Books, factory: Factory) -> None:
@@ -50,9 +50,9 @@ def test_fault_ends_when_the_graph_can_be_loaded(books: Books, factory: Factory)
     with pytest.raises(InvalidGraph):
         books.load([node("n0")])
     factory.broken = False
-    books.catch_up()
+    books.upkeep.catch_up()
     assert books.in_order(["n0"]) == ("n0",)
-    assert books.fault == ""
+    assert books.upkeep.fault == ""
 
 
 def test_loaded_graph_serves_on_when_another_can_not_be_built(books: Books, factory: Factory) -> None:
@@ -61,7 +61,7 @@ def test_loaded_graph_serves_on_when_another_can_not_be_built(books: Books, fact
     books.put_node(node("n1"))
     for _ in range(2):
         with pytest.raises(InvalidGraph):
-            books.catch_up()
+            books.upkeep.catch_up()
         assert books.ask(ONE_CORE, 1, ["n0"]) == {"n0": 1}
 
 
@@ -70,13 +70,13 @@ def test_resources_that_no_graph_can_be_built_of_are_taken_back(books: Books, fa
     factory.broken = True
     books.replace_resources(parse_resources("resources: [{type: laser, name: two}]"))
     with pytest.raises(InvalidGraph):
-        books.catch_up()
-    refused = books.take_back_resources()
+        books.upkeep.catch_up()
+    refused = books.upkeep.take_back_resources()
     assert refused is not None
     assert refused.types == ("laser",)
-    assert books.resources.types == ("qpu",)
+    assert books.upkeep.resources.types == ("qpu",)
     assert books.mirror.catalogue.types == ("qpu",)
-    assert books.take_back_resources() is None
+    assert books.upkeep.take_back_resources() is None
     factory.broken = False
-    books.catch_up()
+    books.upkeep.catch_up()
     assert books.mirror.catalogue.types == ("qpu",)
