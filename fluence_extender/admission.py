@@ -24,6 +24,9 @@ from fluence_extender.cluster.objects import ApiObjects
 from fluence_extender.cluster.port import Kind, Listed, Observation, ResourcesFile, Sink
 from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher
+from fluence_extender.coordination.late_keeper import LateKeeper
+from fluence_extender.coordination.pods import ApiReleases
+from fluence_extender.coordination.rights import SidecarAccounts
 from fluence_extender.first_lists import StartRefused, check, first_error, note_failure
 from fluence_extender.live_resources import LiveResources
 from fluence_extender.serving.listening import Address, allow_open_files, stop_signals
@@ -46,11 +49,6 @@ log = structlog.get_logger(__name__)
 
 IMAGE = f"fluence-extender:{__version__}"
 """The image of sidecars where ours isn't known."""
-
-
-class _Unsettled:
-    async def ensure(self, namespace: str) -> bool:
-        return False
 
 
 async def run(settings: WebhookSettings, listening: Callable[[Address], None]) -> None:
@@ -77,7 +75,8 @@ async def _run(
     place = settings.resources or settings.resources_namespace
     groups = GroupKeeper(ApiPodGroups(connection), time.monotonic)
     claim_keeper = ClaimKeeper(objects)
-    take = partial(_take, live, (surroundings.take, groups.take, claim_keeper.take))
+    late = LateKeeper(ApiReleases(connection), time.monotonic)
+    take = partial(_take, live, (surroundings.take, groups.take, claim_keeper.take, late.take))
     watcher = Watcher(connection, take, place, without=(Kind.NODE,))
     target = webhook_target(settings)
     tls = server_context()
@@ -89,7 +88,8 @@ async def _run(
         lambda: not surroundings.missing,
     )
     claims = ApiClaims(objects, time.time)
-    admission = Admission(settings.handlers, lambda: surroundings.context, _Unsettled(), claims)
+    accounts = SidecarAccounts(objects, time.monotonic)
+    admission = Admission(settings.handlers, lambda: surroundings.context, accounts, claims)
     app = WebhookApp(admission, keeper, metrics, lambda: surroundings.missing)
     with stop_signals() as stop:
         async with SecureListener(app, Address(settings.host, settings.port), tls) as listener:
@@ -102,6 +102,7 @@ async def _run(
                     tasks.create_task(keeper.run(), name="keep certificate and registration"),
                     tasks.create_task(groups.run(), name="keep PodGroups"),
                     tasks.create_task(claim_keeper.run(), name="hand claims to their pods"),
+                    tasks.create_task(late.run(), name="release late consumers"),
                 ]
                 await stop.wait()
                 for task in background:

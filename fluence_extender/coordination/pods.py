@@ -35,11 +35,29 @@ class _Listed(msgspec.Struct):
 _listed = msgspec.json.Decoder(_Listed).decode
 
 
-class ApiPods:
+class ApiReleases:
+    """Releases consumers of any namespace, over a `Connection`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """See `release.Pods`."""
+        removal = {"$patch": "delete", "name": READY_GATE}
+        body = {
+            "metadata": {"uid": pod.uid, "annotations": dict(annotations)},
+            "spec": {"schedulingGates": [removal]},
+        }
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        attempt = f"remove gate {READY_GATE} of pod {pod.key}"
+        await self._connection.call(Request("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
+
+
+class ApiPods(ApiReleases):
     """`release.Pods` over a `Connection`."""
 
     def __init__(self, connection: Connection, namespace: str, name: str, uid: str) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
         self._name = name
         self._uid = uid
@@ -51,7 +69,10 @@ class ApiPods:
     async def note(self, annotations: Mapping[str, str]) -> None:
         """See `Pods`."""
         body = {"metadata": {"uid": self._uid, "annotations": dict(annotations)}}
-        await self._patch(self._name, body, f"annotate our own pod {self._name}")
+        attempt = f"annotate our own pod {self._name}"
+        await self._connection.call(
+            Request("PATCH", self._of(self._name), attempt, None, body, STRATEGIC_PATCH)
+        )
 
     async def group(self, name: str) -> list[Pod]:
         """See `Pods`."""
@@ -73,23 +94,11 @@ class ApiPods:
                 found.append(await self._read(name))
         return found
 
-    async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """See `Pods`."""
-        removal = {"$patch": "delete", "name": READY_GATE}
-        body = {
-            "metadata": {"uid": pod.uid, "annotations": dict(annotations)},
-            "spec": {"schedulingGates": [removal]},
-        }
-        await self._patch(pod.name, body, f"remove gate {READY_GATE} of pod {pod.key}")
-
     async def _read(self, name: str) -> Pod:
         return _decoded(await self._connection.call(Request("GET", self._of(name), f"read pod {name}")))
 
     def _of(self, name: str) -> str:
         return f"{self._path}/{quote(name, safe='')}"
-
-    async def _patch(self, name: str, body: object, attempt: str) -> None:
-        await self._connection.call(Request("PATCH", self._of(name), attempt, None, body, STRATEGIC_PATCH))
 
 
 def _read(raw: bytes) -> _Listed:

@@ -1,0 +1,76 @@
+"""Releases consumers as `late` wants it, for as long as it runs. Every replica of the webhook does so.
+
+What another one, or a sidecar, has done already is a success; what fails is asked for again some seconds later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from fluence_extender.cluster.backoff import jittered
+from fluence_extender.cluster.port import ClusterError, Gone, Observation
+from fluence_extender.coordination.late import LateConsumers, Release
+from fluence_extender.model.pod import Pod
+
+log = structlog.get_logger(__name__)
+
+BREATHER = 1.0
+"""Seconds in which what comes together is gathered: sidecars are faster, and are left to it."""
+AT_ONCE = 16
+
+
+class Releases(Protocol):
+    """Where consumers are released."""
+
+    async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Annotate ``pod`` and remove its gate, in one step. Raises `ClusterError`."""
+        ...
+
+
+class LateKeeper:
+    """``take`` what is seen, ``run`` as a task."""
+
+    def __init__(self, releases: Releases, clock: Callable[[], float]) -> None:
+        self._releases = releases
+        self._clock = clock
+        self._consumers = LateConsumers(clock)
+        self._seen = asyncio.Event()
+
+    def take(self, seen: Observation) -> None:
+        """Take note of what was seen."""
+        self._consumers.take(seen)
+        self._seen.set()
+
+    async def run(self) -> None:
+        """Release until cancelled."""
+        while True:
+            await asyncio.sleep(BREATHER)
+            self._seen.clear()
+            await self.work()
+            due = self._consumers.next_due
+            limit = None if due is None else jittered(max(due - self._clock(), 0.0)) + BREATHER
+            try:
+                async with asyncio.timeout(limit):
+                    await self._seen.wait()
+            except TimeoutError:
+                continue
+
+    async def work(self) -> None:
+        """Release who is to be released now."""
+        due = self._consumers.actions()
+        for first in range(0, len(due), AT_ONCE):
+            await asyncio.gather(*map(self._do, due[first : first + AT_ONCE]))
+
+    async def _do(self, one: Release) -> None:
+        try:
+            await self._releases.release(one.pod, one.told)
+        except Gone:
+            return
+        except ClusterError as error:
+            log.warning("a late consumer couldn't be released yet", pod=one.pod.key, error=str(error))
+            return
+        log.info("a late consumer may start", pod=one.pod.key)
