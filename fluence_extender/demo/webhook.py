@@ -19,7 +19,7 @@ WEBHOOK = "fluence-webhook"
 class Webhook:
     """One webhook for ``plane``, from ``start`` to ``stop`` or as a context manager; ``process`` is it.
 
-    ``kubeconfig`` is what it uses (default: the admin's); ``url`` is where the API server is told to call (default: this
+    ``kubeconfig`` is what it uses (default: the admin's); ``url`` is where the API server is to call (default: this
     process; something between them where there are several); ``arguments`` are added to its command.
     """
 

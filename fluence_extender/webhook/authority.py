@@ -9,7 +9,6 @@ signed is refused while replicas still serve it.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,7 +65,7 @@ def read_authority(data: Mapping[str, str] | None, now: datetime) -> Authority |
         bundle, key = (base64.b64decode(data.get(name) or "", validate=True) for name in (BUNDLE, KEY))
         certificates = read_bundle(bundle)
         current = read_pair(certificates[0], key)
-    except (BadCertificate, binascii.Error, TypeError) as error:
+    except (BadCertificate, ValueError) as error:
         raise BrokenAuthority(str(error)) from None
     if not may_sign(current.certificate):
         raise BrokenAuthority("its first certificate isn't an authority's")

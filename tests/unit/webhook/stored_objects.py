@@ -1,0 +1,67 @@
+"""Objects as an API server keeps them: with versions, and refusing writes of what has changed since."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from fluence_extender.cluster.port import ClusterError, Conflict, Denied
+
+Json = dict[str, Any]
+
+
+class StoredObjects:
+    """``before`` is called ahead of each call with its verb and path; what it raises is the answer."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.before: Callable[[str, str], None] = lambda verb, path: None
+        self._version = 0
+
+    async def read(self, path: str) -> Json | None:
+        self._called("read", path)
+        return copy.deepcopy(self.objects.get(path))
+
+    async def create(self, path: str, body: Json) -> Json:
+        self._called("create", path)
+        if path in self.objects:
+            raise Conflict("already exists", 409)
+        return self.put(path, body)
+
+    async def replace(self, path: str, body: Json) -> Json:
+        self._called("replace", path)
+        stored = self.objects[path]
+        if body["metadata"].get("resourceVersion") != stored["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified", 409)
+        return self.put(path, body)
+
+    def put(self, path: str, body: Json) -> Json:
+        """Write as somebody else does, who asks for nothing."""
+        self._version += 1
+        kept = copy.deepcopy(body)
+        kept.setdefault("metadata", {})["resourceVersion"] = str(self._version)
+        self.objects[path] = kept
+        return copy.deepcopy(kept)
+
+    def writes(self) -> list[tuple[str, str]]:
+        return [call for call in self.calls if call[0] != "read"]
+
+    def _called(self, verb: str, path: str) -> None:
+        self.calls.append((verb, path))
+        self.before(verb, path)
+
+
+def refusing(verb: str, error: ClusterError | None = None) -> Callable[[str, str], None]:
+    """Answers each call of this verb with an error."""
+
+    def before(asked: str, path: str) -> None:
+        if asked == verb:
+            raise error or Denied(f"{verb} is forbidden (HTTP 403)", 403)
+
+    return before
+
+
+def unreachable(verb: str, path: str) -> None:
+    raise ClusterError("the API server can't be reached")

@@ -1,0 +1,150 @@
+"""What becomes of the shared authority: kept, put back, replaced, forgotten."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+from fluence_extender.webhook.authority import (
+    BUNDLE,
+    KEY,
+    Authority,
+    BrokenAuthority,
+    read_authority,
+    settled,
+)
+from fluence_extender.webhook.certificates import KeyPair, make_authority, make_leaf, signed_by
+from tests.unit.webhook.certificates import BEGIN, SHORT
+
+DAY = timedelta(days=1)
+
+
+def made(at: datetime = BEGIN) -> Authority:
+    return Authority(make_authority(at, SHORT))
+
+
+def own(at: datetime = BEGIN) -> KeyPair:
+    """An authority that an administrator has made, with an RSA key."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Our company")])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(at - 30 * DAY)
+        .not_valid_after(at + 300 * DAY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    )
+    return KeyPair(builder.sign(key, hashes.SHA256()), key)
+
+
+def test_what_is_written_is_read_back() -> None:
+    authority = Authority(make_authority(BEGIN, SHORT), (make_authority(BEGIN, SHORT).certificate,))
+    read = read_authority(authority.data(), BEGIN)
+    assert read is not None
+    assert (read.bundle, read.current.key_pem) == (authority.bundle, authority.current.key_pem)
+
+
+@pytest.mark.parametrize("data", [None, {}, {BUNDLE: "", KEY: ""}, {"other": "eA=="}])
+def test_empty_secret_holds_none(data: dict[str, str] | None) -> None:
+    assert read_authority(data, BEGIN) is None
+
+
+def broken() -> dict[str, tuple[dict[str, str], str]]:
+    good, other = made().data(), made().data()
+    leaf = make_leaf(make_authority(BEGIN, SHORT), ["a"], BEGIN, SHORT)
+    of_leaf = Authority(leaf).data()
+    return {
+        "no base64": ({**good, KEY: "§"}, "string"),
+        "no certificate": ({**good, BUNDLE: "eA=="}, "no readable certificate"),
+        "no key": ({BUNDLE: good[BUNDLE]}, "key can't be read"),
+        "no bundle": ({KEY: good[KEY]}, "no readable certificate"),
+        "another's key": ({**good, KEY: other[KEY]}, "isn't that of its certificate"),
+        "a leaf": (of_leaf, "isn't an authority's"),
+        "half a key": ({**good, KEY: good[KEY][:40]}, "key can't be read"),
+        "truncated": ({**good, BUNDLE: good[BUNDLE][: len(good[BUNDLE]) // 2 // 4 * 4]}, "no readable"),
+    }
+
+
+@pytest.mark.parametrize("name", broken())
+def test_broken_secret_is_told_apart_by_what_is_wrong(name: str) -> None:
+    data, text = broken()[name]
+    with pytest.raises(BrokenAuthority, match=text):
+        read_authority(data, BEGIN)
+
+
+def test_expired_authority_is_broken() -> None:
+    with pytest.raises(BrokenAuthority, match="expired on 2026-04-11"):
+        read_authority(made().data(), BEGIN + 100 * DAY)
+
+
+def test_one_from_a_clock_that_is_ahead_is_taken() -> None:
+    assert read_authority(made(BEGIN + 2 * DAY).data(), BEGIN) is not None
+
+
+def test_key_of_several_kinds_signs() -> None:
+    authority = Authority(own())
+    read = read_authority(authority.data(), BEGIN)
+    assert read is not None
+    assert signed_by(make_leaf(read.current, ["a"], BEGIN).certificate, authority.current.certificate)
+
+
+def test_first_one_is_made_where_there_is_none() -> None:
+    for emptied in (False, True):
+        authority = settled(None, None, emptied, BEGIN, SHORT)
+        assert authority.former == ()
+        assert authority.current.certificate.not_valid_after_utc == BEGIN + SHORT.authority
+
+
+def test_good_one_is_left_as_it_is() -> None:
+    stored = made()
+    assert settled(stored, None, False, BEGIN, SHORT) is stored
+    assert settled(stored, made(), False, BEGIN, SHORT) is stored
+
+
+def test_held_one_is_put_back_where_the_secret_is_gone_or_broken() -> None:
+    held = made()
+    assert settled(None, held, False, BEGIN, SHORT) is held
+
+
+def test_emptied_secret_asks_for_another_and_the_old_one_stays_trusted() -> None:
+    held = made()
+    after = settled(None, held, True, BEGIN + DAY, SHORT)
+    assert after.current.certificate != held.current.certificate
+    assert after.former == (held.current.certificate,)
+
+
+def test_authority_is_replaced_in_the_last_third_of_its_life_and_the_old_one_stays_trusted() -> None:
+    stored = made()
+    assert settled(stored, stored, False, BEGIN + 60 * DAY, SHORT) is stored
+    after = settled(stored, stored, False, BEGIN + 70 * DAY, SHORT)
+    assert after.current.certificate != stored.current.certificate
+    assert after.former == (stored.current.certificate,)
+    assert after.bundle.startswith(after.current.certificate_pem)
+
+
+def test_former_ones_are_trusted_for_a_day() -> None:
+    now = BEGIN + 70 * DAY
+    after = settled(made(), None, False, now, SHORT)
+    assert settled(after, after, False, now + SHORT.overlap - timedelta(minutes=1), SHORT) is after
+    alone = settled(after, after, False, now + SHORT.overlap, SHORT)
+    assert (alone.current, alone.former) == (after.current, ())
+
+
+def test_expired_former_ones_go_at_once() -> None:
+    old = made(BEGIN - 99 * DAY - timedelta(hours=20)).current.certificate
+    stored = Authority(make_authority(BEGIN, SHORT), (old,))
+    assert settled(stored, stored, False, BEGIN, SHORT) is stored
+    assert settled(stored, stored, False, BEGIN + timedelta(hours=5), SHORT).former == ()
+
+
+def test_what_an_administrator_trusts_beside_an_own_authority_stays() -> None:
+    stored = Authority(own(), (own().certificate,))
+    assert settled(stored, None, False, BEGIN + 5 * DAY, SHORT) is stored

@@ -1,0 +1,263 @@
+"""Certificates that replicas make by a shared authority, and those that somebody else renews."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from fluence_extender.webhook.authority import Authority, read_authority
+from fluence_extender.webhook.certificates import make_authority, make_leaf, names_of, read_bundle, signed_by
+from fluence_extender.webhook.identity import SECRET, GivenFiles, Identity, NoIdentity, SharedAuthority
+from fluence_extender.webhook.registration import OWNER, OWNER_LABEL
+from tests.unit.webhook.certificates import BEGIN, SHORT, Clock
+from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
+
+HOSTS = ("fluence-webhook.kube-system.svc",)
+PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
+
+
+def replica(objects: StoredObjects, clock: Clock) -> SharedAuthority:
+    return SharedAuthority(objects, "kube-system", HOSTS, clock, SHORT)
+
+
+def leaf_of(identity: Identity) -> x509.Certificate:
+    return read_bundle(identity.certificate)[0]
+
+
+def trusted(identity: Identity) -> bool:
+    """Whether a client that trusts the bundle accepts the certificate."""
+    return any(signed_by(leaf_of(identity), one) for one in read_bundle(identity.bundle))
+
+
+def shipped(objects: StoredObjects) -> None:
+    """The Secret as deploy/webhook makes it."""
+    metadata = {"name": SECRET, "namespace": "kube-system", "labels": {OWNER_LABEL: OWNER}}
+    objects.put(PATH, {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata})
+
+
+async def test_first_replica_makes_the_authority_and_the_second_takes_it() -> None:
+    objects, clock = StoredObjects(), Clock()
+    first = await replica(objects, clock).identity(b"")
+    second = await replica(objects, clock).identity(b"")
+    assert objects.writes() == [("create", PATH)]
+    assert first.bundle == second.bundle
+    assert first.key != second.key
+    assert trusted(first)
+    assert trusted(second)
+    assert names_of(leaf_of(first)) == set(HOSTS)
+
+
+async def test_shipped_secret_is_filled_in_and_nothing_is_created() -> None:
+    objects, clock = StoredObjects(), Clock()
+    shipped(objects)
+    objects.before = refusing("create")
+    identity = await replica(objects, clock).identity(b"")
+    assert trusted(identity)
+    assert objects.objects[PATH]["metadata"]["labels"] == {OWNER_LABEL: OWNER}
+    assert read_authority(objects.objects[PATH]["data"], BEGIN) is not None
+
+
+@pytest.mark.parametrize("there_before", [False, True])
+async def test_replicas_that_start_together_agree(there_before: bool) -> None:
+    objects, clock = StoredObjects(), Clock()
+    if there_before:
+        shipped(objects)
+    rival = replica(objects, clock)
+
+    def somebody_else_first(verb: str, path: str) -> None:
+        if verb != "read":
+            objects.before = lambda verb, path: None
+            first = Authority(make_authority(BEGIN, SHORT))
+            shipped(objects)
+            objects.put(PATH, {**objects.objects[PATH], "data": first.data()})
+
+    objects.before = somebody_else_first
+    late = await replica(objects, clock).identity(b"")
+    early = await rival.identity(b"")
+    assert late.bundle == early.bundle
+    assert trusted(late)
+
+
+async def test_the_certificate_stays_until_its_last_third_and_is_then_renewed() -> None:
+    objects, clock = StoredObjects(), Clock()
+    source = replica(objects, clock)
+    first = await source.identity(b"")
+    clock.forward(days=6)
+    assert (await source.identity(first.bundle)).certificate == first.certificate
+    clock.forward(days=1)
+    second = await source.identity(first.bundle)
+    assert second.certificate != first.certificate
+    assert second.bundle == first.bundle
+    assert second.expires == clock.now + SHORT.leaf
+
+
+async def test_new_authority_signs_once_the_api_server_trusts_it() -> None:
+    objects, clock = StoredObjects(), Clock()
+    source = replica(objects, clock)
+    first = await source.identity(b"")
+    for _ in range(13):
+        clock.forward(days=5)
+        first = await source.identity(first.bundle)
+    clock.forward(days=2)
+    kept = await source.identity(first.bundle)
+    new = read_bundle(kept.bundle)[0]
+    assert read_bundle(kept.bundle)[1:] == read_bundle(first.bundle)
+    again = await source.identity(first.bundle)
+    assert (kept.certificate, again.certificate) == (first.certificate, first.certificate)
+    after = await source.identity(kept.bundle)
+    assert signed_by(leaf_of(after), new)
+    clock.forward(days=2)
+    alone = await source.identity(kept.bundle)
+    assert read_bundle(alone.bundle) == (new,)
+    assert trusted(alone)
+
+
+async def test_replica_that_serves_what_nobody_trusts_changes_at_once() -> None:
+    objects, clock = StoredObjects(), Clock()
+    source = replica(objects, clock)
+    await source.identity(b"")
+    other = Authority(make_authority(BEGIN, SHORT))
+    objects.put(PATH, {**objects.objects[PATH], "data": other.data()})
+    identity = await source.identity(make_authority(BEGIN, SHORT).certificate_pem)
+    assert signed_by(leaf_of(identity), other.current.certificate)
+
+
+@pytest.mark.parametrize("data", [{"ca.crt": "eA==", "ca.key": "eA=="}, {"ca.crt": "", "ca.key": "eA=="}])
+async def test_broken_secret_is_mended_with_what_was_held(data: dict[str, str]) -> None:
+    objects, clock = StoredObjects(), Clock()
+    source = replica(objects, clock)
+    first = await source.identity(b"")
+    objects.put(PATH, {**objects.objects[PATH], "data": data})
+    second = await source.identity(first.bundle)
+    assert second == first
+    stored = read_authority(objects.objects[PATH]["data"], BEGIN)
+    assert stored is not None
+    assert stored.bundle == first.bundle
+
+
+async def test_broken_secret_is_replaced_where_nothing_was_held() -> None:
+    objects, clock = StoredObjects(), Clock()
+    shipped(objects)
+    objects.put(PATH, {**objects.objects[PATH], "data": {"ca.crt": "eA==", "ca.key": "eA=="}})
+    assert trusted(await replica(objects, clock).identity(b""))
+
+
+async def test_deleted_secret_is_put_back_as_it_was() -> None:
+    objects, clock = StoredObjects(), Clock()
+    source = replica(objects, clock)
+    first = await source.identity(b"")
+    del objects.objects[PATH]
+    assert await source.identity(first.bundle) == first
+    assert (await replica(objects, clock).identity(b"")).bundle == first.bundle
+
+
+async def test_emptied_secret_gives_all_replicas_a_new_authority_without_a_gap() -> None:
+    objects, clock = StoredObjects(), Clock()
+    one, two = replica(objects, clock), replica(objects, clock)
+    first, other = await one.identity(b""), await two.identity(b"")
+    objects.put(PATH, {**objects.objects[PATH], "data": {}})
+    after, after_other = await one.identity(first.bundle), await two.identity(first.bundle)
+    assert after.bundle == after_other.bundle != first.bundle
+    assert (after.certificate, after_other.certificate) == (first.certificate, other.certificate)
+    assert trusted(after)
+    assert trusted(after_other)
+    later = await two.identity(after.bundle)
+    assert signed_by(leaf_of(later), read_bundle(after.bundle)[0])
+
+
+async def test_secret_that_is_not_ours_is_left_alone() -> None:
+    objects, clock = StoredObjects(), Clock()
+    objects.put(PATH, {"metadata": {"name": SECRET, "labels": {"app": "somebody's"}}, "data": {}})
+    with pytest.raises(NoIdentity, match="isn't ours"):
+        await replica(objects, clock).identity(b"")
+    assert objects.writes() == []
+
+
+async def test_outage_leaves_the_certificate_in_force_and_it_is_still_renewed() -> None:
+    objects, clock = StoredObjects(), Clock()
+    source = replica(objects, clock)
+    first = await source.identity(b"")
+    objects.before = unreachable
+    during = await source.identity(first.bundle)
+    assert during.certificate == first.certificate
+    assert during.fault == "the API server can't be reached"
+    clock.forward(days=8)
+    renewed = await source.identity(first.bundle)
+    assert renewed.certificate != first.certificate
+    assert trusted(renewed)
+    objects.before = lambda verb, path: None
+    assert (await source.identity(first.bundle)).fault == ""
+
+
+async def test_without_the_api_server_there_is_no_first_one() -> None:
+    objects = StoredObjects()
+    objects.before = unreachable
+    with pytest.raises(NoIdentity, match="can't be reached"):
+        await replica(objects, Clock()).identity(b"")
+
+
+async def test_authority_that_could_not_be_stored_is_not_used() -> None:
+    objects = StoredObjects()
+    objects.before = refusing("create")
+    with pytest.raises(NoIdentity, match=r"forbidden.*kubectl apply -k deploy/webhook"):
+        await replica(objects, Clock()).identity(b"")
+
+
+async def test_secret_that_others_write_all_the_time_is_given_up_for_now() -> None:
+    objects, clock = StoredObjects(), Clock()
+    shipped(objects)
+
+    def meddle(verb: str, path: str) -> None:
+        if verb == "replace":
+            objects.put(PATH, objects.objects[PATH])
+
+    objects.before = meddle
+    with pytest.raises(NoIdentity, match="written by others"):
+        await replica(objects, clock).identity(b"")
+
+
+def given(folder: Path, hosts: tuple[str, ...] = HOSTS) -> Authority:
+    authority = Authority(make_authority(BEGIN, SHORT))
+    leaf = make_leaf(authority.current, hosts, BEGIN, SHORT)
+    for name, content in (
+        ("tls.crt", leaf.certificate_pem),
+        ("tls.key", leaf.key_pem),
+        ("ca.crt", authority.bundle),
+    ):
+        (folder / name).write_bytes(content)
+    return authority
+
+
+async def test_given_files_are_served_and_read_anew(tmp_path: Path) -> None:
+    first = given(tmp_path)
+    source = GivenFiles(tmp_path, HOSTS)
+    identity = await source.identity(b"")
+    assert identity.bundle == first.bundle
+    assert identity.expires == BEGIN + SHORT.leaf
+    second = given(tmp_path)
+    assert (await source.identity(b"")).bundle == second.bundle
+
+
+async def test_given_files_halfway_through_a_renewal_leave_the_last_ones_in_force(tmp_path: Path) -> None:
+    given(tmp_path)
+    source = GivenFiles(tmp_path, HOSTS)
+    first = await source.identity(b"")
+    before = (tmp_path / "tls.key").read_bytes()
+    given(tmp_path)
+    after = (tmp_path / "tls.key").read_bytes()
+    (tmp_path / "tls.key").write_bytes(before)
+    during = await source.identity(b"")
+    assert during.certificate == first.certificate
+    assert "isn't that of its certificate" in during.fault
+    (tmp_path / "tls.key").write_bytes(after)
+    assert (await source.identity(b"")).fault == ""
+
+
+async def test_given_files_that_can_not_be_used_at_the_start_are_told(tmp_path: Path) -> None:
+    with pytest.raises(NoIdentity, match=r"tls.crt"):
+        await GivenFiles(tmp_path, HOSTS).identity(b"")
+    given(tmp_path, ("elsewhere.example",))
+    with pytest.raises(NoIdentity, match=r"for none of fluence-webhook\.kube-system\.svc"):
+        await GivenFiles(tmp_path, HOSTS).identity(b"")

@@ -1,0 +1,122 @@
+"""The listener: another certificate without a restart, and an end that leaves nobody without an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from datetime import UTC, datetime
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from fluence_extender.serving.bodies import TEXT, posted_json, respond
+from fluence_extender.serving.listening import Address, CannotListen
+from fluence_extender.webhook.certificates import KeyPair, make_authority, make_leaf
+from fluence_extender.webhook.listener import SecureListener
+from fluence_extender.webhook.tls import load, server_context
+from tests.unit.webhook.certificates import shaken, shown_by
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+class Slow:
+    """Answers a POST when it is let."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.let = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await posted_json(scope, receive, "slow")
+        self.asked.set()
+        await self.let.wait()
+        await respond(send, 200, TEXT, body)
+
+
+def pair() -> tuple[KeyPair, KeyPair]:
+    """An authority and its leaf for loopback."""
+    authority = make_authority(datetime.now(UTC))
+    return authority, make_leaf(authority, ["127.0.0.1"], datetime.now(UTC))
+
+
+async def opened(port: int, authority: KeyPair) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    trusting = ssl.create_default_context(cadata=authority.certificate_pem.decode())
+    return await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+
+
+async def ask(writer: asyncio.StreamWriter, body: bytes) -> None:
+    head = (
+        f"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    await writer.drain()
+
+
+async def answered(reader: asyncio.StreamReader, body: bytes) -> bytes:
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    assert await asyncio.wait_for(reader.readexactly(len(body)), 20) == body
+    return head
+
+
+def test_certificate_of_the_beginning_is_trusted_by_nobody() -> None:
+    authority, _ = pair()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shaken(server_context(), authority.certificate_pem, "not-ready.invalid")
+
+
+def test_key_of_another_certificate_is_refused_and_the_old_one_shown_on() -> None:
+    context = server_context()
+    authority, leaf = pair()
+    load(context, leaf.certificate_pem, leaf.key_pem)
+    with pytest.raises(ssl.SSLError):
+        load(context, leaf.certificate_pem, pair()[1].key_pem)
+    load(context, leaf.certificate_pem, leaf.key_pem)
+    assert shaken(context, authority.certificate_pem, "127.0.0.1")
+
+
+async def test_new_certificate_is_shown_without_a_restart_and_open_connections_go_on() -> None:
+    slow, context = Slow(), server_context()
+    slow.let.set()
+    first, leaf = pair()
+    load(context, leaf.certificate_pem, leaf.key_pem)
+    async with SecureListener(slow, LOOPBACK, context) as listener:
+        port = listener.address.port
+        reader, writer = await opened(port, first)
+        await ask(writer, b"1")
+        await answered(reader, b"1")
+
+        second, other = pair()
+        load(context, other.certificate_pem, other.key_pem)
+        shown = await asyncio.to_thread(shown_by, port, second.certificate_pem)
+        assert shown == ssl.PEM_cert_to_DER_cert(other.certificate_pem.decode())
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await asyncio.to_thread(shown_by, port, first.certificate_pem)
+        await ask(writer, b"2")
+        await answered(reader, b"2")
+        writer.close()
+
+
+async def test_open_reviews_are_answered_when_it_stops() -> None:
+    slow, context = Slow(), server_context()
+    authority, leaf = pair()
+    load(context, leaf.certificate_pem, leaf.key_pem)
+    listener = SecureListener(slow, LOOPBACK, context)
+    async with listener:
+        reader, writer = await opened(listener.address.port, authority)
+        await ask(writer, b"last")
+        await asyncio.wait_for(slow.asked.wait(), 20)
+        asyncio.get_running_loop().call_later(0.3, slow.let.set)
+    head = await answered(reader, b"last")
+    assert head.startswith(b"HTTP/1.1 200")
+    with pytest.raises(OSError):
+        await opened(listener.address.port, authority)
+    writer.close()
+
+
+async def test_address_that_can_not_be_had_is_told() -> None:
+    context = server_context()
+    async with SecureListener(Slow(), LOOPBACK, context) as listener:
+        taken = Address("127.0.0.1", listener.address.port)
+        with pytest.raises(CannotListen, match=str(taken.port)):
+            async with SecureListener(Slow(), taken, context):
+                pass

@@ -1,0 +1,120 @@
+"""``fluence-extender webhook``: what it takes, and what it says of what it doesn't."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fluence_extender import admission
+from fluence_extender.admission import webhook_target
+from fluence_extender.cli import main
+from fluence_extender.settings import WebhookSettings
+from fluence_extender.webhook.registration import Service, Url
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[WebhookSettings]:
+    """The settings that the command came to."""
+    found: list[WebhookSettings] = []
+
+    async def run(settings: WebhookSettings, listening: object) -> None:
+        found.append(settings)
+
+    monkeypatch.setattr(admission, "run", run)
+    return found
+
+
+def invoke(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, ["webhook", *arguments], env=environment)
+
+
+def test_defaults(asked: list[WebhookSettings]) -> None:
+    assert invoke().exit_code == 0
+    assert asked == [WebhookSettings(handlers=("fluxion", "quantum", "gang"))]
+    assert webhook_target(asked[0]) == Service("kube-system", "fluence-webhook")
+
+
+def test_options_and_environment_say_the_same(asked: list[WebhookSettings], tmp_path: Path) -> None:
+    given = {
+        "--host": ("FLUENCE_LISTEN_HOST", "0.0.0.0"),
+        "--port": ("FLUENCE_LISTEN_PORT", "9443"),
+        "--handlers": ("FLUENCE_HANDLERS", "gang,fluxion"),
+        "--service": ("FLUENCE_WEBHOOK_SERVICE", "hpc/admission"),
+        "--certificates": ("FLUENCE_CERTIFICATES", str(tmp_path)),
+        "--sidecar-image": ("FLUENCE_SIDECAR_IMAGE", "registry.example/it:1"),
+        "--resources-namespace": ("FLUENCE_RESOURCES_NAMESPACE", "hpc"),
+        "--url": ("FLUENCE_WEBHOOK_URL", "https://10.0.0.1:9443/mutate"),
+    }
+    assert invoke(*(part for option, (_, value) in given.items() for part in (option, value))).exit_code == 0
+    assert invoke(**dict(given.values())).exit_code == 0
+    by_option, by_environment = asked
+    assert by_option == by_environment
+    assert by_option.handlers == ("gang", "fluxion")
+    assert webhook_target(by_option) == Url("https://10.0.0.1:9443/mutate", "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "links", [{"FLUENCE_WEBHOOK_PORT": "tcp://10.0.0.7:443", "FLUENCE_PORT": "tcp://10.0.0.8:8889"}]
+)
+def test_links_to_services_are_no_options(asked: list[WebhookSettings], links: dict[str, str]) -> None:
+    assert invoke(**links).exit_code == 0
+    assert asked[0].port == 8443
+
+
+def test_unknown_handlers_are_named_with_the_known_ones() -> None:
+    result = invoke("--handlers", "fluxion,quantm,gang,x")
+    assert result.exit_code == 2
+    assert "unknown: quantm, x; there are fluxion, quantum, gang" in result.output
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.1", "https://10.0.0.1/", "https://h.example:1/mutate"])
+def test_url_leads_to_the_path_that_is_served(asked: list[WebhookSettings], url: str) -> None:
+    assert invoke("--url", url).exit_code == 0
+    assert asked[0].url.endswith("/mutate")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8443/mutate",
+        "127.0.0.1:8443",
+        "https://",
+        "https:///mutate",
+        "https://127.0.0.1:0/mutate",
+        "https://127.0.0.1:port/mutate",
+        "https://[::1/mutate",
+        "https://user@127.0.0.1/mutate",
+        "https://127.0.0.1/mutate?x=1",
+        "https://127.0.0.1/mutate#x",
+    ],
+)
+def test_url_that_api_servers_do_not_call_is_refused(url: str) -> None:
+    result = invoke("--url", url)
+    assert result.exit_code == 2
+    assert "Invalid value for '--url'" in result.output
+
+
+@pytest.mark.parametrize("service", ["fluence-webhook", "/x", "a/", "a/b/c", ""])
+def test_service_must_be_named_whole(service: str) -> None:
+    result = invoke("--service", service)
+    assert result.exit_code == 2
+    assert "Invalid value for '--service'" in result.output
+
+
+def test_faulty_resources_file_is_told_at_once(tmp_path: Path) -> None:
+    missing = invoke("--resources", str(tmp_path / "none.yaml"))
+    assert missing.exit_code == 1
+    assert "doesn't exist" in missing.output
+    faulty = tmp_path / "resources.yaml"
+    faulty.write_text("backends: []")
+    refused = invoke("--resources", str(faulty))
+    assert refused.exit_code == 1
+    assert "resources.yaml can't be used" in refused.output
+
+
+def test_kubeconfig_that_is_not_there_is_told(tmp_path: Path) -> None:
+    result = invoke("--kubeconfig", str(tmp_path / "none"))
+    assert result.exit_code == 1
+    assert "none" in result.output
