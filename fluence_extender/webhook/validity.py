@@ -38,7 +38,7 @@ def shape_faults(pod: Json) -> list[str]:
         found.append("spec.containers must be a list of one or more objects")
     if found:
         return found
-    return [*_container_shapes(pod), *_text_shapes(pod)]
+    return list(_container_shapes(pod)) or list(_text_shapes(pod))
 
 
 def _container_shapes(pod: Json) -> Iterator[str]:
@@ -46,6 +46,7 @@ def _container_shapes(pod: Json) -> Iterator[str]:
         for field in _CONTAINER_LISTS:
             if not _objects(container.get(field)):
                 yield f"{where}.{field} must be a list of objects"
+                return
         resources = container.get("resources")
         if not isinstance(resources, dict | None):
             yield f"{where}.resources must be an object"
@@ -54,9 +55,8 @@ def _container_shapes(pod: Json) -> Iterator[str]:
             if not isinstance((resources or {}).get(field), dict | None):
                 yield f"{where}.resources.{field} must be an object"
         for number, one in enumerate(container.get("env") or ()):
-            if not isinstance(one.get("value"), str | None) or not isinstance(
-                one.get("valueFrom"), dict | None
-            ):
+            value, source = one.get("value"), one.get("valueFrom")
+            if not isinstance(value, str | None) or not isinstance(source, dict | None):
                 yield f"{where}.env[{number}] must have a text as value, or an object as valueFrom"
 
 
@@ -65,6 +65,23 @@ def _text_shapes(pod: Json) -> Iterator[str]:
         for key, value in (_at(pod, path) or {}).items():
             if not isinstance(value, str):
                 yield f"{path}[{key!r}] must be a text: put it in quotes"
+    for where, one in _named(pod):
+        if not isinstance(one.get("name"), str | None):
+            yield f"{where}.name must be a text"
+    if not isinstance(_at(pod, "spec.schedulingGroup.podGroupName"), str | None):
+        yield "spec.schedulingGroup.podGroupName must be a text"
+
+
+def _named(pod: Json) -> Iterator[tuple[str, Json]]:
+    """Everything in the pod's spec that goes by a name."""
+    for field in ("volumes", "schedulingGates"):
+        for index, one in enumerate(pod["spec"].get(field) or ()):
+            yield f"spec.{field}[{index}]", one
+    for where, container in _containers(pod):
+        yield where, container
+        for field in ("env", "volumeMounts"):
+            for index, one in enumerate(container.get(field) or ()):
+                yield f"{where}.{field}[{index}]", one
 
 
 def faults(pod: Json) -> list[str]:
@@ -82,7 +99,7 @@ def faults(pod: Json) -> list[str]:
         found.append("a pod with spec.nodeName can't have scheduling gates: remove spec.nodeName")
     for where, container in containers:
         found += _container_faults(where, container, frozenset(volumes))
-    group = (spec.get("schedulingGroup") or {}).get("podGroupName", "x")
+    group = (spec.get("schedulingGroup") or {}).get("podGroupName") or "unnamed"
     if not _SUBDOMAIN.fullmatch(group):
         found.append(f"spec.schedulingGroup.podGroupName {group!r} isn't the name of an object")
     return found + _metadata_faults(pod["metadata"])

@@ -1,0 +1,150 @@
+"""Pods as the API server hands them to a webhook, and what becomes of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jsonpatch
+
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, OBSERVE_LABEL
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.webhook.contract import Context, GroupKind, Outcome, Request
+from fluence_extender.webhook.mutate import mutate
+
+Json = dict[str, Any]
+
+QPU = "fluxion.flux-framework.org/qpu"
+QUBIT = "fluxion.flux-framework.org/qubit"
+INDEX = "batch.kubernetes.io/job-completion-index"
+ALL = ("fluxion", "quantum", "gang")
+RESOURCES = parse_resources(
+    "resources: [{type: qdevice, name: ibm_fez, attributes: {vendor: ibm, qrmi_type: qiskit-runtime-service}, "
+    "with: [{type: qpu, with: [{type: qubit, count: 156}]}]}]"
+)
+CONTEXT = Context(resources=RESOURCES, groups=GroupKind.NATIVE, accounts=frozenset(("lab",)))
+REQUEST = Request("lab", "p", uid="r1")
+
+
+def container(name: str = "app", asks: Mapping[str, str] | None = None, **fields: Any) -> Json:
+    """A container as the API server stores it; extended resources are requested and limited alike."""
+    extended = {key: value for key, value in (asks or {}).items() if "/" in key}
+    resources = {"requests": dict(asks or {}), "limits": extended} if asks else {}
+    return {"name": name, "image": "registry.example/app", "resources": resources, **fields}
+
+
+def pod(
+    *containers: Json,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owner: tuple[str, str] | None = None,
+    scheduler: str = "fluence",
+    **spec: Any,
+) -> Json:
+    """A pod; ``owner`` is kind and name of its controller."""
+    metadata: Json = {"generateName": "p-", "namespace": "lab"}
+    if labels:
+        metadata["labels"] = dict(labels)
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    if owner:
+        reference = {
+            "apiVersion": "batch/v1",
+            "kind": owner[0],
+            "name": owner[1],
+            "uid": "o",
+            "controller": True,
+        }
+        metadata["ownerReferences"] = [reference]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {
+            "schedulerName": scheduler,
+            "priority": 0,
+            "preemptionPolicy": "PreemptLowerPriority",
+            "serviceAccountName": "default",
+            "containers": list(containers) or [container()],
+            **spec,
+        },
+    }
+
+
+def grouped(
+    *containers: Json,
+    group: str = "g",
+    size: str | None = None,
+    mode: str | None = None,
+    index: str | None = None,
+    observe: str | None = None,
+    **fields: Any,
+) -> Json:
+    """A pod that says these things of its group, each where users say it; None leaves it unsaid, as "" does a group."""
+    labels = {GROUP_LABEL: group or None, OBSERVE_LABEL: observe}
+    notes = {GROUP_SIZE_ANNOTATION: size, COORDINATION_ANNOTATION: mode, INDEX: index}
+    return pod(
+        *containers,
+        labels={key: value for key, value in labels.items() if value is not None},
+        annotations={key: value for key, value in notes.items() if value is not None},
+        **fields,
+    )
+
+
+def applied(body: Json, outcome: Outcome) -> Json:
+    """The pod after its patch, by another implementation of RFC 6902 than ours."""
+    patched: Json = jsonpatch.apply_patch(body, [one.json() for one in outcome.patch])
+    return patched
+
+
+def admitted(
+    body: Json,
+    context: Context = CONTEXT,
+    request: Request = REQUEST,
+    handlers: Sequence[str] = ALL,
+) -> Json:
+    """The pod after admission; nobody is warned."""
+    before = copy.deepcopy(body)
+    outcome = mutate(body, request, handlers, context)
+    assert body == before, "the pod itself is left alone"
+    assert outcome.warnings == ()
+    return applied(body, outcome)
+
+
+def warned(body: Json, context: Context = CONTEXT, request: Request = REQUEST) -> tuple[str, ...]:
+    """What the pod's user is told; the pod isn't patched."""
+    outcome = mutate(body, request, ALL, context)
+    assert outcome.patch == ()
+    return outcome.warnings
+
+
+def env(body: Json, name: str = "app") -> dict[str, str]:
+    """The variables of a container: their values, or where those come from."""
+    every = [*body["spec"].get("initContainers", ()), *body["spec"]["containers"]]
+    (found,) = [one for one in every if one["name"] == name]
+    return {
+        one["name"]: one["value"] if "value" in one else _origin(one["valueFrom"])
+        for one in found.get("env") or ()
+    }
+
+
+def _origin(source: Json) -> str:
+    field = source.get("fieldRef")
+    return field["fieldPath"] if field else next(iter(source))
+
+
+def annotation(key: str) -> str:
+    """Where a variable's value comes from that comes from an annotation."""
+    return f"metadata.annotations['{key}']"
+
+
+def init_names(body: Json) -> list[str]:
+    """The init containers, in their order."""
+    return [one["name"] for one in body["spec"].get("initContainers") or ()]
+
+
+def gates(body: Json) -> list[str]:
+    """The scheduling gates."""
+    return [one["name"] for one in body["spec"].get("schedulingGates") or ()]

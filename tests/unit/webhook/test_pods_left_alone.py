@@ -1,0 +1,170 @@
+"""Pods that can't be patched: they are admitted as they are, and their users are told what to mend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fluence_extender.webhook.contract import GroupKind
+from fluence_extender.webhook.mutate import mutate
+from tests.unit.webhook.pods import (
+    ALL,
+    CONTEXT,
+    QPU,
+    REQUEST,
+    admitted,
+    applied,
+    container,
+    grouped,
+    pod,
+    warned,
+)
+
+GROUP = "fluence.flux-framework.org/group"
+
+
+@pytest.mark.parametrize("size", ["three", "0", "-1", "2.5", "", "1e3", "\uff19", "9999999999"])
+def test_size_that_is_no_number(size: str) -> None:
+    (said,) = warned(grouped(size=size))
+    assert "annotation fluence.flux-framework.org/group-size is" in said
+    assert "write a whole number from 1 to 1000000" in said
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes", "spec"),
+    [
+        ({"scheduling.x-k8s.io/pod-group": "other"}, {}, {}),
+        ({"pod-group.scheduling.sigs.k8s.io/name": "other"}, {}, {}),
+        ({"kueue.x-k8s.io/pod-group-name": "other"}, {}, {}),
+        ({}, {"kueue.x-k8s.io/pod-group-name": "other"}, {}),
+        ({}, {}, {"schedulingGroup": {"podGroupName": "other"}}),
+    ],
+)
+def test_labels_that_name_two_groups(
+    labels: dict[str, str], notes: dict[str, str], spec: dict[str, Any]
+) -> None:
+    (said,) = warned(pod(labels={GROUP: "g", **labels}, annotations=notes, **spec))
+    assert f"label {GROUP} names group 'g'" in said
+    assert "names 'other': remove one of them" in said
+
+
+def test_labels_that_name_one_group_twice_are_no_conflict() -> None:
+    after = admitted(pod(labels={GROUP: "g", "scheduling.x-k8s.io/pod-group": "g"}))
+    assert after["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+
+
+def test_role_that_there_is_not() -> None:
+    (said,) = warned(
+        pod(labels={GROUP: "g"}, annotations={"fluence.flux-framework.org/coordination-role": "boss"})
+    )
+    assert "write 'producer' or 'consumer'" in said
+
+
+def test_shared_group_whose_producer_could_have_no_name() -> None:
+    (said,) = warned(grouped(container(asks={QPU: "1"}), group="g" * 55, mode="shared", index="0"))
+    assert "at most 54 characters" in said
+    assert admitted(grouped(container(asks={QPU: "1"}), group="g" * 54, mode="shared", index="0"))
+
+
+def test_mode_that_there_is_not_counts_as_independent_and_is_told() -> None:
+    body = grouped(container(asks={QPU: "1"}), mode="Shared", index="1")
+    outcome = mutate(body, REQUEST, ALL, CONTEXT)
+    assert "counts as 'independent': write 'shared' or 'independent'" in outcome.warnings[0]
+    assert "schedulingGates" not in applied(body, outcome)["spec"]
+
+
+def test_shared_pod_of_no_group_is_told() -> None:
+    outcome = mutate(grouped(container(asks={QPU: "1"}), group="", mode="shared"), REQUEST, ALL, CONTEXT)
+    assert "add the label fluence.flux-framework.org/group" in outcome.warnings[0]
+    assert outcome.patch
+
+
+def test_observe_that_is_neither_true_nor_false_is_told() -> None:
+    body = grouped(container(asks={QPU: "1"}), observe="yes")
+    outcome = mutate(body, REQUEST, ALL, CONTEXT)
+    assert 'write "true" to observe' in outcome.warnings[0]
+
+
+@pytest.mark.parametrize("kind", [GroupKind.NATIVE, GroupKind.COSCHEDULING])
+def test_group_that_no_podgroup_can_be_named_after_is_a_gang_by_its_label(kind: GroupKind) -> None:
+    body = grouped(group="My_Group", size="2")
+    outcome = mutate(body, REQUEST, ALL, replace(CONTEXT, groups=kind))
+    assert outcome.patch == ()
+    assert "so the gang is known by its label alone: use lower case letters" in outcome.warnings[0]
+
+
+def test_consumer_that_has_a_node_already_can_not_wait() -> None:
+    (said,) = warned(grouped(container(asks={QPU: "1"}), mode="shared", index="1", nodeName="n1"))
+    assert "remove spec.nodeName" in said
+
+
+def test_mount_of_the_users_where_the_interceptor_goes_is_kept() -> None:
+    mount = {"name": "mine", "mountPath": "/opt/fluence-staged"}
+    body = grouped(
+        container(asks={QPU: "1"}, volumeMounts=[mount]), volumes=[{"name": "mine", "emptyDir": {}}]
+    )
+    assert admitted(body)["spec"]["containers"][0]["volumeMounts"] == [mount]
+
+
+def test_container_of_the_users_with_our_name_is_not_doubled() -> None:
+    body = grouped(container(asks={QPU: "1"}), container("fluence-stage"), observe="true")
+    (said,) = warned(body)
+    assert "container 'fluence-stage' is there twice" in said
+
+
+def test_mount_of_the_users_with_the_volume_of_another() -> None:
+    """Wrong before and after: that isn't our patch's fault, and the API server says it."""
+    body = grouped(container(asks={QPU: "1"}, volumeMounts=[{"name": "none", "mountPath": "/x"}]))
+    assert mutate(body, REQUEST, ALL, CONTEXT).patch
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"metadata": None},
+        {"metadata": {"labels": []}},
+        {"metadata": {"labels": {GROUP: 5}}},
+        {"metadata": {"annotations": "x"}},
+        {"metadata": {"annotations": {"a": None}}},
+        {"metadata": {"ownerReferences": {}}},
+        {"spec": {"schedulerName": "fluence"}},
+        {"spec": {"schedulerName": "fluence", "containers": []}},
+        {"spec": {"schedulerName": "fluence", "containers": "x"}},
+        {"spec": {"schedulerName": "fluence", "containers": [5]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{"name": "a", "env": {}}]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{"name": "a", "env": ["A=b"]}]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{"env": [{"name": "PYTHONPATH", "value": 5}]}]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{"resources": []}]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{"resources": {"limits": "x"}}]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{"resources": {"requests": {"cpu": "x"}}}]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{}], "schedulingGates": "x"}},
+        {"spec": {"schedulerName": "fluence", "containers": [{}], "schedulingGroup": "x"}},
+        {"spec": {"schedulerName": "fluence", "containers": [{}], "initContainers": [None]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{}], "volumes": {"a": 1}}},
+        {"spec": {"schedulerName": "fluence", "containers": [{"env": [{"name": []}]}]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{"name": {}}]}},
+        {"spec": {"schedulerName": "fluence", "containers": [{}], "schedulingGroup": {"podGroupName": 5}}},
+    ],
+)
+def test_pods_that_are_none(broken: dict[str, Any]) -> None:
+    (said,) = warned({**grouped(container(asks={QPU: "1"}), mode="shared"), **broken})
+    assert said.startswith("fluence left the pod as it is: ")
+
+
+@pytest.mark.parametrize("broken", [{}, {"spec": None}, {"spec": []}, {"spec": {"schedulerName": 5}}])
+def test_what_names_no_scheduler_is_nobodys(broken: dict[str, Any]) -> None:
+    assert mutate(broken, REQUEST, ALL, CONTEXT).warnings == ()
+
+
+def test_fields_that_are_null_are_as_good_as_missing() -> None:
+    body = grouped(container(asks={QPU: "1"}, env=None, volumeMounts=None), mode="shared", index="0")
+    body["spec"] |= {
+        "initContainers": None,
+        "volumes": None,
+        "schedulingGates": None,
+        "schedulingGroup": None,
+    }
+    body["metadata"]["ownerReferences"] = None
+    assert admitted(body)["spec"]["schedulingGroup"] == {"podGroupName": "g-producer"}
