@@ -113,7 +113,7 @@ class Attempts:
         """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
         # What is kept for a gang is open to it alone: its answer is nobody else's.
         keeper = gang.key if self._books.keeps.of(gang.key) else None
-        asked = _asked(gang, members, now, self._places.levels), self._preemptor.passes(gang), keeper
+        asked = _asked(gang, members, now, self._places.topology), self._preemptor.passes(gang), keeper
         reason = self._vain.get(asked)
         if reason is None:
             reason = self._places.plan(gang, members, now)
@@ -175,7 +175,7 @@ def _gates(gang: Gang) -> Reason | None:
 
 
 def _asked(
-    gang: Gang, members: Iterable[Member], now: float, levels: Callable[[Pod], tuple[str, ...]]
+    gang: Gang, members: Iterable[Member], now: float, topology: Callable[[Pod], tuple[tuple[str, ...], int]]
 ) -> Asked:
     """What placing ``members`` asks for: equal for gangs that fit or don't fit alike."""
     # Under a node-exclusive policy a gang may use the nodes that it has already, and nobody else may.
@@ -189,7 +189,7 @@ def _asked(
                 tuple(member.pod.requires.items()) if member.pod.devices else (),
                 member.pod.host_ports,
                 still_barred(member, now),
-                bonds(member.pod, levels(member.pod)),
+                bonds(member.pod, *topology(member.pod)),
                 own,
             )
             for member in members

@@ -15,13 +15,13 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.refusals import still_barred
 from fluence_extender.gangs.registry import Registry
+from fluence_extender.gangs.topology_told import topology_told
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import PodGroup
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
 
@@ -77,22 +77,21 @@ class Places:
     ) -> list[Wish]:
         """What is asked of a planner for ``members``."""
         return [
-            Wish(member.pod, still_barred(member, now) | avoided, self.levels(member.pod))
+            Wish(member.pod, still_barred(member, now) | avoided, *self.topology(member.pod))
             for member in members
         ]
 
     def settled(self, gang: Gang) -> list[Settled]:
         """The members that have a place already."""
         return [
-            Settled(Wish(one.pod, levels=self.levels(one.pod)), one.assignment.node)
+            Settled(Wish(one.pod, frozenset(), *self.topology(one.pod)), one.assignment.node)
             for one in gang.alive()
             if one.assignment is not None
         ]
 
-    def levels(self, pod: Pod) -> tuple[str, ...]:
-        """The node labels of which the pod's PodGroup requires one domain."""
-        group = self._registry.workloads.find(PodGroup, pod.namespace, pod.group) if pod.group else None
-        return group.levels if group is not None else ()
+    def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
+        """What `bonds` has to know of a pod's owners."""
+        return topology_told(self._registry.workloads, pod)
 
     def replan(self, gang: Gang, member: Member) -> None:
         """Find another place for one member; the whole gang moves when it can't be had and nothing is bound."""

@@ -25,7 +25,7 @@ NODE_GRACE = 20
 """Seconds beyond its lease after which a silent node is NotReady."""
 
 # Of both servers: the controller manager lets go of a deleted PodGroup only with it.
-NATIVE_GANGS = "--feature-gates=GenericWorkload=true"
+NATIVE_GANGS = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,12 @@ class Bond:
     preferred: str = ""
 
 
-def bonds(pod: Pod, group_levels: tuple[str, ...] = ()) -> tuple[Bond, ...]:
-    """The bonds of a pod, the outermost first; ``group_levels`` are the node labels its PodGroup requires."""
+def bonds(pod: Pod, group_levels: tuple[str, ...] = (), job_size: int = 0) -> tuple[Bond, ...]:
+    """The bonds of a pod, the outermost first.
+
+    ``group_levels`` are the node labels its PodGroup requires; ``job_size`` is how many pods its Job has at once, by
+    which ranks run on from one Job of a JobSet to the next, 0 where that isn't known.
+    """
     notes = pod.annotations
     found = [
         Bond(
@@ -50,12 +54,25 @@ def bonds(pod: Pod, group_levels: tuple[str, ...] = ()) -> tuple[Bond, ...]:
         found.append(Bond("flux-k8s", ZONE))
     podset = notes.get(PODSET_GROUP) or next((pod.labels[key] for key in PODSETS if key in pod.labels), "")
     found.append(Bond(f"podset {podset}", notes.get(PODSET_REQUIRED, ""), notes.get(PODSET_PREFERRED, "")))
-    found.append(Bond(f"podset {podset} slice {_slice(pod)}", notes.get(SLICE_REQUIRED, "")))
+    found.append(Bond(f"podset {podset} slice {_slice(pod, job_size)}", notes.get(SLICE_REQUIRED, "")))
     return tuple(bond for bond in found if bond.required or bond.preferred)
 
 
-def _slice(pod: Pod) -> str:
-    """Which slice of its pod set a pod is in: slices don't reach across Jobs, and an unnumbered pod is in slice 0."""
+def sliced(pod: Pod) -> bool:
+    """Whether the pod is in a slice whose members depend on the size of its Job."""
+    return SLICE_REQUIRED in pod.annotations and owner_index(pod) >= 0
+
+
+def _slice(pod: Pod, job_size: int) -> str:
+    """Which slice of its pod set a pod is in; an unnumbered pod is in slice 0.
+
+    The pod set of a JobSet's pod is its replicated job, all of its Jobs one after the other (Kueue numbers them so).
+    Where the size of a Job isn't known slices don't reach across Jobs.
+    """
     text = pod.annotations.get(SLICE_SIZE, "")
     size = int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else 0
-    return f"{owner_index(pod)}.{max(index(pod), 0) // size if size else 0}"
+    if not size:
+        return "0"
+    if job_size and owner_index(pod) >= 0:
+        return str((owner_index(pod) * job_size + max(index(pod), 0)) // size)
+    return f"{owner_index(pod)}.{max(index(pod), 0) // size}"

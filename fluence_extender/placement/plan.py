@@ -195,7 +195,7 @@ class Planner:
 
 
 def _bonds(wish: Wish) -> tuple[Bond, ...]:
-    return bonds(wish.pod, wish.levels)
+    return bonds(wish.pod, wish.levels, wish.job_size)
 
 
 def _by_bond(task: _Task) -> dict[Bond | None, tuple[Wish, ...]]:

@@ -25,12 +25,13 @@ class Wish:
     """A pod to be placed.
 
     ``barred`` are the nodes that refused it lately; ``levels`` the node labels of which its PodGroup requires one
-    domain.
+    domain; ``job_size`` is how many pods its Job has at once, where its bonds depend on that, else 0.
     """
 
     pod: Pod
     barred: frozenset[str] = frozenset()
     levels: tuple[str, ...] = ()
+    job_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ import structlog
 from fluence_extender.gangs.attempts import needy
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.gang import Gang
+from fluence_extender.gangs.topology_told import topology_told
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Why
-from fluence_extender.model.workload import PodGroup
 from fluence_extender.placement.plan import Settled, Wish
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast
@@ -167,11 +167,8 @@ class Estimates:
         return [self._queued(gang) for gang in waiting[:MOST]]
 
     def _queued(self, gang: Gang) -> Queued:
-        find = self._controller.registry.workloads.find
-
         def wish(pod: Pod) -> Wish:
-            group = find(PodGroup, pod.namespace, pod.group) if pod.group else None
-            return Wish(pod, levels=group.levels if group is not None else ())
+            return Wish(pod, frozenset(), *topology_told(self._controller.registry.workloads, pod))
 
         pods = sorted((member.pod for member in needy(gang)), key=rank_key)
         settled = [

@@ -19,12 +19,14 @@ from fluence_extender.cluster import decode_workload as workloads
 from fluence_extender.cluster.decode import decode_pod
 from fluence_extender.gangs.assembly import agreed_size
 from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.topology_told import topology_told
 from fluence_extender.gangs.workloads import WorkloadIndex
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import PodGroup, Workload
+from fluence_extender.model.workload import Workload
+from fluence_extender.placement.plan import Wish
 
 MOST_PODS = 10_000
 MOST_DOCUMENTS = 1_000
@@ -45,7 +47,16 @@ class Wanted:
     key: GangKey
     pods: list[Pod] = field(default_factory=list)
     size: int | Reason = 1
-    levels: tuple[str, ...] = ()
+    topology: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
+
+    def wish(self, pod: Pod) -> Wish:
+        """What a planner is asked for one of the pods."""
+        return Wish(pod, frozenset(), *self.topology[pod.uid])
+
+    @property
+    def levels(self) -> bool:
+        """Whether a PodGroup requires something of where the pods are."""
+        return any(levels for levels, _ in self.topology.values())
 
 
 @dataclass(slots=True)
@@ -169,9 +180,7 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[Wanted]:
         wanted = found.setdefault(claim.key, Wanted(claim.key))
         wanted.pods.append(pod)
         claims.setdefault(claim.key, []).append(claim)
-        group = index.find(PodGroup, pod.namespace, pod.group) if pod.group else None
-        if group is not None:
-            wanted.levels = group.levels
+        wanted.topology[pod.uid] = topology_told(index, pod)
     for key, wanted in found.items():
         wanted.size = agreed_size(key, claims[key])
     return list(found.values())
@@ -235,11 +244,13 @@ def _replicas(manifest: Manifest) -> Iterator[Manifest]:
 def _job_set(manifest: Manifest) -> Iterator[Manifest]:
     name = manifest["metadata"]["name"]
     for replicated in manifest["spec"].get("replicatedJobs") or ():
-        for number in range(_count(replicated.get("replicas"), 1)):
+        replicas = _count(replicated.get("replicas"), 1)
+        for number in range(replicas):
             job = f"{name}-{replicated['name']}-{number}"
             labels = {
                 "jobset.sigs.k8s.io/jobset-name": name,
                 "jobset.sigs.k8s.io/replicatedjob-name": replicated["name"],
+                "jobset.sigs.k8s.io/replicatedjob-replicas": str(replicas),
                 "jobset.sigs.k8s.io/job-index": str(number),
             }
             yield from _of_job(replicated["template"]["spec"], job, labels)

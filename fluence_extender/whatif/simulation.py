@@ -104,7 +104,7 @@ class Simulation:
         if obstacle is not None:
             return Answer(name, count, False, reason=obstacle)
         pods = sorted(wanted.pods, key=rank_key)
-        wishes = [Wish(pod, levels=wanted.levels) for pod in pods]
+        wishes = [wanted.wish(pod) for pod in pods]
         try:
             placed = planner.plan(wishes, wanted.key)
         except Refused as refused:
@@ -178,17 +178,16 @@ class _Probe:
             replace(pod, annotations={key: text for key, text in pod.annotations.items() if key not in BONDS})
             for pod in pods
         ]
-        if not self._fits(free, ()):
+        if not self._fits(free, [Wish(pod) for pod in free]):
             return None
         return Reduction(
             "topology", "near each other", "anywhere", f"all {len(pods)} fit without their topology"
         )
 
-    def _fits(self, pods: Sequence[Pod], levels: tuple[str, ...] | None = None) -> bool:
+    def _fits(self, pods: Sequence[Pod], wishes: Sequence[Wish] | None = None) -> bool:
         self._tick()
-        levels = self._wanted.levels if levels is None else levels
         try:
-            self._planner.plan([Wish(pod, levels=levels) for pod in pods], self._wanted.key)
+            self._planner.plan(wishes or [self._wanted.wish(pod) for pod in pods], self._wanted.key)
         except Refused:
             return False
         self._copy.undo([pod.uid for pod in pods])

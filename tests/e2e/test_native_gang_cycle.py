@@ -14,11 +14,14 @@ from tests.e2e.service import Fluence
 from tests.e2e.test_gangs import condition
 from tests.e2e.workloads import deployment, gang, grouped, indexed_job, ours, pod_group
 
+RACK = "example.com/rack"
+
 
 @pytest.fixture(scope="module")
 def native(installation: Installation) -> Iterator[None]:
     """kube-scheduler schedules PodGroups in cycles of its own."""
-    with installation.other(feature_gates={"GenericWorkload": True, "GangScheduling": True}):
+    gates = ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling")
+    with installation.other(feature_gates=dict.fromkeys(gates, True)):
         yield
 
 
@@ -53,6 +56,23 @@ def test_of_two_pod_groups_with_room_for_one_the_loser_has_no_node(
     namespace.api.delete(path, propagationPolicy="Background")
     fluence.wait_for_state(namespace.name, loser, "bound")
     wait_for(lambda: condition(namespace, loser).get("status") == "True", 10, "it to be Scheduled")
+
+
+def test_topology_of_a_pod_group_is_kept_by_both(
+    native: None, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    racks = {
+        own_nodes(1, prefix=f"n{number}", cpu="1", labels={RACK: rack})[0]: rack
+        for number, rack in enumerate("abcabba")
+    }
+    namespace.create(
+        pod_group("three", 3, RACK), deployment("three", grouped(ours("x", cpu="1"), "three"), 3)
+    )
+    bound = namespace.wait_until_bound(3, timeout=60)
+    assert len({racks[node_of(one)] for one in bound}) == 1
+    namespace.create(pod_group("four", 4, RACK), deployment("four", grouped(ours("x", cpu="1"), "four"), 4))
+    why = "unsatisfiable: no example.com/rack holds 4 x 1 cpu (the largest holds 3, short of cpu)"
+    fluence.wait_for_reason(namespace.name, "four", why, timeout=60)
 
 
 def test_large_pod_group_is_bound_where_it_was_planned(

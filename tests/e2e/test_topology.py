@@ -10,11 +10,12 @@ import pytest
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.placement.bonds import PODSET_REQUIRED
 from fluence_extender.placement.ranks import COMPLETION_INDEX
-from tests.e2e.harness import Manifest, Namespace, documents, node_of
+from tests.e2e.harness import Manifest, Namespace, documents, node_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.workloads import gang, indexed_job, ours
+from tests.e2e.test_gangs import condition
+from tests.e2e.workloads import deployment, gang, grouped, indexed_job, ours, pod_group
 
 RACK = "example.com/rack"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "10-topology.yaml"
@@ -59,7 +60,10 @@ def test_gang_that_no_rack_holds_says_so(
 ) -> None:
     namespace.create(*gang("large", 7, cpu="1", annotations={TOPOLOGY_REQUIRED_ANNOTATION: "rack"}))
     fluence.wait_for_reason(
-        namespace.name, "large", "unsatisfiable: no rack holds 7 x 1 cpu (the largest holds 6, short of cpu)", timeout=60
+        namespace.name,
+        "large",
+        "unsatisfiable: no rack holds 7 x 1 cpu (the largest holds 6, short of cpu)",
+        timeout=60,
     )
     namespace.create(*gang("wide", 7, cpu="1", annotations={TOPOLOGY_PREFERRED_ANNOTATION: "rack"}))
     bound = [one for one in namespace.wait_until_bound(7, timeout=60) if node_of(one)]
@@ -93,6 +97,28 @@ def test_lost_member_is_replaced_in_the_rack_of_the_others(
 
     pods = namespace.wait_for_pods(lambda some: replaced(list(some)), "the lost member to be replaced", 60)
     assert set(used(list(pods), racks)) == {rack}
+
+
+def test_pod_group_with_a_topology_of_its_own_shares_a_rack(
+    racks: dict[str, str], fluence: Fluence, namespace: Namespace
+) -> None:
+    namespace.create(
+        pod_group("four", 4, RACK),
+        deployment("four", grouped(ours("x", cpu="1"), "four"), 4),
+    )
+    assert set(used(namespace.wait_until_bound(4, timeout=60), racks)) == {"b"}
+    namespace.create(
+        pod_group("seven", 7, RACK),
+        deployment("seven", grouped(ours("x", cpu="1"), "seven"), 7),
+    )
+    why = "unsatisfiable: no rack holds 7 x 1 cpu (the largest holds 6, short of cpu)"
+    fluence.wait_for_reason(namespace.name, "seven", why, timeout=60)
+    wait_for(
+        lambda: condition(namespace, "seven").get("message") == why,
+        60,
+        "the PodGroup to say why it waits",
+        lambda: condition(namespace, "seven"),
+    )
 
 
 def test_the_example_puts_its_job_on_one_host(

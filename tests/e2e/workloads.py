@@ -50,13 +50,14 @@ def grouped(manifest: Manifest, pod_group: str) -> Manifest:
     return manifest
 
 
-def pod_group(name: str, min_count: int) -> Manifest:
-    """A native PodGroup with the gang policy."""
+def pod_group(name: str, min_count: int, topology: str = "") -> Manifest:
+    """A native PodGroup with the gang policy; ``topology`` is the node label of which its pods share one value."""
+    constraints = {"schedulingConstraints": {"topology": [{"key": topology}]}} if topology else {}
     return {
         "apiVersion": "scheduling.k8s.io/v1alpha2",
         "kind": "PodGroup",
         "metadata": {"name": name},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}, **constraints},
     }
 
 

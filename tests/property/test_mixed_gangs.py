@@ -15,7 +15,7 @@ from tests.property.mixed_gangs import can_be_placed, faults, scene
 SCENES = {"repeatable": 400, "nightly": 10_000}
 MOST_MISSED = 0.001
 MOSTLY = 0.8
-"""So many of the gangs that can't be placed on an empty cluster are told so: devices and nodes aren't judged together."""
+"""So many of the gangs that can't be placed on an empty cluster are told so: devices and nodes are judged apart."""
 
 
 @pytest.mark.timeout(7200)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -17,6 +18,8 @@ from fluence_extender.placement.bonds import (
     PODSET_REQUIRED,
     SLICE_REQUIRED,
     SLICE_SIZE,
+    Bond,
+    bonds,
 )
 from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
 from fluence_extender.placement.ranks import COMPLETION_INDEX
@@ -203,6 +206,27 @@ def test_kueue_slices_share_a_domain_each(make: MakeBench) -> None:
     placed = planner.plan([Wish(one) for one in pods], "gang")
     where = [one.node.split("x")[0] for one in placed]
     assert all(where[number] == where[number + 1] for number in range(0, 8, 2))
+
+
+@pytest.mark.parametrize(
+    ("size", "job_size", "together"),
+    [
+        ("4", 2, [{(0, 0), (0, 1), (1, 0), (1, 1)}, {(2, 0), (2, 1), (3, 0), (3, 1)}]),
+        ("3", 2, [{(0, 0), (0, 1), (1, 0)}, {(1, 1), (2, 0), (2, 1)}, {(3, 0), (3, 1)}]),
+        ("2", 2, [{(job, 0), (job, 1)} for job in range(4)]),
+        ("4", 0, [{(job, 0), (job, 1)} for job in range(4)]),
+    ],
+)
+def test_slices_run_on_from_one_job_of_a_job_set_to_the_next(
+    size: str, job_size: int, together: list[set[tuple[int, int]]]
+) -> None:
+    found: dict[tuple[Bond, ...], set[tuple[int, int]]] = {}
+    for job, index in itertools.product(range(4), range(2)):
+        notes = {SLICE_REQUIRED: RACK, SLICE_SIZE: size, COMPLETION_INDEX: str(index)}
+        labels = {"jobset.sigs.k8s.io/replicatedjob-name": "w", "jobset.sigs.k8s.io/job-index": str(job)}
+        one = pod(f"js-w-{job}-{index}", annotations=notes, labels=labels)
+        found.setdefault(bonds(one, (), job_size), set()).add((job, index))
+    assert sorted(found.values(), key=sorted) == together
 
 
 def test_levels_of_a_pod_group_bind_its_members(make: MakeBench) -> None:
