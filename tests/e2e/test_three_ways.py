@@ -96,6 +96,11 @@ def test_of_two_gangs_with_room_for_one_the_loser_has_no_node_at_all(
     passed_by(fluence, namespace)
     assert {name: len(pods) for name, pods in bound_by_group(namespace).items()} == {winner: 2}
     assert not any(name.startswith(loser) for name in history.names())
+    losing = fluence.gang(namespace.name, loser)
+    assert losing
+    assert losing["reason"] == "busy: 1 of 2 fit now, short of cpu"
+    assert [one["node"] for one in losing["members"]] == ["", ""]
+    assert {one["pod"].partition("-")[0] for one in fluence.allocations(namespace.name)} == {winner}
     path = f"/apis/apps/v1/namespaces/{namespace.name}/deployments/{winner}"
     namespace.api.delete(path, propagationPolicy="Background")
     wait_for(lambda: len(bound_by_group(namespace).get(loser, ())) == 2, PATIENCE, "the loser to be bound")
@@ -125,8 +130,14 @@ def test_of_two_indexed_jobs_the_loser_runs_in_full_once_the_winner_completes(
 
     namespace.wait_for_pods(done, "the loser to run in full", PATIENCE)
     history.wait(4)
+    # Neither ever stood at one of two for longer than two Bindings need, slow as the machine may be.
     assert history.span("one-") < 6
     assert history.span("two-") < 6
+    when = {
+        name: [at for at, one in history.bound.values() if one["metadata"]["name"].startswith(f"{name}-")]
+        for name in (winner, loser)
+    }
+    assert max(when[winner]) < min(when[loser])
     assert completed(namespace.api, namespace.name, winner) == 2
 
 
