@@ -50,6 +50,10 @@ log = structlog.get_logger(__name__)
 IMAGE = f"fluence-extender:{__version__}"
 """The image of sidecars where ours isn't known."""
 
+DRAIN = 1.0
+"""Seconds in which clients are asked to go elsewhere before connections are closed under them: they don't repeat a POST
+that crosses with that."""
+
 
 async def run(settings: WebhookSettings, listening: Callable[[Address], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises `StartRefused`, `CannotListen` and the rooms' own start errors."""
@@ -105,6 +109,8 @@ async def _run(
                     tasks.create_task(late.run(), name="release late consumers"),
                 ]
                 await stop.wait()
+                app.draining = True
+                await asyncio.sleep(DRAIN)
                 for task in background:
                     task.cancel()
 

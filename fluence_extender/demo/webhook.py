@@ -14,6 +14,8 @@ from fluence_extender.demo.stack import free_ports
 from fluence_extender.localcluster import Component, ControlPlane
 
 WEBHOOK = "fluence-webhook"
+STOPS_WITHIN = 10.0
+"""Seconds; reviews under way are answered first."""
 
 
 class Webhook:
@@ -57,7 +59,7 @@ class Webhook:
 
     def stop(self) -> None:
         """Stop it; the registration stays."""
-        self.process.stop()
+        self.process.stop(STOPS_WITHIN)
 
     def ready(self) -> bool:
         """Whether it says that it is ready."""
@@ -68,8 +70,16 @@ class Webhook:
 
     def get(self, path: str) -> str:
         """What it answers, whoever signed its certificate. Raises `OSError`."""
+        return self._ask(urllib.request.Request(f"{self.at}{path}"))
+
+    def post(self, path: str, body: bytes) -> str:
+        """What it answers to a body of JSON. Raises `OSError`."""
+        headers = {"Content-Type": "application/json"}
+        return self._ask(urllib.request.Request(f"{self.at}{path}", body, headers))
+
+    def _ask(self, request: urllib.request.Request) -> str:
         unverified = ssl.create_default_context()
         unverified.check_hostname = False
         unverified.verify_mode = ssl.CERT_NONE
-        with urllib.request.urlopen(f"{self.at}{path}", timeout=5, context=unverified) as answer:
+        with urllib.request.urlopen(request, timeout=5, context=unverified) as answer:
             return str(answer.read().decode())

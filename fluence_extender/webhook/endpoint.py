@@ -26,11 +26,16 @@ from fluence_extender.webhook.review import BadReview
 MAX_BODY = 8 * 1024 * 1024
 """Bytes; the API server takes no object of more than 3 MiB."""
 
+CLOSE = [(b"connection", b"close")]
+
 log = structlog.get_logger(__name__)
 
 
 class WebhookApp(Starlette):
-    """``missing`` says why reviews can't be answered yet, "" once they can."""
+    """``missing`` says why reviews can't be answered yet, "" once they can.
+
+    While it is ``draining`` each answer asks the client to open another connection, which leads elsewhere.
+    """
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class WebhookApp(Starlette):
         metrics: WebhookMetrics,
         missing: Callable[[], str],
     ) -> None:
+        self.draining = False
         self._admission = admission
         self._keeper = keeper
         self._metrics = metrics
@@ -79,7 +85,7 @@ class WebhookApp(Starlette):
         if warnings:
             self._metrics.warnings.inc(warnings)
         self._observe(ended, began)
-        await respond(send, 200, JSON, written)
+        await respond(send, 200, JSON, written, CLOSE if self.draining else None)
 
     def _observe(self, outcome: Answered, began: float) -> None:
         self._metrics.observe(outcome, time.perf_counter() - began)
@@ -87,6 +93,7 @@ class WebhookApp(Starlette):
     async def _ready(self, request: Request) -> PlainTextResponse:
         """Ready once reviews can be answered and the API server was told where to send them."""
         reason = self._missing() or ("" if self._keeper.registered else self._keeper.problem)
+        reason = "stopping" if self.draining else reason
         return PlainTextResponse(f"not ready: {reason}\n", 503) if reason else PlainTextResponse("ok\n")
 
     async def _exposition(self, request: Request) -> Response:

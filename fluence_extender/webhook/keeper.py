@@ -43,7 +43,7 @@ class Keeper:
     """``install`` is called with each new identity; ``may_register`` says whether the webhook can serve.
 
     ``problem`` is why the webhook isn't registered as it should be, "" when it is; ``registered`` is true from the
-    first time on that it was.
+    first time on that it was; ``looks`` counts.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Keeper:
         may_register: Callable[[], bool],
         period: float = PERIOD,
     ) -> None:
+        self.looks = 0
         self.registered = False
         self.problem = "not registered yet"
         self.identity: Identity | None = None
@@ -74,6 +75,7 @@ class Keeper:
 
     async def look(self) -> None:
         """Look once and mend what differs. Doesn't raise for what the API server answers."""
+        self.looks += 1
         try:
             stored = await self._objects.read(PATH)
         except ClusterError as error:

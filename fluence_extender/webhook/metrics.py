@@ -63,6 +63,10 @@ class WebhookMetrics:
             "1 while registration and certificates are known to be as they should be.",
             registry=registry,
         )
+        self.looks = Counter(
+            "fluence_webhook_looks", "Looks at registration and certificates.", registry=registry
+        )
+        self._looked = 0
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
@@ -75,6 +79,8 @@ class WebhookMetrics:
     def mirror(self, keeper: Keeper) -> None:
         """Set the gauges from the registration as it was last seen."""
         identity = keeper.identity
+        self.looks.inc(keeper.looks - self._looked)
+        self._looked = keeper.looks
         if identity is not None:
             self._expiry.set(identity.expires.timestamp())
         self._sound.set(identity is not None and not keeper.problem and not identity.fault)

@@ -118,7 +118,7 @@ class Relay:
         self._transports.add(writer.transport)
         try:
             await self._passing.wait()
-            beyond_reader, beyond_writer = await asyncio.open_connection(*self._upstream)
+            beyond_reader, beyond_writer = await self._beyond()
         except OSError:
             writer.transport.abort()
             self._writers.discard(writer)
@@ -138,6 +138,10 @@ class Relay:
                 # What was read before the other side ended still gets through.
                 end.close()
                 self._writers.discard(end)
+
+    async def _beyond(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the other side. Raises `OSError`."""
+        return await asyncio.open_connection(*self._upstream)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

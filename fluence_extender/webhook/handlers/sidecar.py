@@ -51,7 +51,11 @@ def _account(draft: Draft, request: Request, context: Context) -> None:
         return
     if request.namespace in context.accounts:
         draft.put("spec", "serviceAccountName", value=SIDECAR_ACCOUNT)
-    elif not request.dry_run and chosen != SIDECAR_ACCOUNT:
+        return
+    if not chosen:
+        # A pod without an account may mount no token; API servers usually fill this in before us.
+        draft.put("spec", "serviceAccountName", value="default")
+    if not request.dry_run and chosen != SIDECAR_ACCOUNT:
         draft.warn(
             f"ServiceAccount {SIDECAR_ACCOUNT} couldn't be made in namespace {request.namespace}, so the sidecar may "
             "not be allowed to release consumers: create it, or look at the webhook's log"

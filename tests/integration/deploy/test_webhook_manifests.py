@@ -15,7 +15,9 @@ from fluence_extender import __version__
 from fluence_extender.admission import webhook_target
 from fluence_extender.cli import webhook
 from fluence_extender.cluster.discovery import OPTIONAL
-from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS
+from fluence_extender.cluster.port import Kind
+from fluence_extender.coordination.rights import RULES
+from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.serving.listening import ANSWER_GRACE
 from fluence_extender.settings import WebhookSettings
@@ -31,8 +33,10 @@ ACCOUNT = "fluence-webhook"
 
 # Every call in all namespaces, as (API group, resource, verb).
 CALLS = {
+    ("", "pods", "get"),  # the image that its own pod runs
     ("", "pods", "list"),
     ("", "pods", "watch"),
+    ("", "pods", "patch"),  # consumers whom no sidecar can release any more
     ("batch", "jobs", "list"),
     ("batch", "jobs", "watch"),
     *(
@@ -40,6 +44,20 @@ CALLS = {
         for optional in OPTIONAL.values()
         for verb in ("list", "watch")
     ),
+    # The PodGroups of gangs.
+    *(
+        (optional.group, optional.resource, verb)
+        for kind, optional in OPTIONAL.items()
+        if kind in (Kind.POD_GROUP, Kind.COSCHEDULING_GROUP)
+        for verb in ("create", "patch", "delete")
+    ),
+    ("apps", "replicasets", "get"),  # how large a gang is
+    ("apps", "statefulsets", "get"),
+    *(("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")),  # who produces
+    # The account of sidecars.
+    ("", "serviceaccounts", "create"),
+    ("rbac.authorization.k8s.io", "roles", "create"),
+    ("rbac.authorization.k8s.io", "rolebindings", "create"),
 }
 
 # The same of single objects, whose name the rule says.
@@ -49,10 +67,13 @@ NAMED_CALLS = {
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies", GATE_POLICY, "get"),
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", GATE_POLICY, "get"),
     ("scheduling.k8s.io", "priorityclasses", CONSUMER_PRIORITY_CLASS, "get"),
+    ("", "serviceaccounts", "default", "get"),
+    *(("", "serviceaccounts", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
+    *(("rbac.authorization.k8s.io", "roles", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
+    *(("rbac.authorization.k8s.io", "rolebindings", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
 }
 
 # Calls in its own namespace.
-OWN_CALLS = {("", "pods", "get")}
 OWN_NAMED_CALLS = {
     ("", "secrets", SECRET, "get"),
     ("", "secrets", SECRET, "update"),
@@ -95,10 +116,15 @@ def test_the_cluster_role_grants_exactly_the_calls_made(objects: Objects) -> Non
     assert split(objects["ClusterRole", ACCOUNT]) == (CALLS, NAMED_CALLS)
 
 
-def test_in_its_own_namespace_it_reads_its_pod_and_keeps_its_secret(objects: Objects) -> None:
+def test_it_has_what_it_grants_to_sidecars(objects: Objects) -> None:
+    """The API server lets nobody grant what he hasn't got himself."""
+    assert rights({"rules": RULES}) <= rights(objects["ClusterRole", ACCOUNT])
+
+
+def test_in_its_own_namespace_it_keeps_its_secret_and_reads_the_resources_file(objects: Objects) -> None:
     role = objects["Role", ACCOUNT]
     assert role["metadata"]["namespace"] == "kube-system"
-    assert split(role) == (OWN_CALLS, OWN_NAMED_CALLS)
+    assert split(role) == (set(), OWN_NAMED_CALLS)
 
 
 def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:

@@ -1,0 +1,83 @@
+"""The webhook on the local control plane, registered for real: two replicas as deploy/webhook installs them.
+
+What deploy/ grants is what they run with; the Service before them is a balancer, which the API server calls by its URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from fluence_extender.demo.webhook import Webhook
+from fluence_extender.localcluster import ApiError, ControlPlane
+from fluence_extender.webhook.identity import SECRET
+from fluence_extender.webhook.registration import PATH
+from tests.e2e.harness import Manifest, documents, wait_for
+from tests.e2e.installation import BASE
+from tests.network.balancer import Balancer
+
+SHIPPED = BASE.parent / "webhook"
+SECRET_PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
+
+
+class Admission:
+    """``replicas`` behind one URL; the registration is gone again after `running`."""
+
+    def __init__(self, plane: ControlPlane, balancer: Balancer, arguments: Sequence[str], count: int) -> None:
+        self.plane = plane
+        self.api = plane.api
+        for file in ("serviceaccount.yaml", "rbac.yaml", "authority.yaml", "registration.yaml"):
+            for document in documents(SHIPPED / file):
+                plane.api.apply(document)
+        url = f"https://127.0.0.1:{balancer.port}/mutate"
+        kubeconfig = plane.kubeconfig_for_service_account("kube-system", "fluence-webhook")
+        self.replicas = [
+            Webhook(
+                plane, kubeconfig=kubeconfig, url=url, arguments=arguments, name=f"fluence-webhook-{number}"
+            )
+            for number in range(count)
+        ]
+        balancer.ports[:] = [one.port for one in self.replicas]
+
+    def registration(self) -> Manifest:
+        """The registration as it is now."""
+        return self.api.get(PATH)
+
+    def bundles(self) -> set[str]:
+        """The bundles of its entries, in base64."""
+        return {one["clientConfig"].get("caBundle", "") for one in self.registration()["webhooks"]}
+
+    def tried(self, pod: Manifest, namespace: str = "default") -> Manifest:
+        """The pod as the API server would store it. Raises `ApiError`."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        return self.api.request("POST", path, pod, query={"dryRun": "All"})
+
+    def wait_until_called(self, pod: Manifest) -> None:
+        """Wait until the API server has read the registration and calls: it patches this pod."""
+        wait_for(lambda: environment(self.tried(pod)), what="the API server to call the webhook")
+
+
+@contextmanager
+def running(plane: ControlPlane, *arguments: str, replicas: int = 2) -> Iterator[Admission]:
+    """The webhook with these ``arguments`` while the context lasts."""
+    with Balancer() as balancer, ExitStack() as stack:
+        admission = Admission(plane, balancer, arguments, replicas)
+        stack.callback(_unregister, plane)
+        for replica in admission.replicas:
+            stack.callback(replica.process.kill)
+            replica.process.launch()
+        for replica in admission.replicas:
+            replica.process.wait_ready()
+        yield admission
+
+
+def _unregister(plane: ControlPlane) -> None:
+    for path in (PATH, SECRET_PATH):
+        with suppress(ApiError):
+            plane.api.delete(path)
+
+
+def environment(pod: Manifest) -> dict[str, Any]:
+    """The environment of a pod's first container by name."""
+    return {entry["name"]: entry for entry in pod["spec"]["containers"][0].get("env") or ()}

@@ -1,0 +1,247 @@
+"""The webhook on a real API server, which verifies its certificate: registered, kept, rotated, and away."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import urllib.error
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fluence_extender.demo.webhook import Webhook
+from fluence_extender.localcluster import ApiError, ControlPlane
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
+from fluence_extender.webhook.certificates import read_bundle
+from fluence_extender.webhook.registration import NAME, OWNER, OWNER_LABEL, PATH
+from tests.e2e.admission import SECRET_PATH, Admission, environment, running
+from tests.e2e.harness import Namespace, job, pod, wait_for
+from tests.e2e.installation import Installation
+from tests.e2e.workloads import QPU, labelled, ours
+from tests.unit.webhook.certificates import shown_by
+from tests.unit.webhook.reviews import written
+
+BACKEND = "FLUXION_BACKEND"
+NO_BUNDLE = base64.b64encode(b"nobody is trusted").decode()
+
+
+@pytest.fixture(scope="module")
+def admission(control_plane: ControlPlane, installation: Installation) -> Iterator[Admission]:
+    with running(control_plane) as admission:
+        admission.wait_until_called(quantum())
+        yield admission
+
+
+def quantum(name: str = "quantum", scheduler: str = "fluence") -> dict[str, object]:
+    return pod(name, scheduler=scheduler, cpu="100m", requests={QPU: 1})
+
+
+def metric(replica: Webhook, name: str, **labels: str) -> float:
+    for family in text_string_to_metric_families(replica.get("/metrics")):
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return float(sample.value)
+    return 0.0
+
+
+def answered(admission: Admission) -> float:
+    """Reviews that all replicas have answered."""
+    return sum(metric(one, "fluence_webhook_request_duration_seconds_count") for one in admission.replicas)
+
+
+def shown(admission: Admission) -> list[bytes]:
+    """The certificates that the replicas show to who trusts what is registered."""
+    (bundle,) = admission.bundles()
+    return [shown_by(one.port, base64.b64decode(bundle)) for one in admission.replicas]
+
+
+def secret(admission: Admission, **data: str) -> None:
+    """Let the Secret hold this instead."""
+    stored = admission.api.get(SECRET_PATH)
+    admission.api.request("PUT", SECRET_PATH, {**stored, "data": data})
+
+
+@contextmanager
+def creating(admission: Admission) -> Iterator[list[str]]:
+    """While this lasts, quantum pods are tried one after the other; what went wrong."""
+    failures: list[str] = []
+    ended, tried = threading.Event(), threading.Semaphore(0)
+
+    def work() -> None:
+        while not ended.is_set():
+            try:
+                if BACKEND not in environment(admission.tried(quantum())):
+                    failures.append("a pod went through as it was")
+            except ApiError as error:
+                failures.append(str(error))
+            tried.release()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            assert tried.acquire(timeout=60)
+        yield failures
+        for _ in range(20):
+            assert tried.acquire(timeout=60)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(60)
+
+
+def test_row_34_mutation_works_with_certificates_of_its_own(admission: Admission) -> None:
+    assert BACKEND in environment(admission.tried(quantum()))
+    one, other = shown(admission)
+    assert one != other
+    for replica in admission.replicas:
+        assert metric(replica, "fluence_webhook_registered") == 1
+
+
+def test_pods_of_other_schedulers_are_never_sent(admission: Admission) -> None:
+    before = answered(admission)
+    for scheduler in ("default-scheduler", "somebody-elses"):
+        stored = admission.tried(quantum(scheduler=scheduler))
+        assert "env" not in stored["spec"]["containers"][0]
+        assert not {"initContainers", "volumes", "schedulingGates"} & stored["spec"].keys()
+    assert answered(admission) == before
+
+
+def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespace: Namespace) -> None:
+    template = labelled(quantum("shared"), "shared", 3)
+    template["metadata"]["annotations"][COORDINATION_ANNOTATION] = SHARED
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    stored = admission.api.request("POST", path, template, query={"dryRun": "All"})
+    assert "FLUENCE_COORDINATION_ROLE" in environment(stored)
+    classical = labelled(ours("classical"), "classical", 2)
+    admission.api.request("POST", path, classical, query={"dryRun": "All"})
+    # A real pod afterwards: what it brings about is there, so that what isn't there was never made.
+    namespace.create(labelled(ours("real", cpu="9000"), "real", 2))
+    groups = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace.name}/podgroups"
+
+    def names(path: str) -> set[str]:
+        return {one["metadata"]["name"] for one in admission.api.get(path)["items"]}
+
+    wait_for(lambda: names(groups), what="the PodGroup of the real pod")
+    assert names(groups) == {"real"}
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace.name}"
+    assert "fluence-sidecar" not in names(f"/api/v1/namespaces/{namespace.name}/serviceaccounts")
+    assert not names(f"{rbac}/roles") | names(f"{rbac}/rolebindings")
+    assert not names(f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases")
+
+
+def test_somebody_elses_edit_of_the_bundle_is_put_back(admission: Admission) -> None:
+    before = admission.bundles()
+    stored = admission.registration()
+    for one in stored["webhooks"]:
+        one["clientConfig"]["caBundle"] = ""
+    stored["webhooks"][0]["timeoutSeconds"] = 1
+    admission.api.request("PUT", PATH, stored)
+    wait_for(lambda: admission.bundles() == before, what="the bundle to be put back")
+    assert admission.registration()["webhooks"][0]["timeoutSeconds"] == 10
+    admission.wait_until_called(quantum())
+
+
+def test_registration_that_is_not_ours_is_told_and_left_alone(admission: Admission) -> None:
+    marked = {"metadata": {"labels": {OWNER_LABEL: "helm"}}}
+    admission.api.patch(PATH, marked)
+    wait_for(
+        lambda: all(metric(one, "fluence_webhook_registered") == 0 for one in admission.replicas),
+        what="both replicas to tell of it",
+    )
+    stored = admission.registration()
+    stored["webhooks"][0]["timeoutSeconds"] = 7
+    theirs = admission.api.request("PUT", PATH, stored)
+    for number in range(2):
+        assert f"{NAME} that isn't ours" in admission.plane.log(f"fluence-webhook-{number}").read_text()
+    reads = [metric(one, "fluence_webhook_looks_total") for one in admission.replicas]
+    wait_for(
+        lambda: all(
+            metric(one, "fluence_webhook_looks_total") >= before + 2
+            for one, before in zip(admission.replicas, reads, strict=True)
+        ),
+        what="both replicas to look again",
+    )
+    assert admission.registration()["webhooks"] == theirs["webhooks"]
+    admission.api.patch(PATH, {"metadata": {"labels": {OWNER_LABEL: OWNER}}})
+    wait_for(
+        lambda: admission.registration()["webhooks"][0]["timeoutSeconds"] == 10, what="it to be kept again"
+    )
+
+
+def test_new_authority_is_taken_up_without_a_restart_or_a_refused_pod(admission: Admission) -> None:
+    before = shown(admission)
+    old = read_bundle(base64.b64decode(admission.bundles().pop()))
+    with creating(admission) as failures:
+        secret(admission)
+        wait_for(
+            lambda: not set(shown(admission)) & set(before), what="both replicas to show new certificates"
+        )
+    assert failures == []
+    new = read_bundle(base64.b64decode(admission.bundles().pop()))
+    assert new[0] not in old
+    assert old[0] in new
+    for number in range(2):
+        assert admission.plane.log(f"fluence-webhook-{number}").read_text().count("webhook on https://") == 1
+
+
+def test_broken_secret_is_told_and_mended_with_what_was_held(admission: Admission) -> None:
+    before = admission.api.get(SECRET_PATH)["data"]
+    with creating(admission) as failures:
+        secret(admission, **{"ca.crt": NO_BUNDLE, "ca.key": NO_BUNDLE})
+        wait_for(lambda: admission.api.get(SECRET_PATH)["data"] == before, what="the Secret to be mended")
+    assert failures == []
+    logs = [admission.plane.log(f"fluence-webhook-{number}").read_text() for number in range(2)]
+    assert any("broken, it is mended" in log for log in logs)
+
+
+@pytest.mark.parametrize(
+    "end", [Webhook.stop, lambda replica: replica.process.kill()], ids=["asked", "killed"]
+)
+def test_one_replica_that_ends_is_not_missed(admission: Admission, end: Callable[[Webhook], None]) -> None:
+    ending = admission.replicas[0]
+    with creating(admission) as failures:
+        end(ending)
+        admission.wait_until_called(quantum())
+    # A review that is under way in a process that is killed is lost, and no other.
+    assert len(failures) <= (0 if end is Webhook.stop else 8), failures
+    ending.start()
+    assert BACKEND in environment(admission.tried(quantum()))
+
+
+def test_reviews_that_can_not_be_read_are_refused_by_the_real_process(admission: Admission) -> None:
+    replica = admission.replicas[0]
+    for body in (b"nonsense", b"{}", written({}, uid="")):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            replica.post("/mutate", body)
+        assert refused.value.code == 400
+        assert refused.value.read()
+        refused.value.close()
+    unreadable = json.loads(replica.post("/mutate", written([])))["response"]
+    assert unreadable["allowed"] is True
+    assert "patch" not in unreadable
+    assert unreadable["warnings"]
+
+
+def test_in_an_outage_only_pods_that_ask_for_devices_wait(admission: Admission, namespace: Namespace) -> None:
+    for replica in admission.replicas:
+        replica.stop()
+    try:
+        with pytest.raises(ApiError, match=r"failed calling webhook.*devices\.fluence") as refused:
+            admission.tried(quantum())
+        assert refused.value.status == 500
+        assert admission.tried(quantum(scheduler="default-scheduler"))
+        (classical,) = namespace.create(ours("classical", cpu="9000"))
+        assert [gate["name"] for gate in classical["spec"]["schedulingGates"]]
+        namespace.create(job("waiting", quantum()))
+    finally:
+        for replica in admission.replicas:
+            replica.start()
+    admission.wait_until_called(quantum())
+    made = namespace.wait_for_pods(lambda pods: len(pods) == 2, "the Job's pod", timeout=90)
+    (late,) = (one for one in made if one["metadata"]["name"].startswith("waiting"))
+    assert BACKEND in environment(late)

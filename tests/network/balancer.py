@@ -1,0 +1,27 @@
+"""Connections spread over several servers, as a Service spreads them over its pods."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+
+from tests.network.relay import Relay
+
+
+class Balancer(Relay):
+    """Passes each connection on to the next of these ports on loopback that takes it; there may be none at first."""
+
+    def __init__(self, ports: Sequence[int] = ()) -> None:
+        super().__init__("https://127.0.0.1:0")
+        self.ports = list(ports)
+        self._turns = itertools.count()
+
+    async def _beyond(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        ports, first = list(self.ports), next(self._turns)
+        for number in range(len(ports)):
+            try:
+                return await asyncio.open_connection("127.0.0.1", ports[(first + number) % len(ports)])
+            except OSError:
+                continue
+        raise ConnectionRefusedError("nobody takes the connection")
