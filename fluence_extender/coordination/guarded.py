@@ -78,7 +78,8 @@ class Guarded:
         thread = threading.Thread(target=run, name=what, daemon=True)
         thread.start()
         try:
-            return await asyncio.wait_for(answer, self._limit)
+            async with asyncio.timeout(self._limit):
+                return await answer
         except TimeoutError:
             self._hanging.append(thread)
             raise ProviderError(f"{what}: no answer within {self._limit:g} s") from None

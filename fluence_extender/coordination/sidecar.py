@@ -159,7 +159,8 @@ class Sidecar:
     async def _end(self) -> Verdict | None:
         """The verdict where we are told to stop first; None: nobody is released."""
         try:
-            own = await asyncio.wait_for(self._pods.own(), READ_AT_END)
+            async with asyncio.timeout(READ_AT_END):
+                own = await self._pods.own()
         except (ClusterError, TimeoutError) as error:
             log.warning("our own pod can't be read, so nobody is released", error=str(error))
             return None
@@ -169,7 +170,8 @@ class Sidecar:
             return None
         if not self._following.tasks:
             try:
-                await asyncio.wait_for(self._look(), READ_AT_END)
+                async with asyncio.timeout(READ_AT_END):
+                    await self._look()
             except TimeoutError:
                 log.warning("the vendor gave no answer at the end")
         return self._following.end("the producer has ended")
@@ -219,7 +221,8 @@ class Sidecar:
             await asyncio.sleep(seconds)
             return False
         try:
-            await asyncio.wait_for(self._news.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
         except TimeoutError:
             return False
         self._news.clear()

@@ -1,0 +1,146 @@
+"""The provider for services and files of one's own, against the mock QPU that examples use, and against nonsense."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fluence_extender.coordination.mock_qpu import MockQpu, server
+from fluence_extender.coordination.provider import ProviderError
+from fluence_extender.coordination.providers.http import Http
+from fluence_extender.coordination.tasks import State, Status
+from tests.unit.coordination.servers import Reply, serving
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def url(clock: Clock) -> Iterator[str]:
+    with server("127.0.0.1", 0, MockQpu(2, 10.0, clock)) as mock:
+        mock.RequestHandlerClass.log_message = lambda *args: None
+        thread = threading.Thread(target=mock.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{mock.server_port}"
+        mock.shutdown()
+        thread.join()
+
+
+def submit(url: str, tag: str) -> str:
+    request = urllib.request.Request(f"{url}/tasks", data=b"{}", headers={"Fluence-Pod-Uid": tag})
+    with urllib.request.urlopen(request) as answer:
+        return str(json.loads(answer.read())["id"])
+
+
+def test_a_task_goes_through_the_queue(url: str, clock: Clock) -> None:
+    queue = Http().connect({"endpoint": url}, {})
+    assert queue.find_my_tasks("uid") == []
+    submit(url, "another")
+    task = submit(url, "uid")
+    assert queue.find_my_tasks("uid") == [task]
+    seen = []
+    for clock.now in (0.0, 9.0, 10.0, 20.0, 29.0, 30.0, 100.0):
+        seen.append(queue.status(task))
+    assert seen == [
+        Status(State.QUEUED, 2),
+        Status(State.QUEUED, 2),
+        Status(State.QUEUED, 1),
+        Status(State.RUNNING),
+        Status(State.RUNNING),
+        Status(State.COMPLETED),
+        Status(State.COMPLETED),
+    ]
+
+
+def test_tasks_are_listed_oldest_first(url: str) -> None:
+    ids = [submit(url, "uid") for _ in range(3)]
+    assert Http().connect({"endpoint": f"{url}/"}, {}).find_my_tasks("uid") == ids
+
+
+def test_a_task_that_isnt_there_is_an_error(url: str) -> None:
+    with pytest.raises(ProviderError, match="HTTP 404"):
+        Http().connect({"endpoint": url}, {}).status("none")
+
+
+def test_a_file_is_a_queue_too(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.json"
+    file.write_text(
+        json.dumps(
+            {
+                "tasks": [
+                    {"id": "b", "tag": "uid", "state": "QUEUED", "position": "3", "created": 2},
+                    {"id": "a", "tag": "uid", "state": "running", "created": 1},
+                    {"id": "c", "tag": "another", "state": "running"},
+                ]
+            }
+        )
+    )
+    queue = Http().connect({"endpoint": file.as_uri()}, {})
+    assert queue.find_my_tasks("uid") == ["a", "b"]
+    assert queue.status("b") == Status(State.QUEUED, 3)
+    assert queue.status("a") == Status(State.RUNNING)
+    with pytest.raises(ProviderError, match="has no task d"):
+        queue.status("d")
+    file.unlink()
+    with pytest.raises(ProviderError, match="file://"):
+        queue.find_my_tasks("uid")
+
+
+@pytest.mark.parametrize("endpoint", ["", "mock:8080", "ftp://mock/", "file:relative", "javascript:1"])
+def test_endpoints_must_be_urls(endpoint: str) -> None:
+    with pytest.raises(ProviderError, match="is no URL"):
+        Http().connect({"endpoint": endpoint}, {})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b'{"tasks": 5}',
+        b'{"tasks": [1, "a", {"id": 5, "tag": "uid"}, {"tag": "uid"}]}',
+    ],
+)
+def test_nonsense_holds_no_tasks(body: bytes) -> None:
+    with serving(lambda call: Reply(200, body)) as url:
+        assert Http().connect({"endpoint": url}, {}).find_my_tasks("uid") == []
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"state": "pondering"}', b'{"state": null}'])
+def test_a_state_that_is_none_is_an_error(body: bytes) -> None:
+    with (
+        serving(lambda call: Reply(200, body)) as url,
+        pytest.raises(ProviderError, match="which is no state"),
+    ):
+        Http().connect({"endpoint": url}, {}).status("a")
+
+
+@pytest.mark.parametrize("position", ["null", '"soon"', "-4", "[]", "true"])
+def test_a_position_that_is_none_is_unknown(position: str) -> None:
+    body = f'{{"state": "queued", "position": {position}}}'.encode()
+    with serving(lambda call: Reply(200, body)) as url:
+        assert Http().connect({"endpoint": url}, {}).status("a") == Status(State.QUEUED)
+
+
+def test_errors_dont_tell_what_was_asked_in_the_query() -> None:
+    with pytest.raises(ProviderError) as told:
+        Http().connect({"endpoint": "http://127.0.0.1:9"}, {}).find_my_tasks("secret-uid")
+    assert "secret-uid" not in str(told.value)

@@ -1,0 +1,118 @@
+"""Whom a release is for, what it tells them, and what happens where one of them can't be patched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fluence_extender.cluster.port import Gone
+from fluence_extender.coordination.following import Verdict
+from fluence_extender.coordination.release import handover, note_of, noted, release_all, waiting
+from fluence_extender.model.coordination import (
+    QUANTUM_JOB_ID_ANNOTATION,
+    READY_GATE,
+    RELEASED_ANNOTATION,
+    handed_over,
+)
+from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION, GATE, GROUP_LABEL
+from tests.unit.coordination.fake_pods import FakePods, consumer, failing, producer
+
+TOLD = {QUANTUM_JOB_ID_ANNOTATION: "task"}
+
+
+def test_gated_consumers_of_the_group_are_released() -> None:
+    pods = [
+        consumer("a"),
+        consumer("b", gates=(READY_GATE,)),
+        consumer("c", gates=("others", READY_GATE, GATE)),
+        consumer("released", gates=(GATE,)),
+        consumer("going", deleting=True),
+        consumer("others", group="h"),
+        consumer("of-another", annotations={"fluence.flux-framework.org/depends-on-producer": "h-producer"}),
+        producer(),
+    ]
+    assert [pod.name for pod in waiting(pods, "g")] == ["a", "b", "c"]
+
+
+def test_consumers_may_be_named() -> None:
+    pods = [consumer("a"), consumer("b", group="h"), replace(consumer("c"), labels={})]
+    assert [pod.name for pod in waiting(pods, "", ("b", "c", "gone"))] == ["b", "c"]
+
+
+def test_a_group_member_without_our_annotation_is_a_consumer_if_it_has_the_gate() -> None:
+    pod = replace(consumer("a"), annotations={})
+    assert waiting([pod], "g") == [pod]
+
+
+def test_consumers_are_told_the_task_and_the_producers_backend() -> None:
+    assert handover(producer().annotations, "task") == {
+        QUANTUM_JOB_ID_ANNOTATION: "task",
+        handed_over(BACKEND_ANNOTATION): "ibm_fez",
+        handed_over(f"{ATTRIBUTE_PREFIX}vendor"): "ibm",
+    }
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        Verdict("t", "task t is running", True),
+        Verdict("", "no task was found within 3 s", False),
+        Verdict("", "", True),
+    ],
+)
+def test_a_verdict_survives_on_the_pod(verdict: Verdict) -> None:
+    assert noted(note_of(verdict)) == verdict
+
+
+def test_without_a_note_there_is_no_verdict() -> None:
+    assert noted({}) is None
+    assert noted({QUANTUM_JOB_ID_ANNOTATION: "x"}) is None
+
+
+def test_a_long_reason_fits_into_an_annotation() -> None:
+    assert len(note_of(Verdict("t", "x" * 10_000, False))[RELEASED_ANNOTATION]) <= 1000
+
+
+async def test_each_consumer_is_released_once_and_other_gates_stay() -> None:
+    pods = FakePods({name: consumer(name, gates=("others", READY_GATE, GATE)) for name in "abc"})
+    assert await release_all(pods, list(pods.pods.values()), TOLD) == []
+    assert sorted(pods.released) == ["a", "b", "c"]
+    assert all(pod.gates == ("others", GATE) for pod in pods.pods.values())
+    assert all(pod.annotations[QUANTUM_JOB_ID_ANNOTATION] == "task" for pod in pods.pods.values())
+
+
+async def test_one_that_fails_keeps_back_no_other_and_is_told() -> None:
+    pods = FakePods({name: consumer(name) for name in "abc"})
+
+    def fault(verb: str, name: str) -> None:
+        if name == "b":
+            failing(1, "release")(verb, name)
+
+    pods.fault = fault
+    assert await release_all(pods, list(pods.pods.values()), TOLD) == ["release b failed"]
+    assert pods.gated() == ["b"]
+
+
+async def test_one_that_is_gone_is_no_failure() -> None:
+    pods = FakePods({"a": consumer("a")})
+
+    def fault(verb: str, name: str) -> None:
+        raise Gone("no such pod", 404)
+
+    pods.fault = fault
+    assert await release_all(pods, [consumer("a")], TOLD) == []
+
+
+async def test_a_namesake_that_took_its_place_isnt_touched() -> None:
+    pods = FakePods({"a": consumer("a", uid="new")})
+    assert await release_all(pods, [consumer("a")], TOLD) == []
+    assert pods.gated() == ["a"]
+
+
+async def test_groups_of_hundreds_are_released_whole() -> None:
+    pods = FakePods({f"c{number}": consumer(f"c{number}") for number in range(300)})
+    assert await release_all(pods, list(pods.pods.values()), TOLD) == []
+    assert len(pods.released) == 300
+    assert not pods.gated()
+    assert all(pod.labels[GROUP_LABEL] == "g" for pod in pods.pods.values())

@@ -1,0 +1,53 @@
+"""What vendors say of a task is read with suspicion, and decides who may start."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.coordination.tasks import LONGEST_ID, State, Status, read_id, read_position
+
+
+@pytest.mark.parametrize(
+    ("said", "position"),
+    [(1, 1), (0, 0), ("2", 2), (" 7 ", 7), (">2000", 2001), ("> 15", 16), (4000, 4000)],
+)
+def test_positions_as_vendors_write_them(said: object, position: int) -> None:
+    assert read_position(said) == position
+
+
+@pytest.mark.parametrize(
+    "said", [None, "None", "", "first", "-1", -1, True, 1.5, "1.5", [], {}, "9" * 10, "1;2", "<5"]
+)
+def test_what_is_no_position_is_none(said: object) -> None:
+    assert read_position(said) is None
+
+
+@pytest.mark.parametrize("position", [None, 2, 3, 2001])
+def test_queued_task_isnt_ready_before_its_turn(position: int | None) -> None:
+    assert not Status(State.QUEUED, position).ready
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_next_task_in_the_queue_is_ready(position: int) -> None:
+    assert Status(State.QUEUED, position).ready
+
+
+@pytest.mark.parametrize("state", [one for one in State if one is not State.QUEUED])
+@pytest.mark.parametrize("position", [None, 1, 50])
+def test_task_that_left_the_queue_is_ready(state: State, position: int | None) -> None:
+    assert Status(state, position).ready
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_task_ends_once(state: State) -> None:
+    assert Status(state).ended == (state in (State.COMPLETED, State.FAILED, State.CANCELLED))
+
+
+@pytest.mark.parametrize("said", ["", None, 5, b"x", "a\nb", "\x00", "a" * (LONGEST_ID + 1), ["x"]])
+def test_what_can_be_no_id_is_none(said: object) -> None:
+    assert read_id(said) is None
+
+
+def test_arns_and_plain_ids_are_ids() -> None:
+    for said in ("c5dge2d3rn7breq27i9g", "arn:aws:braket:us-west-1:1:quantum-task/a-b", "a" * LONGEST_ID):
+        assert read_id(said) == said
