@@ -5,7 +5,7 @@ one call after another over one kept-alive loopback connection. The echoes say w
 bytes back, the other is FastAPI's usual handler with a parsed body. All three run in one server process under the same
 settings and are called in turns, so that whatever else the machine does hits them alike.
 
-    python benchmarks/filter.py [--write]
+    python -m benchmarks.filter [--write]
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ def report(measured: Sequence[Measured], where: str) -> str:
         "",
         "Time of one `POST /filter` over a kept-alive loopback connection, one call after another, for a pod",
         "whose node is planned; beside it two FastAPI handlers in the same process that give the body back:",
-        "as bytes (echo), and parsed into a dict (parsed). Made by `python benchmarks/filter.py --write`.",
+        "as bytes (echo), and parsed into a dict (parsed). Made by `python -m benchmarks.filter --write`.",
         "",
         f"Machine: {where}. On a machine that does other work too, the 99th percentiles are that work's.",
         "",
