@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fluence_extender.model.quantity import in_binary
 from fluence_extender.model.reason import Reason, Why, busy, short, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from fluence_extender.placement.rooms import Rooms
 from fluence_extender.placement.search import Shape, Undecided, capacity, decide
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
-
-_BINARY = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 SHOWN = 3
 """So many kinds of members are listed."""
@@ -28,10 +27,8 @@ def amount_text(name: str, amount: int) -> str:
     if name == CPU:
         return f"{amount // 1000} cpu" if amount % 1000 == 0 else f"{amount}m cpu"
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
-        for suffix, size in _BINARY:
-            if amount >= size:
-                return f"{amount / size:.4g}{suffix} {name}"
-        return f"{amount} bytes of {name}"
+        binary = in_binary(amount)
+        return f"{amount} bytes of {name}" if binary is None else f"{binary} {name}"
     return f"{amount} {name}"
 
 
