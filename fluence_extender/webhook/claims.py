@@ -1,8 +1,9 @@
 """Who produces in a shared group whose pods are all alike, and how many pods an owner wants.
 
 The first pod to be admitted produces. That it was the first is settled by a Lease named like the producer's group,
-which only one request can make. A claim whose pod never came (another admission refused it) or has ended is void after
-a moment, and goes to whoever asks next; taking it over carries the version that was read, so that again only one can.
+which only one request can make, and which its pod owns once it is there. A claim whose pod is going or has ended is
+void, and after a moment so is one whose pod never came (another admission refused it). It goes to whoever asks next;
+taking it over carries the version that was read, so that again only one can.
 """
 
 from __future__ import annotations
@@ -75,19 +76,24 @@ class ApiClaims:
         if spec.get("holderIdentity") == uid:
             # The same request, asked again.
             return True
-        if self._now() - _seconds(spec.get("renewTime")) < ARRIVES_WITHIN or await self._there(
-            namespace, name
-        ):
+        arrived = bool((lease.get("metadata") or {}).get("ownerReferences"))
+        fresh = self._now() - _seconds(spec.get("renewTime")) < ARRIVES_WITHIN
+        if (fresh and not arrived) or await self._there(namespace, name):
             return False
-        await self._objects.replace(path, {**lease, "spec": self._lease(namespace, name, uid)["spec"]})
+        wanted = self._lease(namespace, name, uid)
+        metadata = {key: value for key, value in lease["metadata"].items() if key != "ownerReferences"}
+        await self._objects.replace(path, {**lease, "metadata": metadata, "spec": wanted["spec"]})
         return True
 
     async def _there(self, namespace: str, group: str) -> bool:
-        """Whether the group has a pod that hasn't ended."""
+        """Whether the group has a pod that hasn't ended and isn't going."""
         query = f"labelSelector={GROUP_LABEL.replace('/', '%2F')}%3D{group}"
         found = await self._objects.read(f"/api/v1/namespaces/{namespace}/pods?{query}") or {}
         pods = found.get("items") or []
-        return any((pod.get("status") or {}).get("phase") not in ENDED for pod in pods)
+        return any(
+            (pod.get("status") or {}).get("phase") not in ENDED and "deletionTimestamp" not in pod["metadata"]
+            for pod in pods
+        )
 
     def _lease(self, namespace: str, name: str, uid: str) -> Json:
         claimed = datetime.fromtimestamp(self._now(), UTC).strftime(MICRO_TIME)

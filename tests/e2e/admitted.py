@@ -1,0 +1,100 @@
+"""Pods that the webhook has admitted: what their containers will see, and the groups they are in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from fluence_extender.demo.webhook import Webhook
+from fluence_extender.localcluster import Api, ApiError, ControlPlane
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, OBSERVE_LABEL
+from tests.e2e.harness import Manifest, Namespace, wait_for
+from tests.e2e.workloads import QPU, labelled, ours
+
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/fluence-webhook"
+INDEX = "batch.kubernetes.io/job-completion-index"
+READY_GATE = "quantum.braket/ready"
+
+
+@contextmanager
+def registered(plane: ControlPlane, *arguments: str) -> Iterator[Webhook]:
+    """While this lasts the API server calls a webhook of ours; afterwards it calls none."""
+    with Webhook(plane, arguments=arguments) as webhook:
+        try:
+            yield webhook
+        finally:
+            with suppress(ApiError):
+                plane.api.delete(REGISTRATION)
+
+
+def quantum(name: str, group: str = "", **said: Any) -> Manifest:
+    """A pod with one qpu; ``mode``, ``index``, ``observe`` and ``size`` are said where users say them."""
+    notes = {COORDINATION_ANNOTATION: said.pop("mode", None), INDEX: said.pop("index", None)}
+    labels = {OBSERVE_LABEL: said.pop("observe", None)}
+    size = said.pop("size", None)
+    body = ours(name, cpu=said.pop("cpu", "1"), requests={QPU: 1, **said.pop("requests", {})}, **said)
+    body["metadata"]["annotations"] |= {key: value for key, value in notes.items() if value}
+    body["metadata"]["labels"] |= {key: value for key, value in labels.items() if value}
+    return labelled(body, group, size) if group else body
+
+
+def containers(pod: Manifest) -> dict[str, Manifest]:
+    """All containers by name, init containers too."""
+    spec = pod["spec"]
+    return {one["name"]: one for one in [*spec.get("initContainers", ()), *spec["containers"]]}
+
+
+def environment(pod: Manifest, container: str = "main") -> dict[str, str]:
+    """The variables that kubelet would give the container now (downward API, core/v1 ObjectFieldSelector)."""
+    found: dict[str, str] = {}
+    for one in containers(pod)[container].get("env") or ():
+        found[one["name"]] = one["value"] if "value" in one else _field(pod, one["valueFrom"])
+    return found
+
+
+def _field(pod: Manifest, source: Manifest) -> str:
+    path = source["fieldRef"]["fieldPath"]
+    keyed = re.fullmatch(r"metadata\.(annotations|labels)\['(.+)'\]", path)
+    if keyed:
+        return str((pod["metadata"].get(keyed[1]) or {}).get(keyed[2], ""))
+    value: Any = pod
+    for step in path.split("."):
+        value = value[step]
+    return str(value)
+
+
+def groups(api: Api, namespace: str) -> dict[str, Manifest]:
+    """The native PodGroups of a namespace by name."""
+    for version in ("v1beta1", "v1alpha3", "v1alpha2"):
+        with suppress(ApiError):
+            listed = api.get(f"/apis/scheduling.k8s.io/{version}/namespaces/{namespace}/podgroups")
+            return {one["metadata"]["name"]: one for one in listed["items"]}
+    raise AssertionError("no PodGroups are served")
+
+
+def sizes(namespace: Namespace) -> dict[str, int]:
+    """The minCount of each PodGroup that there is."""
+    return {
+        name: one["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        for name, one in groups(namespace.api, namespace.name).items()
+    }
+
+
+def wait_for_sizes(namespace: Namespace, wanted: dict[str, int], timeout: float = 60) -> None:
+    """Wait until there are exactly these PodGroups, of these sizes."""
+    wait_for(lambda: sizes(namespace) == wanted, timeout, f"PodGroups {wanted}", lambda: sizes(namespace))
+
+
+def gates_of(pod: Manifest) -> list[str]:
+    """The names of a pod's scheduling gates."""
+    return [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
+
+
+def release(namespace: Namespace, name: str, **notes: str) -> None:
+    """What a producer's sidecar does to a consumer: annotate it, then remove its gate by name."""
+    path = f"/api/v1/namespaces/{namespace.name}/pods/{name}"
+    namespace.api.patch(path, {"metadata": {"annotations": notes}})
+    opened = {"spec": {"schedulingGates": [{"name": READY_GATE, "$patch": "delete"}]}}
+    namespace.api.patch(path, opened, "application/strategic-merge-patch+json")

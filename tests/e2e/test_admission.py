@@ -1,0 +1,490 @@
+"""What a user gets who writes the scheduler's name, a group and a device, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fluence_extender.demo.webhook import Webhook
+from fluence_extender.model.names import GATE, GROUP_LABEL
+from tests.e2e.admitted import (
+    READY_GATE,
+    containers,
+    environment,
+    gates_of,
+    groups,
+    quantum,
+    registered,
+    release,
+    sizes,
+    wait_for_sizes,
+)
+from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, wait_for
+from tests.e2e.history import History
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import ONE_DEVICE, QPU, RESOURCES, deployment, gang, labelled, ours, pod_group
+
+Write = Callable[[str], None]
+BACKEND = "fluence.flux-framework.org/backend"
+PRODUCER_BACKEND = f"producer.{BACKEND}"
+
+
+@pytest.fixture(scope="module")
+def webhook(installation: Installation) -> Iterator[Webhook]:
+    """The API server asks a webhook of ours about each new pod, over TLS that it verifies."""
+    with registered(installation.plane) as webhook:
+        yield webhook
+
+
+def placed_on(pod: Manifest) -> str:
+    """The backend that a Binding named."""
+    return annotations_of(pod).get(BACKEND, "")
+
+
+# Acceptance tests of the systems that this one takes the place of.
+
+
+def test_4_group_of_a_deployment_becomes_a_gang_with_a_podgroup(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(2, cpu="1")
+    namespace.create(deployment("web", labelled(ours("x", cpu="1"), "gang3", 2), 2))
+    wait_for_sizes(namespace, {"gang3": 2})
+    pods = namespace.wait_until_bound(2)
+    assert [one["spec"]["schedulingGroup"] for one in pods] == [{"podGroupName": "gang3"}] * 2
+    assert {one["spec"]["schedulerName"] for one in pods} == {"fluence"}
+
+
+@pytest.mark.parametrize("field", ["both", "limits"])
+def test_8_virtual_resource_is_admitted_without_a_device_plugin(
+    field: str,
+    webhook: Webhook,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    resources: Write,
+) -> None:
+    """No node offers a qpu, and neither kube-scheduler's filters nor kubelet's admission object."""
+    (node,) = own_nodes(1, cpu="2")
+    resources(ONE_DEVICE)
+    body = quantum("one")
+    if field == "limits":
+        del body["spec"]["containers"][0]["resources"]["requests"][QPU]
+    namespace.create(body)
+    bound = namespace.wait_for_phase("one", "Running")
+    assert (node_of(bound), placed_on(bound)) == (node, "ibm_fez")
+    offered = namespace.api.get(f"/api/v1/nodes/{node}")["status"]["allocatable"]
+    assert QPU not in offered
+
+
+def test_9_program_reads_the_name_of_a_configured_device(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="2")
+    resources(RESOURCES)
+    wait_for_contract(namespace, "FLUXION_REGION")
+    namespace.create(quantum("mock"))
+    bound = namespace.wait_for_phase("mock", "Running")
+    found = environment(bound)
+    assert found["FLUXION_BACKEND"] == placed_on(bound)
+    assert found["FLUXION_BACKEND"] in ("ibm_fez", "rigetti_ankaa")
+    assert found["QRMI_BACKEND"] == found["FLUXION_BACKEND"]
+    assert found["FLUXION_VENDOR"] == ("ibm" if found["FLUXION_BACKEND"] == "ibm_fez" else "rigetti")
+
+
+def shared_pair(namespace: Namespace) -> tuple[Manifest, Manifest]:
+    """A producer and a consumer of group ``qgang``."""
+    namespace.create(
+        *(quantum(f"q-{index}", "qgang", mode="shared", index=str(index), size=2) for index in range(2))
+    )
+    return namespace.pod("q-0"), namespace.pod("q-1")
+
+
+def test_10_shared_gang_is_wired_and_its_consumer_waits(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(ONE_DEVICE)
+    producer, consumer = shared_pair(namespace)
+    assert READY_GATE in gates_of(consumer)
+    assert consumer["spec"]["priorityClassName"] == "fluence-quantum-classical"
+    assert consumer["spec"]["priority"] == 1_000_000
+    assert READY_GATE not in gates_of(producer)
+    running = namespace.wait_for_phase("q-0", "Running")
+    assert placed_on(running) == "ibm_fez"
+    assert {"fluence-stage", "fluence-sidecar"} <= containers(running).keys()
+    assert {one["metadata"]["name"] for one in namespace.pods()} == {"q-0", "q-1"}
+    told = f"waiting for scheduling gates of others: {READY_GATE}"
+    fluence.wait_for_reason(namespace.name, "qgang", told)
+    assert not node_of(namespace.pod("q-1"))
+
+
+def test_11_producer_and_consumers_are_groups_of_their_own(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(ONE_DEVICE)
+    template = quantum("x", "qgang", mode="shared")
+    namespace.create(job("work", template, parallelism=4, completionMode="Indexed"))
+    pods = namespace.wait_for_pods(lambda pods: len(pods) == 4, "4 pods")
+    wait_for_sizes(namespace, {"qgang": 3, "qgang-producer": 1})
+    roles = {one["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]: one for one in pods}
+    for index, one in roles.items():
+        label = one["metadata"]["labels"][GROUP_LABEL]
+        assert label == ("qgang-producer" if index == "0" else "qgang")
+        depends = annotations_of(one).get("fluence.flux-framework.org/depends-on-producer")
+        assert depends == (None if index == "0" else "qgang-producer")
+
+
+def test_12_environment_of_producer_consumer_and_sidecar(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(ONE_DEVICE)
+    shared_pair(namespace)
+    producer = namespace.wait_for_phase("q-0", "Running")
+    found = environment(producer)
+    assert found["FLUENCE_COORDINATION_ROLE"] == "producer"
+    assert found["FLUENCE_POD_UID"] == producer["metadata"]["uid"]
+    assert found["PYTHONPATH"] == "/opt/fluence-staged"
+    assert "FLUENCE_QUANTUM_JOB_ID" not in found
+    sidecar = environment(producer, "fluence-sidecar")
+    assert sidecar["FLUENCE_GANG_GROUP"] == "qgang"
+    assert sidecar["FLUENCE_GROUP"] == "qgang-producer"
+    assert sidecar["FLUXION_BACKEND"] == "ibm_fez"
+    release(
+        namespace,
+        "q-1",
+        **{"fluence.flux-framework.org/quantum-job-id": "task-7", PRODUCER_BACKEND: "ibm_fez"},
+    )
+    found = environment(namespace.wait_for_phase("q-1", "Running"))
+    assert found["FLUENCE_COORDINATION_ROLE"] == "consumer"
+    assert found["FLUENCE_QUANTUM_JOB_ID"] == "task-7"
+    assert found["FLUXION_BACKEND"] == "ibm_fez"
+    assert not {"PYTHONPATH", "FLUENCE_FAUX_SUBMIT"} & found.keys()
+
+
+def test_13_restart_gives_no_device_away_twice(
+    webhook: Webhook,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    resources: Write,
+    installation: Installation,
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(ONE_DEVICE)
+    namespace.create(quantum("first"))
+    first = namespace.wait_for_phase("first", "Running")
+    installation.crash()
+    installation.revive()
+    namespace.create(quantum("second"))
+    fluence.wait_for_reason(namespace.name, "second", "busy: 1 qpu not free")
+    assert placed_on(namespace.pod("first")) == placed_on(first) == "ibm_fez"
+    namespace.delete_pod("first")
+    assert placed_on(namespace.wait_for_phase("second", "Running")) == "ibm_fez"
+
+
+def wait_for_contract(namespace: Namespace, variable: str) -> None:
+    """Wait until new pods have a variable: until the webhook has read resources.yaml."""
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+
+    def there() -> bool:
+        made = namespace.api.request("POST", path, quantum("probe"), query={"dryRun": "All"})
+        return variable in environment(made)
+
+    wait_for(there, 20, f"{variable} in new pods")
+
+
+# Rows of the table of features.
+
+
+def test_20_half_finished_gang_keeps_its_share_and_a_finished_one_gives_it_back(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="2")
+    short, long = gang("pair", 2, cpu="1")
+    short["metadata"]["annotations"]["demo.fluence.flux-framework.org/run-for"] = "100ms"
+    namespace.create(short, long)
+    namespace.wait_for_phase("pair-0", "Succeeded")
+    assert [one["pod"] for one in fluence.allocations(namespace.name)] == ["pair-1"]
+    namespace.create(ours("next", cpu="2"))
+    fluence.wait_for_reason(namespace.name, "next", "busy")
+    namespace.delete_pod("pair-1")
+    namespace.wait_for_phase("next", "Running")
+
+
+def test_21_podgroup_of_ours_that_was_left_behind_goes(
+    installation: Installation,
+    webhook: Webhook,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+) -> None:
+    own_nodes(1, cpu="2")
+    namespace.create(*gang("pair", 2, cpu="1"))
+    wait_for_sizes(namespace, {"pair": 2})
+    namespace.wait_until_bound(2)
+    webhook.stop()
+    for name in ("pair-0", "pair-1"):
+        namespace.delete_pod(name)
+    assert sizes(namespace) == {"pair": 2}
+    webhook.start()
+    wait_for_sizes(namespace, {})
+
+
+def test_22_podgroup_of_the_users_stays_and_rules(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
+    namespace.create(pod_group("mine", 2))
+    before = groups(namespace.api, namespace.name)["mine"]["metadata"]["uid"]
+    namespace.create(*gang("mine", 2, size=3, cpu="1"), *gang("theirs", 2, cpu="1"))
+    namespace.wait_until_bound(4)
+    wait_for_sizes(namespace, {"mine": 2, "theirs": 2})
+    for one in namespace.pods():
+        namespace.delete_pod(one["metadata"]["name"])
+    wait_for_sizes(namespace, {"mine": 2})
+    assert groups(namespace.api, namespace.name)["mine"]["metadata"]["uid"] == before
+
+
+def test_24_devices_of_the_file_are_known(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(RESOURCES)
+    namespace.create(quantum("a"), quantum("b"))
+    pods = namespace.wait_until_bound(2)
+    assert {placed_on(one) for one in pods} == {"ibm_fez", "rigetti_ankaa"}
+
+
+def test_25_bad_edit_of_the_file_changes_nothing_for_new_pods(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(RESOURCES)
+    wait_for_contract(namespace, "FLUXION_REGION")
+    rejected = metric(webhook, "fluence_webhook_resources_rejected_total")
+    resources("backends: [{name: ibm_fez}]")
+    wait_for(lambda: metric(webhook, "fluence_webhook_resources_rejected_total") > rejected, 20, "a refusal")
+    namespace.create(quantum("one"))
+    assert environment(namespace.wait_for_phase("one", "Running"))["FLUXION_BACKEND"]
+    assert "FLUXION_REGION" in environment(namespace.pod("one"))
+
+
+def metric(webhook: Webhook, name: str) -> float:
+    """The value of a metric without labels."""
+    lines = [line.split() for line in webhook.get("/metrics").splitlines() if line.startswith(f"{name} ")]
+    return float(lines[0][1]) if lines else 0.0
+
+
+def test_26_29_any_level_can_be_asked_for_and_what_it_cleared_is_absent(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(
+        "resources: [{type: qdevice, name: eagle, attributes: {vendor: ibm, region: us-east}, "
+        "with: [{type: qpu, attributes: {region: ''}, with: [{type: qubit, count: 9}]}]}]"
+    )
+    wait_for_contract(namespace, "FLUXION_VENDOR")
+    namespace.create(
+        ours("bits", requests={"fluxion.flux-framework.org/qubit": 4}),
+    )
+    found = environment(namespace.wait_for_phase("bits", "Running"))
+    assert (found["FLUXION_BACKEND"], found["FLUXION_VENDOR"]) == ("eagle", "ibm")
+    assert "FLUXION_REGION" not in found
+    namespace.delete_pod("bits")
+    namespace.create(ours("all", requests={"fluxion.flux-framework.org/qdevice": 1}))
+    found = environment(namespace.wait_for_phase("all", "Running"))
+    assert (found["FLUXION_BACKEND"], found["FLUXION_REGION"]) == ("eagle", "us-east")
+
+
+def test_28_30_requirement_decides_and_the_pod_tells(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(RESOURCES)
+    wait_for_contract(namespace, "FLUXION_REGION")
+    wish = {"fluence.flux-framework.org/require-vendor": "rigetti"}
+    namespace.create(quantum("picky", annotations=wish))
+    bound = namespace.wait_for_phase("picky", "Running")
+    assert annotations_of(bound)["fluence.flux-framework.org/attr-vendor"] == "rigetti"
+    assert environment(bound)["FLUXION_BACKEND"] == "rigetti_ankaa"
+    impossible = {"fluence.flux-framework.org/require-vendor": "dwave"}
+    namespace.create(quantum("never", annotations=impossible))
+    fluence.wait_for_reason(namespace.name, "never", "no backend")
+
+
+def test_31_new_attribute_is_in_the_next_pod_without_a_restart(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(ONE_DEVICE)
+    wait_for_contract(namespace, "FLUXION_VENDOR")
+    resources("resources: [{type: qpu, name: ibm_fez, attributes: {vendor: ibm, queue-limit: '7'}}]")
+    wait_for_contract(namespace, "FLUXION_QUEUE_LIMIT")
+
+    def graph_follows() -> bool:
+        return "queue-limit" in str(fluence.get("/v1/graph"))
+
+    wait_for(graph_follows, 20, "the service to follow")
+    namespace.create(quantum("one"))
+    assert environment(namespace.wait_for_phase("one", "Running"))["FLUXION_QUEUE_LIMIT"] == "7"
+
+
+def test_32_cores_are_not_held_while_no_device_is_free(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="3")
+    resources(ONE_DEVICE)
+    namespace.create(quantum("first"))
+    namespace.wait_for_phase("first", "Running")
+    namespace.create(quantum("second"))
+    fluence.wait_for_reason(namespace.name, "second", "busy: 1 qpu not free")
+    namespace.create(ours("classical", cpu="2"))
+    namespace.wait_for_phase("classical", "Running")
+
+
+def test_35_38_observed_pod_has_a_sidecar_that_only_watches_and_every_quantum_pod_the_interceptor(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(RESOURCES)
+    namespace.create(quantum("seen", observe="true"), quantum("unseen"))
+    seen, unseen = namespace.wait_for_phase("seen", "Running"), namespace.wait_for_phase("unseen", "Running")
+    assert environment(seen, "fluence-sidecar")["FLUENCE_OBSERVE"] == "true"
+    assert "FLUENCE_GANG_GROUP" not in environment(seen, "fluence-sidecar")
+    assert containers(seen)["fluence-sidecar"]["restartPolicy"] == "Always"
+    assert "fluence-sidecar" not in containers(unseen)
+    for one in (seen, unseen):
+        assert "fluence-stage" in containers(one)
+        assert environment(one)["PYTHONPATH"] == "/opt/fluence-staged"
+        assert environment(one)["FLUENCE_POD_UID"] == one["metadata"]["uid"]
+        assert READY_GATE not in gates_of(one)
+
+
+def test_36_41_of_pods_that_are_all_alike_exactly_one_produces(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="8")
+    resources(ONE_DEVICE)
+    namespace.create(deployment("loose", quantum("x", "lab", mode="shared", size=4), 4))
+    pods = namespace.wait_for_pods(lambda pods: len(pods) == 4, "4 pods")
+    roles = [environment(one)["FLUENCE_COORDINATION_ROLE"] for one in pods]
+    assert sorted(roles) == ["consumer"] * 3 + ["producer"]
+    wait_for_sizes(namespace, {"lab": 3, "lab-producer": 1})
+    for one, role in zip(pods, roles, strict=True):
+        notes = annotations_of(one)
+        depends = {key: notes.get(f"fluence.flux-framework.org/depends-on-{key}") for key in ("kind", "gate")}
+        assert depends == (
+            {"kind": "quantum-submit", "gate": READY_GATE}
+            if role == "consumer"
+            else {"kind": None, "gate": None}
+        )
+    # The producer goes, another pod takes its place, and produces.
+    (first,) = [one for one, role in zip(pods, roles, strict=True) if role == "producer"]
+    namespace.delete_pod(first["metadata"]["name"])
+
+    def follows() -> bool:
+        leading = [one for one in namespace.pods() if "producer" in str(one["metadata"]["labels"])]
+        return len(leading) == 1 and leading[0]["metadata"]["uid"] != first["metadata"]["uid"]
+
+    wait_for(follows, 60, "another producer")
+
+
+def test_37_independent_pods_of_a_group_are_a_gang_of_equals(
+    webhook: Webhook,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    resources: Write,
+    history: History,
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(RESOURCES)
+    namespace.create(quantum("solo-0", "solo", index="0", size=2))
+    fluence.wait_for_reason(namespace.name, "solo", "waiting for members (1 of 2 exist)")
+    assert not history.bound
+    namespace.create(quantum("solo-1", "solo", index="1", size=2))
+    pods = namespace.wait_until_bound(2)
+    for one in pods:
+        assert gates_of(one) == []
+        assert "FLUENCE_COORDINATION_ROLE" not in environment(one)
+    assert {placed_on(one) for one in pods} == {"ibm_fez", "rigetti_ankaa"}
+
+
+# Who says how large a group is, and what becomes of it.
+
+
+def test_owners_say_the_size_of_a_group(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="16")
+    stateful = deployment("states", labelled(ours("x", cpu="1"), "states"), 3)
+    stateful |= {"kind": "StatefulSet"}
+    stateful["spec"] |= {"serviceName": "states", "podManagementPolicy": "Parallel"}
+    namespace.create(
+        job("batch", labelled(ours("x", cpu="1"), "batch"), parallelism=4),
+        deployment("web", labelled(ours("x", cpu="1"), "web"), 2),
+        stateful,
+    )
+    wait_for_sizes(namespace, {"batch": 4, "web": 2, "states": 3})
+    namespace.wait_until_bound(9)
+    owned = groups(namespace.api, namespace.name)["batch"]["metadata"]["ownerReferences"]
+    assert [(one["kind"], one["name"]) for one in owned] == [("Job", "batch")]
+
+
+def test_label_without_webhook_in_between_is_a_gang_all_the_same(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    """Pods linked to a PodGroup that nobody makes, because the webhook went down right after, are placed too."""
+    own_nodes(1, cpu="4")
+    webhook.process.kill()
+    bodies = gang("orphan", 2, cpu="1")
+    for body in bodies:
+        body["spec"]["schedulingGroup"] = {"podGroupName": "orphan"}
+    namespace.create(*bodies)
+    namespace.wait_until_bound(2)
+    assert sizes(namespace) == {}
+    webhook.start()
+    wait_for_sizes(namespace, {"orphan": 2})
+
+
+def test_podgroups_of_ours_suit_kube_schedulers_own_gang_cycle(
+    webhook: Webhook,
+    installation: Installation,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+) -> None:
+    own_nodes(2, cpu="2")
+    with installation.other(feature_gates={"GenericWorkload": True, "GangScheduling": True}):
+        namespace.create(*gang("cycle", 3, cpu="1"), ours("single", cpu="1"))
+        namespace.wait_until_bound(4)
+        wait_for_sizes(namespace, {"cycle": 3})
+
+
+# Where the API server adds no gate by itself.
+
+
+def test_webhook_adds_the_gate_where_no_policy_does(
+    installation: Installation,
+    webhook: Webhook,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+) -> None:
+    own_nodes(1, cpu="4")
+    webhook.stop()
+    with installation.ungated():
+        webhook.start()
+        (first, _) = namespace.create(*gang("pair", 2, size=3, cpu="1"))
+        assert gates_of(first) == [GATE]
+        fluence.wait_for_reason(namespace.name, "pair", "waiting for members (2 of 3 exist)")
+        namespace.create(*gang("pair", 1, first=2, size=3, cpu="1"))
+        namespace.wait_until_bound(3)
+        webhook.stop()
+    webhook.start()

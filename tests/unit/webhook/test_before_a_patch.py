@@ -1,0 +1,151 @@
+"""What is asked of the API server before a pod is patched: no more than this pod needs, and nothing in a dry run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fluence_extender.webhook.before import settle
+from fluence_extender.webhook.contract import Context, Request
+from fluence_extender.webhook.mutate import mutate
+from tests.unit.webhook.pods import ALL, QPU, REQUEST, applied, container, env, grouped, pod
+
+Json = dict[str, Any]
+CONTEXT = Context()
+ASKING = container(asks={QPU: "1"})
+
+
+class Cluster:
+    """Answers, and keeps what it was asked."""
+
+    def __init__(self, account: bool = True, leads: bool | None = True, size: int | None = 3) -> None:
+        self.account, self.leads, self.size = account, leads, size
+        self.asked: list[str] = []
+
+    async def ensure(self, namespace: str) -> bool:
+        self.asked.append(f"account in {namespace}")
+        return self.account
+
+    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
+        self.asked.append(f"claim of {namespace}/{group} by {uid}")
+        return self.leads
+
+    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
+        self.asked.append(f"replicas of {kind} {namespace}/{name}")
+        return self.size
+
+
+async def settled(
+    body: Json,
+    cluster: Cluster,
+    request: Request = REQUEST,
+    context: Context = CONTEXT,
+    handlers: tuple[str, ...] = ALL,
+) -> tuple[Request, Context]:
+    return await settle(body, request, handlers, context, cluster, cluster)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pod(),
+        pod(ASKING),
+        grouped(size="2"),
+        grouped(ASKING),
+        grouped(ASKING, mode="shared", index="1"),
+        grouped(ASKING, mode="shared", size="1"),
+        grouped(ASKING, mode="shared", scheduler="default-scheduler"),
+        grouped(ASKING, mode="shared", size="none"),
+        grouped(owner=("Job", "j")),
+        {"spec": {"schedulerName": "fluence"}},
+        {},
+    ],
+)
+async def test_most_pods_need_nothing(body: Json) -> None:
+    cluster = Cluster()
+    assert await settled(body, cluster) == (REQUEST, CONTEXT)
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize(
+    "body", [grouped(ASKING, mode="shared", index="0"), grouped(ASKING, group="", observe="true")]
+)
+async def test_sidecar_needs_its_account(body: Json) -> None:
+    cluster = Cluster()
+    _, context = await settled(body, cluster)
+    assert cluster.asked == ["account in lab"]
+    assert context.accounts == {"lab"}
+    assert (await settled(body, cluster, context=context))[1] == context
+    assert cluster.asked == ["account in lab"]
+
+
+async def test_account_that_can_not_be_made_is_not_promised() -> None:
+    _, context = await settled(grouped(ASKING, mode="shared", index="0"), Cluster(account=False))
+    assert context.accounts == frozenset()
+
+
+async def test_account_of_the_users_needs_none_of_ours() -> None:
+    cluster = Cluster()
+    await settled(grouped(ASKING, mode="shared", index="0", serviceAccountName="mine"), cluster)
+    assert cluster.asked == []
+
+
+async def test_pod_that_is_like_all_others_asks_who_produces() -> None:
+    cluster = Cluster(leads=True)
+    request, context = await settled(grouped(ASKING, mode="shared"), cluster)
+    assert cluster.asked == ["claim of lab/g by r1", "account in lab"]
+    assert (request.leads, context.accounts) == (True, {"lab"})
+
+
+async def test_who_doesnt_produce_needs_no_account() -> None:
+    cluster = Cluster(leads=False)
+    request, _ = await settled(grouped(ASKING, mode="shared"), cluster)
+    assert cluster.asked == ["claim of lab/g by r1"]
+    assert request.leads is False
+
+
+async def test_group_without_a_label_is_its_owners_name() -> None:
+    cluster = Cluster(leads=False)
+    await settled(grouped(ASKING, group="", mode="shared", owner=("ReplicaSet", "web-5")), cluster)
+    assert cluster.asked == ["claim of lab/web-5 by r1"]
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+async def test_owner_is_asked_for_the_size_that_nobody_else_knows(kind: str) -> None:
+    cluster = Cluster(size=3)
+    body = grouped(owner=(kind, "o"))
+    request, context = await settled(body, cluster)
+    assert cluster.asked == [f"replicas of {kind} lab/o"]
+    after = applied(body, mutate(body, request, ALL, context))
+    assert after["metadata"]["annotations"] == {"fluence.flux-framework.org/owner-size": "3"}
+    silent = await settled(body, Cluster(size=None))
+    assert mutate(body, silent[0], ALL, CONTEXT).patch == ()
+
+
+async def test_owner_is_asked_in_a_dry_run_too_and_nothing_is_made() -> None:
+    cluster = Cluster()
+    dry = replace(REQUEST, dry_run=True)
+    await settled(grouped(owner=("ReplicaSet", "o")), cluster, dry)
+    await settled(grouped(ASKING, mode="shared"), cluster, dry)
+    await settled(grouped(ASKING, mode="shared", index="0"), cluster, dry)
+    assert cluster.asked == ["replicas of ReplicaSet lab/o"]
+
+
+async def test_handlers_that_dont_work_need_nothing() -> None:
+    cluster = Cluster()
+    await settled(grouped(ASKING, mode="shared"), cluster, handlers=("fluxion", "gang"))
+    await settled(grouped(owner=("ReplicaSet", "o")), cluster, handlers=("fluxion", "quantum"))
+    assert cluster.asked == []
+
+
+async def test_patched_pod_needs_nothing_any_more() -> None:
+    cluster = Cluster()
+    body = grouped(ASKING, mode="shared")
+    request, context = await settled(body, cluster)
+    after = applied(body, mutate(body, request, ALL, context))
+    assert env(after)["FLUENCE_COORDINATION_ROLE"] == "producer"
+    cluster.asked.clear()
+    assert await settled(after, cluster, context=context) == (REQUEST, context)
+    assert cluster.asked == []

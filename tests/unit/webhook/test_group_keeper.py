@@ -1,0 +1,167 @@
+"""PodGroups are kept by writes that fail, come too late, or were made by another replica before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from fluence_extender.cluster.errors import Invalid
+from fluence_extender.cluster.group_objects import manifest
+from fluence_extender.cluster.port import (
+    WORKLOADS,
+    Changed,
+    ClusterError,
+    Conflict,
+    Deleted,
+    Denied,
+    Gone,
+    Kind,
+    Listed,
+)
+from fluence_extender.model.pod import Owner
+from fluence_extender.model.workload import CoschedulingGroup, PodGroup
+from fluence_extender.webhook import group_keeper, podgroups
+from fluence_extender.webhook.group_keeper import GroupKeeper
+from fluence_extender.webhook.podgroups import Group, Name
+from tests.unit.webhook.test_podgroups import member, native
+
+
+class Writes:
+    """Keeps what was written; ``refuse`` is asked before each write, and what it raises is the answer."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.accepted = asyncio.Event()
+        self.refuse: Callable[[str], None] = lambda what: None
+
+    async def make(self, kind: type[Group], name: Name, size: int, owner: Owner | None) -> None:
+        self._write(f"make {name[1]} of {size}")
+
+    async def resize(self, group: Group, size: int) -> None:
+        self._write(f"resize {group.name} to {size}")
+
+    async def remove(self, group: Group) -> None:
+        self._write(f"remove {group.name}")
+
+    def _write(self, what: str) -> None:
+        self.refuse(what)
+        self.written.append(what)
+        self.accepted.set()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits."""
+    monkeypatch.setattr(group_keeper, "BREATHER", 0.001)
+    monkeypatch.setattr(group_keeper, "RETRY", 0.001)
+    monkeypatch.setattr(podgroups, "LINGER", 0.01)
+
+
+async def kept(writes: Writes, *seen: Changed | Deleted) -> list[str]:
+    """What is written once a write was accepted."""
+    keeper = GroupKeeper(writes, asyncio.get_running_loop().time)
+    running = asyncio.create_task(keeper.run())
+    for kind in (Kind.POD, *WORKLOADS):
+        keeper.take(Listed(kind, ()))
+    for one in seen:
+        keeper.take(one)
+    async with asyncio.timeout(30):
+        await writes.accepted.wait()
+    running.cancel()
+    return writes.written
+
+
+def failing(times: int, error: ClusterError) -> Callable[[str], None]:
+    left = [error] * times
+
+    def refuse(what: str) -> None:
+        if left:
+            raise left.pop()
+
+    return refuse
+
+
+POD = member("a", size=2)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_group_is_made_resized_and_removed() -> None:
+    changes = [Changed(Kind.POD, POD), Changed(Kind.POD_GROUP, native(3))]
+    assert await kept(Writes(), changes[0]) == ["make g of 2"]
+    assert await kept(Writes(), *changes) == ["resize g to 2"]
+    gone = Deleted(Kind.POD, POD)
+    assert await kept(Writes(), *changes, gone) == ["remove g"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("error", [ClusterError("no answer"), Denied("may not", 403)])
+@pytest.mark.parametrize("times", [1, 5])
+async def test_what_fails_is_done_later(error: ClusterError, times: int) -> None:
+    writes = Writes()
+    writes.refuse = failing(times, error)
+    assert await kept(writes, Changed(Kind.POD, POD)) == ["make g of 2"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("error", [Conflict("exists", 409), Gone("no such namespace", 404)])
+async def test_what_another_has_done_is_done(error: ClusterError) -> None:
+    writes = Writes()
+    writes.refuse = failing(1, error)
+    other = member("b", "h", size=1)
+    assert await kept(writes, Changed(Kind.POD, POD), Changed(Kind.POD, other)) == ["make h of 1"]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_group_that_has_changed_since_is_looked_at_again_before_it_goes() -> None:
+    writes = Writes()
+    writes.refuse = failing(1, Conflict("changed", 409))
+    assert await kept(writes, Changed(Kind.POD_GROUP, native(3))) == ["remove g"]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_size_that_can_not_be_changed_is_left() -> None:
+    writes = Writes()
+    asked: list[str] = []
+
+    def refuse(what: str) -> None:
+        asked.append(what)
+        if what.startswith("resize"):
+            raise Invalid("immutable", ())
+
+    writes.refuse = refuse
+    seen = [
+        Changed(Kind.POD, POD),
+        Changed(Kind.POD_GROUP, native(3)),
+        Changed(Kind.POD, member("b", size=2)),
+    ]
+    await kept(writes, *seen, Changed(Kind.POD, member("c", "h", size=1)))
+    assert asked == ["resize g to 2", "make h of 1"]
+
+
+# As the API server is asked for it.
+
+
+def test_native_group_carries_our_mark_and_its_owner() -> None:
+    owner = Owner("Job", "j", "u", "batch/v1")
+    assert manifest("/apis/scheduling.k8s.io/v1beta1/podgroups", PodGroup, ("ns", "g"), 3, owner) == {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": "g",
+            "namespace": "ns",
+            "labels": {"app": "fluence", "fluence.flux-framework.org/group": "g"},
+            "annotations": {"fluence.flux-framework.org/created-by": "fluence-webhook"},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}],
+        },
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+
+
+def test_group_of_the_coscheduling_plugin_has_its_members_number() -> None:
+    path = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+    body = manifest(path, CoschedulingGroup, ("ns", "g"), 3, None)
+    assert body["apiVersion"] == "scheduling.x-k8s.io/v1alpha1"
+    assert body["spec"] == {"minMember": 3}
+    assert "ownerReferences" not in body["metadata"]
