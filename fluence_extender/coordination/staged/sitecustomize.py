@@ -13,7 +13,7 @@ def _start():  # type: () -> None
         return
     try:
         __import__("fluence_interceptor").start()
-    except Exception:  # the user's program comes first
+    except (Exception, SystemExit):  # the user's program comes first
         if os.environ.get("FLUENCE_INTERCEPTOR_DEBUG"):
             raise
 
