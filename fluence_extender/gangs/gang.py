@@ -71,6 +71,8 @@ class Gang:
     ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt, and from ``try_again_at`` on
     there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
     ``late_after`` after how many seconds it was given up to wait for them, ``patience`` how many it gives itself;
+    ``rests`` is how often in a row it has rested because its members were refused, ``stalls`` because one isn't asked
+    for;
     ``whole`` says that as many as make it whole have been bound once; ``expected`` how many members have a place and
     aren't bound yet; ``starts_about`` is when it is expected to get its places, seconds since the epoch, None where
     that isn't known.
@@ -87,6 +89,7 @@ class Gang:
     try_again_at: float = NEVER
     replans: int = 0
     rest_until: float = 0.0
+    rests: int = 0
     stalls: int = 0
     incomplete_since: float | None = None
     gathering_since: float | None = None

@@ -21,7 +21,12 @@ from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.preemptor import Preemptor
-from fluence_extender.gangs.refusals import count_refusal, may_be_in_the_way, refused_by_filters
+from fluence_extender.gangs.refusals import (
+    count_refusal,
+    may_be_in_the_way,
+    refused_by_filters,
+    rest_after_refusals,
+)
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import resume_promised, take_over_bound
 from fluence_extender.gangs.stalls import refused_unasked, rest_of, stalled
@@ -120,7 +125,12 @@ class Lifecycle:
         """Move members away from a node that they can't be bound to any more, and let everyone try again."""
         self._books.changed()
         self._registry.revision += 1
+        now = self._clock()
         for gang in self._unsettled():
+            if gang.rests and gang.rest_until > now + self._limits.rest:
+                # Who was refused on every node may not be refused on one that is new or has changed.
+                gang.rest_until = now + self._limits.rest
+                self._agenda.note(gang.key, gang.rest_until)
             for member in gang.pending():
                 member.barred.pop(name, None)
                 if member.assignment is not None and member.assignment.node == name:
@@ -170,7 +180,8 @@ class Lifecycle:
             self._places.replan_apart(gang, member)
             return
         gang.replans = 0
-        gang.rest_until = now + self._limits.rest
+        gang.rests += 1
+        gang.rest_until = now + rest_after_refusals(gang, self._limits)
         self._places.drop(member)
         self._places.withdraw(gang)
         self._registry.dirty.add(gang.key)
@@ -451,7 +462,7 @@ class Lifecycle:
             gang.state = GangState.BOUND
             gang.whole = True
             gang.incomplete_since = None
-            gang.replans = gang.stalls = 0
+            gang.replans = gang.rests = gang.stalls = 0
             gang.explain(None, now)
         elif bound:
             gang.state = GangState.COMMITTED

@@ -11,7 +11,8 @@ class Limits:
 
     ``same_node_tries`` refusals, the last at least ``refusal_patience`` after the first, bar a node for a pod for
     ``barred_for``; after ``replans`` changes of plan in a row, and one more for each further member, the gang rests
-    for ``rest``. Refusals within ``same_attempt`` of each other are one. Once one was refused, ``vain_waits`` waits at
+    for ``rest``, twice as long each time up to ``longest_refused_rest``, but no longer than until a node changes.
+    Refusals within ``same_attempt`` of each other are one. Once one was refused, ``vain_waits`` waits at
     the barrier count as a refusal too. A steered member that was refused and not asked for in ``unasked`` is given up,
     and its gang rests twice as long each time, up to ``longest_rest``. A gang that was begun and can't be completed
     within ``completion`` is evicted (never if that is None); one that doesn't assemble within ``assembly`` is told so.
@@ -32,6 +33,7 @@ class Limits:
     assembly: float | None = 300.0
     unasked: float = 45.0
     longest_rest: float = 600.0
+    longest_refused_rest: float = 240.0
     announce_after: float = 1.5
     announced_members: int = 32
     leaving: float = 300.0

@@ -17,7 +17,7 @@ from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from tests.core.invariants import check
-from tests.core.scheduler import Rule
+from tests.core.scheduler import LONGEST_BACKOFF, Rule
 from tests.core.values import asks, node
 from tests.core.world import World
 
@@ -28,8 +28,11 @@ WATCHED = 600.0
 
 STEPS = 120
 NODES = 4
-MOST_ATTEMPTS_A_SECOND = 0.5
-"""For each pod."""
+MOST_ATTEMPTS_A_SECOND = 1 / LONGEST_BACKOFF + 0.05
+"""For each pod: hardly more than kube-scheduler tries a pod that rests."""
+
+MOST_STEERS_A_SECOND = 0.1
+"""For each pod: the rests between the rounds of tries get longer."""
 
 
 def forbidden(density: float, seed: int) -> Rule:
@@ -52,6 +55,11 @@ def even(pod: Pod, where: str, placed: dict[str, str]) -> bool:
     stem = pod.name.split("-")[0]
     mine = [there for name, there in placed.items() if name.startswith(f"{stem}-")]
     return mine.count(where) <= min(mine.count(f"n{number}") for number in range(NODES))
+
+
+def steers(world: World) -> int:
+    """How often a pod was told its node."""
+    return sum(verb in ("nominate", "ungate") for verb, _ in world.cluster.calls)
 
 
 RULES = {"apart": apart, "even": even}
@@ -79,13 +87,14 @@ def test_gang_that_filters_refuse_ends_bound_or_with_a_reason(
                     requests=asks(1000, 1),
                 )
         world.advance(LONG)
-        before = world.scheduler.attempts
+        before, steered = world.scheduler.attempts, steers(world)
         told: set[object] = set()
         for _ in range(STEPS):
             world.advance(WATCHED / STEPS)
             told |= {gang.key for gang in world.controller.registry.gangs.values() if gang.reason is not None}
         check(world)
         assert world.scheduler.attempts - before <= MOST_ATTEMPTS_A_SECOND * WATCHED * sum(sizes)
+        assert steers(world) - steered <= MOST_STEERS_A_SECOND * WATCHED * sum(sizes)
         for gang in world.controller.registry.gangs.values():
             size = sizes[int(gang.key.name[1:])]
             bound = [bool(member.bound) for member in gang.alive()]

@@ -11,6 +11,7 @@ from fluence_extender.gangs.gang import Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.refusals import count_refusal, next_bar_ends, still_barred
 from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
 from tests.core.values import node, pod
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -123,6 +124,52 @@ def test_gang_refused_over_and_over_rests_and_says_so(world: MakeWorld) -> None:
     assert w.now(one).nominated == ""
     w.advance(12)
     assert w.now(one).nominated == "n3"
+
+
+RESTING = Limits(replans=1, rest=50.0, barred_for=10.0, longest_refused_rest=150.0, unasked=10_000.0)
+
+
+def refuse_until_it_rests(w: World, one: Pod) -> float:
+    """Refuse the pod on every node until its gang rests; how long it is going to."""
+    before = w.gang("g").rests
+    for _ in range(40):
+        if w.gang("g").rests > before:
+            return w.gang("g").rest_until - w.loop.time()
+        fail(w, one)
+    raise AssertionError("the gang doesn't rest")
+
+
+def test_rest_after_refusals_doubles_up_to_a_bound(world: MakeWorld) -> None:
+    w = world(*(node(f"n{number}") for number in range(9)), scheduling=False, limits=RESTING)
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    rests = []
+    for _ in range(4):
+        rests.append(refuse_until_it_rests(w, one))
+        w.advance(rests[-1] + 1)
+        assert w.now(one).nominated != ""
+    assert [round(rest, -1) for rest in rests] == [50, 100, 150, 150]
+
+
+def test_long_rest_ends_soon_after_a_node_has_come(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), scheduling=False, limits=RESTING)
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    w.advance(refuse_until_it_rests(w, one) + 1)
+    assert refuse_until_it_rests(w, one) > 90
+    w.cluster.put(node("m0"))
+    w.advance(51)
+    assert w.now(one).nominated != ""
+
+
+def test_gang_that_was_bound_rests_briefly_again(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), scheduling=False, limits=RESTING)
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    w.advance(refuse_until_it_rests(w, one) + 1)
+    w.change(one, node=w.now(one).nominated, gates=())
+    w.advance(1)
+    assert w.gang("g").rests == 0
 
 
 def test_nodes_that_come_and_go_do_not_make_a_gang_rest(world: MakeWorld) -> None:
