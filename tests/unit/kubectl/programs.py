@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import io
+import marshal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,22 +20,24 @@ backends:
     attributes: {cost_usd: 0.35, memory_gb: 16}
 """
 
-_PROGRAM = """#!{python} -SE
-import json, sys
-from pathlib import Path
-here = Path({folder!r})
+# Hundreds of these are run: it imports nothing that has to be loaded.
+_PROGRAM = """#!{python} -ISE
+import marshal, sys
+here = {folder!r}
 words = sys.argv[1:]
 reads = {reads}
-with open(here / "calls", "a") as calls:
-    calls.write(json.dumps(words) + chr(10))
-answers = json.loads((here / "answers").read_text())
+with open(here + "/calls", "ab") as calls:
+    calls.write(marshal.dumps(words))
+with open(here + "/answers", "rb") as answers:
+    answers = marshal.load(answers)
 for said, answer in answers.items():
     if said in " ".join(words):
         print(answer.get("out", ""), end="")
         print(answer.get("err", ""), end="", file=sys.stderr)
         sys.exit(answer.get("code", 0))
 if reads and "-" in words:
-    (here / "manifest").write_bytes(sys.stdin.buffer.read())
+    with open(here + "/manifest", "wb") as manifest:
+        manifest.write(sys.stdin.buffer.read())
 print("ran", *words[:1])
 """
 
@@ -62,7 +65,11 @@ class Program:
     def calls(self) -> list[list[str]]:
         """The words of each call so far."""
         file = self._folder / "calls"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        content = io.BytesIO(file.read_bytes() if file.exists() else b"")
+        found: list[list[str]] = []
+        while content.tell() < len(content.getbuffer()):
+            found.append(marshal.load(content))
+        return found
 
     @property
     def manifest(self) -> bytes | None:
@@ -71,7 +78,7 @@ class Program:
         return file.read_bytes() if file.exists() else None
 
     def _save(self) -> None:
-        (self._folder / "answers").write_text(json.dumps(self._answers))
+        (self._folder / "answers").write_bytes(marshal.dumps(self._answers))
 
 
 @dataclass(frozen=True)
