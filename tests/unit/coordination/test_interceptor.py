@@ -33,9 +33,6 @@ class AwsDevice:
     def run(self, circuit, *args, shots=10, **kwargs):
         '''Run a circuit.'''
         return Task(kwargs.get("tags"))
-
-    def run_batch(self, circuits, *args, **kwargs):
-        return [Task(kwargs.get("tags")) for _ in circuits]
 """
 BOTOCORE = """
 class Denied(Exception):
@@ -151,13 +148,12 @@ def test_braket_tasks_carry_the_pods_uid_beside_the_users_tags(container: Contai
             device.run("circuit").tags,
             device.run("circuit", None, 100, tags={"mine": "1"}).tags,
             device.run("circuit", tags={"fluence-pod-uid": "kept"}).tags,
-            [task.tags for task in device.run_batch(["a", "b"])],
             AwsDevice.run.__doc__,
         ]))
         """
     )
     tag = {"fluence-pod-uid": container.uid}
-    assert said == [tag, {**tag, "mine": "1"}, {"fluence-pod-uid": "kept"}, [tag, tag], "Run a circuit."]
+    assert said == [tag, {**tag, "mine": "1"}, {"fluence-pod-uid": "kept"}, "Run a circuit."]
 
 
 def test_tasks_of_the_bare_client_are_tagged_and_other_calls_left_alone(container: Container) -> None:
@@ -189,6 +185,31 @@ def test_a_role_that_may_not_tag_still_creates_its_task(container: Container) ->
         """
     )
     assert said == ["arn:task", [{"shots": 1, "tags": {"fluence-pod-uid": container.uid}}, {"shots": 1}]]
+
+
+def test_a_device_of_a_role_that_may_not_tag_still_runs(container: Container) -> None:
+    """The SDK creates its tasks through the client beneath, so both hooks see the same one."""
+    container.write(
+        "braket.aws.aws_device",
+        """
+        from botocore.client import BaseClient
+
+        class AwsDevice:
+            def run(self, circuit, **kwargs):
+                return BaseClient()._make_api_call("CreateQuantumTask", {"shots": 1, **kwargs})
+        """.replace("        ", "", 1).replace("\n        ", "\n"),
+    )
+    said = container.says(
+        """
+        import json
+        from botocore.client import BaseClient
+        from braket.aws.aws_device import AwsDevice
+        BaseClient.denies = True
+        answer = AwsDevice().run("circuit")
+        print(json.dumps([answer["quantumTaskArn"], BaseClient.calls[-1]]))
+        """
+    )
+    assert said == ["arn:task", ["CreateQuantumTask", {"shots": 1}]]
 
 
 def test_what_the_users_own_call_raises_is_the_users(container: Container) -> None:

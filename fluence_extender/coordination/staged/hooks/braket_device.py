@@ -1,4 +1,7 @@
-"""Amazon Braket SDK: tasks that a device runs carry the pod's uid as a tag, among the user's own ones."""
+"""Amazon Braket SDK: tasks that a device runs carry the pod's uid as a tag, among the user's own ones.
+
+Where a role may not tag, the task goes without; batches are left to the client beneath, where each task is seen alone.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def install(module: Any, pod: Any) -> None:
-    """Have ``AwsDevice.run`` and ``run_batch`` of ``braket.aws.aws_device`` pass the tag on."""
+    """Have ``AwsDevice.run`` of ``braket.aws.aws_device`` pass the tag on."""
 
     def tagged(args: Any, kwargs: Any) -> Any:
         kwargs["tags"] = {pod.tag: pod.uid, **(kwargs.get("tags") or {})}
@@ -18,8 +21,8 @@ def install(module: Any, pod: Any) -> None:
         pod.report(getattr(task, "id", None))
 
     def refused(error: Exception) -> bool:
-        return isinstance(error, TypeError) and "tags" in str(error)
+        answer = getattr(error, "response", None) or {}
+        denied = answer.get("Error", {}).get("Code") == "AccessDeniedException"
+        return bool(denied or (isinstance(error, TypeError) and "tags" in str(error)))
 
     pod.wrap(module.AwsDevice, "run", before=tagged, after=report, refused=refused)
-    if hasattr(module.AwsDevice, "run_batch"):
-        pod.wrap(module.AwsDevice, "run_batch", before=tagged, refused=refused)
