@@ -8,13 +8,13 @@ it stops being whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 
 from fluence_extender.gangs.actions import Action, Steer
-from fluence_extender.gangs.agenda import Agenda
 from fluence_extender.gangs.announce import announcements
-from fluence_extender.gangs.attempts import Attempts, needy, size_of
-from fluence_extender.gangs.deadlines import due, falls_late, gather, undo
+from fluence_extender.gangs.attempts import Attempts, size_of
+from fluence_extender.gangs.deadlines import falls_late, gather, undo
+from fluence_extender.gangs.docket import Docket
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.group_reports import GroupReports
 from fluence_extender.gangs.history import What
@@ -30,6 +30,7 @@ from fluence_extender.gangs.refusals import (
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import resume_promised, take_over_bound
 from fluence_extender.gangs.stalls import refused_unasked, rest_of, stalled
+from fluence_extender.gangs.states import finish, settle, settle_without_size
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.model.gang import GangKey, GangState
@@ -37,8 +38,6 @@ from fluence_extender.model.names import GATE
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
-
-SETTLED = (GangState.BOUND, GangState.FINISHED)
 
 
 class Lifecycle:
@@ -61,9 +60,7 @@ class Lifecycle:
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self.preemptor = Preemptor(registry, books, self._places, planner.eligibility, limits, clock)
         self._attempts = Attempts(registry, books, self._places, self.preemptor)
-        self._active: set[GangKey] = set()
-        self._waiting: set[GangKey] = set()
-        self._agenda = Agenda()
+        self._docket = Docket(registry, limits)
         self._tried_version = -1
 
     # What was seen.
@@ -126,11 +123,11 @@ class Lifecycle:
         self._books.changed()
         self._registry.revision += 1
         now = self._clock()
-        for gang in self._unsettled():
+        for gang in self._docket.unsettled():
             if gang.rests and gang.rest_until > now + self._limits.rest:
                 # Who was refused on every node may not be refused on one that is new or has changed.
                 gang.rest_until = now + self._limits.rest
-                self._agenda.note(gang.key, gang.rest_until)
+                self._docket.note(gang, gang.rest_until)
             for member in gang.pending():
                 member.barred.pop(name, None)
                 if member.assignment is not None and member.assignment.node == name:
@@ -293,7 +290,7 @@ class Lifecycle:
 
     def resources_changed(self) -> None:
         """Move members away from devices that have gone, changed or become too few, and let everyone try again."""
-        for gang in self._unsettled():
+        for gang in self._docket.unsettled():
             for member in gang.pending():
                 self._places.leave_if_unfit(gang, member)
         self.look_at_all()
@@ -331,8 +328,8 @@ class Lifecycle:
         """Look at what has changed and decide."""
         now = self._clock()
         self._relieve_strained()
-        looked_at = set(self._agenda.take_due(now))
-        late = (gang.key for gang in self._known(looked_at) if falls_late(gang, now, self._limits))
+        looked_at = self._docket.take_due(now)
+        late = (gang.key for gang in self._docket.known(looked_at) if falls_late(gang, now, self._limits))
         self._registry.dirty.update(late)
         for key in sorted(self._registry.dirty):
             self._registry.dirty.discard(key)
@@ -341,19 +338,19 @@ class Lifecycle:
         if not self._registry.dirty:
             # An emptied set is as slow to walk through as it was large: now it gives its table back.
             self._registry.dirty.clear()
-        for gang in self._known(looked_at):
+        for gang in self._docket.known(looked_at):
             self._give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)
         preempting = self.preemptor.actions(now)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
-        for gang in self._known(looked_at | self._registry.dirty):
+        for gang in self._docket.known(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
             actions.extend(undo(gang, now, self._limits))
             actions.extend(announcements(gang, now, self._limits, self._registry))
-            self._file(gang, now)
+            self._docket.file(gang, now)
         return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
 
     @property
@@ -364,35 +361,19 @@ class Lifecycle:
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place who waits: those just looked at, and everybody once there may be more room than before."""
         version = self._books.version
-        hopeful = looked_at if version == self._tried_version else looked_at | self._waiting
-        tried = self._attempts.all(self._known(hopeful), now)
+        hopeful = looked_at if version == self._tried_version else looked_at | self._docket.waiting
+        tried = self._attempts.all(self._docket.known(hopeful), now)
         self._tried_version = version
         return tried
-
-    def _file(self, gang: Gang, now: float) -> None:
-        """Note what the gang is to be looked at for: when it is due, and whether it waits or is on its way."""
-        settled = gang.state in SETTLED
-        (self._active.discard if settled else self._active.add)(gang.key)
-        (self._waiting.add if needy(gang) else self._waiting.discard)(gang.key)
-        self._agenda.note(gang.key, due(gang, now, self._limits))
-
-    def _known(self, keys: Set[GangKey]) -> list[Gang]:
-        """The gangs of ``keys`` that there still are, in a stable order."""
-        gangs = self._registry.gangs
-        return [gangs[key] for key in sorted(keys) if key in gangs]
-
-    def _unsettled(self) -> list[Gang]:
-        """The gangs for which something may still have to be done, in a stable order."""
-        self._active &= self._registry.gangs.keys()
-        self._waiting &= self._registry.gangs.keys()
-        return self._known(self._active | self._registry.dirty)
 
     def _relieve_strained(self) -> None:
         """Nodes where somebody else took promised room: who isn't bound there yet goes elsewhere, the weakest first."""
         strained = self._books.strained
         if not strained:
             return
-        gangs = sorted(self._unsettled(), key=lambda gang: (gang.state is GangState.COMMITTED, gang.priority))
+        gangs = sorted(
+            self._docket.unsettled(), key=lambda gang: (gang.state is GangState.COMMITTED, gang.priority)
+        )
         for gang in gangs:
             for member in gang.pending():
                 node = member.assignment.node if member.assignment is not None else ""
@@ -418,66 +399,20 @@ class Lifecycle:
         gang.tried = -1
         alive = list(gang.alive())
         if not alive:
-            if gang.state is not GangState.FINISHED:
-                gang.note(What.FINISHED, "", "no member is left running")
-            gang.state = GangState.FINISHED
-            gang.begin_anew()
-            gang.explain(None, now)
+            finish(gang, now)
             return
         size = size_of(gang)
         complete = not isinstance(size, Reason) and len(alive) + gang.ended >= size
         gather(gang, alive, complete or gang.begun, now, self._limits)
         if isinstance(size, Reason):
-            self._without_size(gang, alive, size, now)
+            self._places.withdraw(gang)
+            settle_without_size(gang, alive, size, now)
             return
         gang.size = size
         if len(alive) + gang.ended < size:
             self._places.withdraw(gang)
-        self._settle_state(gang, alive, now)
+        settle(gang, alive, now)
         gang.barrier.look(gang.gathered)
-
-    def _without_size(self, gang: Gang, alive: list[Member], why: Reason, now: float) -> None:
-        """What becomes of a gang of which nobody knows, any more, how large it is: who is bound stays where it is."""
-        self._places.withdraw(gang)
-        bound = sum(1 for member in alive if member.bound)
-        if gang.whole and bound == len(alive):
-            gang.state = GangState.BOUND
-            gang.explain(None, now)
-            return
-        gang.state = GangState.COMMITTED if gang.begun else GangState.WAITING
-        if not bound:
-            gang.incomplete_since = None
-            gang.whole = False
-        elif not gang.whole and gang.incomplete_since is None:
-            gang.incomplete_since = now
-        gang.explain(why, now)
-
-    def _settle_state(self, gang: Gang, alive: list[Member], now: float) -> None:
-        bound = sum(1 for member in alive if member.bound)
-        assigned = sum(1 for member in alive if member.assignment is not None)
-        gang.expected = assigned - bound
-        if bound == len(alive) and (gang.whole or bound + gang.ended >= gang.size):
-            if gang.state is not GangState.BOUND:
-                gang.note(What.COMPLETE, "", f"{bound} members have their nodes")
-            gang.state = GangState.BOUND
-            gang.whole = True
-            gang.incomplete_since = None
-            gang.replans = gang.rests = gang.stalls = 0
-            gang.explain(None, now)
-        elif bound:
-            gang.state = GangState.COMMITTED
-            # More than make it whole may come and go: those that wait don't put those at risk that run.
-            gang.whole = gang.whole or bound + gang.ended >= gang.size
-            if gang.whole:
-                gang.incomplete_since = None
-            elif gang.incomplete_since is None:
-                gang.incomplete_since = now
-        elif not gang.begun:
-            gang.incomplete_since = None
-            gang.whole = False
-            if not assigned:
-                gang.state = GangState.WAITING
-                gang.begin_anew()
 
     def _steers(self, gang: Gang) -> list[Action]:
         wanted = [m for m in gang.members.values() if m.steer_wanted and m.assignment is not None]
