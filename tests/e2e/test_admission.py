@@ -113,6 +113,14 @@ def test_10_shared_gang_is_wired_and_its_consumer_waits(
     assert consumer["spec"]["priorityClassName"] == "fluence-quantum-classical"
     assert consumer["spec"]["priority"] == 1_000_000
     assert READY_GATE not in gates_of(producer)
+    assert producer["spec"]["serviceAccountName"] == "fluence-sidecar"
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace.name}"
+    for path in (
+        f"/api/v1/namespaces/{namespace.name}/serviceaccounts",
+        f"{rbac}/roles",
+        f"{rbac}/rolebindings",
+    ):
+        assert namespace.api.get(f"{path}/fluence-sidecar")
     running = namespace.wait_for_phase("q-0", "Running")
     assert placed_on(running) == "ibm_fez"
     assert {"fluence-stage", "fluence-sidecar"} <= containers(running).keys()
@@ -385,14 +393,18 @@ def test_36_41_of_pods_that_are_all_alike_exactly_one_produces(
             else {"kind": None, "gate": None}
         )
     # The producer goes, another pod takes its place, and produces.
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases/lab-producer"
+    wait_for(lambda: namespace.api.get(lease)["metadata"].get("ownerReferences"), 60, "the claim to be owned")
     (first,) = [one for one, role in zip(pods, roles, strict=True) if role == "producer"]
     namespace.delete_pod(first["metadata"]["name"])
 
-    def follows() -> bool:
-        leading = [one for one in namespace.pods() if "producer" in str(one["metadata"]["labels"])]
-        return len(leading) == 1 and leading[0]["metadata"]["uid"] != first["metadata"]["uid"]
+    def leading() -> list[Manifest]:
+        return namespace.pods(**{GROUP_LABEL: "lab-producer"})
 
-    wait_for(follows, 60, "another producer")
+    def follows() -> bool:
+        return [one["metadata"]["uid"] != first["metadata"]["uid"] for one in leading()] == [True]
+
+    wait_for(follows, 60, "another producer", lambda: [one["metadata"] for one in namespace.pods()])
 
 
 def test_37_independent_pods_of_a_group_are_a_gang_of_equals(
