@@ -12,6 +12,7 @@ from rich.live import Live
 from fluence_extender.demo.files import examples, folder, gate_policy, read
 from fluence_extender.demo.stack import Stack
 from fluence_extender.demo.table import Row, rows, table
+from fluence_extender.demo.webhook import Webhook
 from fluence_extender.localcluster import ApiError, ConsoleProgress, ControlPlane
 
 NAMESPACE = "default"
@@ -35,10 +36,12 @@ def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode") -> int:
         resources = folder("examples") / "resources.yaml"
         arguments = ("--engine", "embedded", "--policy", policy, "--resources", str(resources))
         plane.start_scheduler(name="kube-scheduler-default")
-        with Stack(plane, arguments=arguments) as stack:
+        webhook = Webhook(plane, arguments=("--resources", str(resources)))
+        with Stack(plane, arguments=arguments) as stack, webhook:
             console.print(
-                f"Extender {stack.verbs_url}, state {stack.api_url}/v1/gangs, kube-scheduler beside it.\n"
+                f"Extender {stack.verbs_url}, state {stack.api_url}/v1/gangs, kube-scheduler beside it."
             )
+            console.print(f"Admission webhook {webhook.at}/mutate, registered with the API server.\n")
             _apply_examples(console, plane)
             found = _watch(console, lambda: _now(plane, stack))
             console.print(table(found, "The examples, as they ended up"))

@@ -5,7 +5,6 @@ Invariant: ``operations``, applied in order to the pod that the draft was made o
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 from fluence_extender.webhook.contract import Json, Operation
@@ -13,11 +12,20 @@ from fluence_extender.webhook.contract import Json, Operation
 Step = str | int
 
 
+def copied(value: Any) -> Any:
+    """A copy of a JSON value, down to what can't be changed; several times faster than a copy of anything."""
+    if isinstance(value, dict):
+        return {key: copied(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [copied(one) for one in value]
+    return value
+
+
 class Draft:
     """A copy of a pod, with what was changed in it and what its user should be told."""
 
     def __init__(self, pod: Json) -> None:
-        self.pod: Json = deepcopy(pod)
+        self.pod: Json = copied(pod)
         self.operations: list[Operation] = []
         self.warnings: list[str] = []
 
@@ -63,8 +71,8 @@ class Draft:
             return
         for number, value in enumerate(values):
             index = len(there) if at is None else at + number
-            there.insert(index, deepcopy(value))
-            self.operations.append(Operation("add", _pointer((*path, index)), deepcopy(value)))
+            there.insert(index, copied(value))
+            self.operations.append(Operation("add", _pointer((*path, index)), copied(value)))
 
     def remove(self, *path: Step) -> None:
         """Remove what stands at ``path``, which is there."""
@@ -76,8 +84,8 @@ class Draft:
         *way, last = path
         holder = self.get(*way)
         there = isinstance(last, int) or last in holder
-        holder[last] = deepcopy(value)
-        self.operations.append(Operation("replace" if there else "add", _pointer(path), deepcopy(value)))
+        holder[last] = copied(value)
+        self.operations.append(Operation("replace" if there else "add", _pointer(path), copied(value)))
 
 
 def _pointer(path: tuple[Step, ...] | list[Step]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from fluence_extender.cli import main, serve
+from fluence_extender.cli import main, serve, webhook
 from fluence_extender.extender.apps import api_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.model.reason import Why
@@ -43,6 +43,15 @@ def test_options_of_serve_are_documented_with_their_environment() -> None:
         names = option.envvar if isinstance(option.envvar, list) else [option.envvar]
         for name in (*option.opts, *names):
             assert f"`{name}" in OPERATIONS, name
+
+
+def test_options_of_webhook_are_documented_with_their_environment() -> None:
+    page = (ROOT / "docs" / "webhook.md").read_text()
+    for option in webhook.params:
+        assert isinstance(option, click.Option)
+        names = option.envvar if isinstance(option.envvar, list) else [option.envvar]
+        for name in (*option.opts, *names):
+            assert f"`{name}" in page, name
 
 
 def test_commands_are_shown() -> None:

@@ -1,0 +1,370 @@
+"""How long the webhook takes in a burst of pods, beside a webhook that only says yes.
+
+5,000 reviews, as the API server writes them, over 200 kept-alive TLS connections: as many mutating requests as a
+kube-apiserver has under way at once by default (--max-mutating-requests-inflight). Both webhooks run in processes of
+their own under the same server, and are called in turns, so that whatever else the machine does hits them alike. Then
+the same burst through a real API server, which calls the one or the other for each pod (dry runs, which are admitted
+like others and not stored).
+
+    python -m benchmarks.webhook [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import multiprocessing
+import ssl
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+from rich.console import Console
+from rich.table import Table
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from benchmarks.filter import machine, pod
+from fluence_extender.admission import GARBAGE
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.localcluster import Api, ControlPlane
+from fluence_extender.serving.bodies import JSON, posted_json, respond
+from fluence_extender.serving.listening import Address
+from fluence_extender.webhook.admission import Admission
+from fluence_extender.webhook.certificates import make_authority, make_leaf
+from fluence_extender.webhook.contract import Context, GroupKind
+from fluence_extender.webhook.endpoint import WebhookApp
+from fluence_extender.webhook.handlers import HANDLERS
+from fluence_extender.webhook.identity import SharedAuthority
+from fluence_extender.webhook.keeper import Keeper
+from fluence_extender.webhook.listener import SecureListener
+from fluence_extender.webhook.metrics import WebhookMetrics
+from fluence_extender.webhook.registration import PATH, Url, registration
+from fluence_extender.webhook.tls import load, server_context
+
+BURST = 5_000
+AT_ONCE = 200
+ROUNDS = 3
+THREADS = 64
+REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "webhook.md"
+RESOURCES = Path(__file__).resolve().parent.parent / "examples" / "resources.yaml"
+
+QPU = "fluxion.flux-framework.org/qpu"
+OURS, ECHO = "webhook", "echo"
+
+
+class Echo:
+    """Reads a review and allows the pod as it is."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        review = msgspec.json.decode(await posted_json(scope, receive, "echo"))
+        response = {"uid": review["request"]["uid"], "allowed": True}
+        kind = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
+        await respond(send, 200, JSON, msgspec.json.encode({**kind, "response": response}))
+
+
+class NothingToSettle:
+    """Accounts exist and nobody is asked for his size, as after the first pod of a namespace."""
+
+    async def ensure(self, namespace: str) -> bool:
+        return True
+
+    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
+        return False
+
+    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
+        return 4
+
+
+class NoObjects:
+    """The keeper isn't run here."""
+
+    async def read(self, path: str) -> dict[str, Any] | None:
+        raise AssertionError(path)
+
+    async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(path)
+
+    async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(path)
+
+
+def webhook_app() -> ASGIApp:
+    """The webhook with all handlers, on a cluster with native PodGroups and two devices."""
+    objects, nothing = NoObjects(), NothingToSettle()
+    context = Context(
+        resources=parse_resources(RESOURCES.read_text()),
+        groups=GroupKind.NATIVE,
+        gate_by_webhook=True,
+    )
+    target = Url("https://127.0.0.1/mutate", "127.0.0.1")
+    source = SharedAuthority(objects, "default", target.hosts, lambda: datetime.now(UTC))
+    keeper = Keeper(objects, source, target, lambda identity: None, lambda: True)
+    judge = Admission(tuple(HANDLERS), lambda: context, nothing, nothing)
+    return WebhookApp(judge, keeper, WebhookMetrics(), lambda: "")
+
+
+def serve(which: str, told: Connection) -> None:
+    """A server process: tells its port and whom to trust, then serves until it is terminated."""
+
+    async def run() -> None:
+        now = datetime.now(UTC)
+        authority = make_authority(now)
+        leaf = make_leaf(authority, ["127.0.0.1"], now)
+        tls = server_context()
+        load(tls, leaf.certificate_pem, leaf.key_pem)
+        app = webhook_app() if which == OURS else Echo()
+        async with SecureListener(app, Address("127.0.0.1", 0), tls) as listener:
+            told.send((listener.address.port, authority.certificate_pem))
+            await asyncio.Event().wait()
+
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A webhook that is served."""
+
+    port: int
+    authority: bytes
+
+    @property
+    def url(self) -> str:
+        """Where it is called."""
+        return f"https://127.0.0.1:{self.port}/mutate"
+
+
+@contextlib.contextmanager
+def servers() -> Iterator[dict[str, Served]]:
+    """Both webhooks, each in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    found: dict[str, Served] = {}
+    with contextlib.ExitStack() as stack:
+        for which in (OURS, ECHO):
+            here, there = context.Pipe()
+            server = context.Process(target=serve, args=(which, there), daemon=True)
+            server.start()
+            stack.callback(server.join)
+            stack.callback(server.terminate)
+            if not here.poll(60):
+                raise TimeoutError(f"{which} didn't start within 60 seconds")
+            found[which] = Served(*here.recv())
+        yield found
+
+
+def classical(number: int) -> dict[str, Any]:
+    """A member of a gang of eight, before it has a uid."""
+    made = pod(number)
+    for field in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        made["metadata"].pop(field, None)
+    made.pop("status")
+    made["spec"].pop("priority")
+    made["metadata"].pop("ownerReferences")
+    made["metadata"].pop("finalizers")
+    made["metadata"]["labels"].pop("batch.kubernetes.io/job-completion-index")
+    made["spec"]["volumes"][0] = {"name": "kube-api-access-4mz8q", "emptyDir": {}}
+    return {"apiVersion": "v1", "kind": "Pod", **made}
+
+
+def quantum(number: int) -> dict[str, Any]:
+    """The same with a quantum device."""
+    made = classical(number)
+    for asked in made["spec"]["containers"][0]["resources"].values():
+        asked.pop("nvidia.com/gpu")
+        asked[QPU] = "1"
+    return made
+
+
+PODS: dict[str, Callable[[int], dict[str, Any]]] = {"gang members": classical, "quantum pods": quantum}
+
+
+def review(manifest: dict[str, Any], number: int) -> bytes:
+    """The review of one pod, as it goes over the wire."""
+    request = {
+        "uid": f"uid-{number}",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+        "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+        "name": manifest["metadata"]["name"],
+        "namespace": "research",
+        "operation": "CREATE",
+        "userInfo": {"username": "system:serviceaccount:kube-system:job-controller", "groups": ["a", "b"]},
+        "object": manifest,
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    document = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    body = json.dumps(document, separators=(",", ":")).encode()
+    head = (
+        "POST /mutate?timeout=10s HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: kube-apiserver-admission\r\n"
+        f"Content-Length: {len(body)}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def burst(served: Served, requests: Sequence[bytes], patched: bool) -> list[float]:
+    """Send all requests, `AT_ONCE` at a time; the seconds that each took."""
+    trusting = ssl.create_default_context(cadata=served.authority.decode())
+    lines = [
+        await asyncio.open_connection("127.0.0.1", served.port, ssl=trusting, limit=1 << 20)
+        for _ in range(AT_ONCE)
+    ]
+    waiting, times = iter(requests), []
+
+    async def work(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for request in waiting:
+            began = time.perf_counter()
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            body = await reader.readexactly(length)
+            times.append(time.perf_counter() - began)
+            if not head.startswith(b"HTTP/1.1 200") or (b'"patch"' in body) is not patched:
+                raise AssertionError(f"{head!r} {body[:300]!r}")
+        writer.close()
+
+    async with asyncio.TaskGroup() as tasks:
+        for line in lines:
+            tasks.create_task(work(*line))
+    return times
+
+
+def through(api: Api, served: Served, manifests: Sequence[dict[str, Any]], patched: bool) -> list[float]:
+    """Have the API server admit all pods by this webhook; the seconds that each took."""
+    target = Url(served.url, "127.0.0.1")
+    wanted = registration(target, served.authority)
+    with contextlib.suppress(Exception):
+        api.delete(PATH)
+    api.create(wanted)
+    pods = "/api/v1/namespaces/default/pods"
+
+    def create(manifest: dict[str, Any]) -> tuple[float, bool]:
+        began = time.perf_counter()
+        stored = api.request("POST", pods, manifest, query={"dryRun": "All"})
+        return time.perf_counter() - began, "schedulingGates" in stored["spec"]
+
+    deadline = time.monotonic() + 60
+    while create(manifests[0])[1] is not patched:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the API server doesn't call the webhook")
+        time.sleep(0.2)
+    with ThreadPoolExecutor(THREADS) as pool:
+        done = list(pool.map(create, manifests))
+    if any(changed is not patched for _, changed in done):
+        raise AssertionError("a pod went through without the webhook")
+    return [seconds for seconds, _ in done]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The times of one kind of pods, in seconds, by webhook; ``way`` is how they came there."""
+
+    way: str
+    pods: str
+    times: dict[str, list[float]]
+
+    def quantile(self, which: str, percent: int) -> float:
+        """A percentile in milliseconds."""
+        return statistics.quantiles(self.times[which], n=100, method="inclusive")[percent - 1] * 1e3
+
+    def row(self) -> list[str]:
+        """The figures as the table shows them."""
+        cells = [self.way, self.pods]
+        for percent in (50, 99):
+            own, floor = self.quantile(OURS, percent), self.quantile(ECHO, percent)
+            cells += [f"{own:,.1f}", f"{floor:,.1f}", f"{own / floor:.2f}"]
+        return cells
+
+
+HEADINGS = ["", "pods"] + [
+    f"p{percent} {column}" for percent in (50, 99) for column in ("webhook ms", "echo ms", "webhook/echo")
+]
+
+
+def straight(found: dict[str, Served]) -> list[Measured]:
+    """Bursts over connections of our own."""
+    measured = []
+    for name, make in PODS.items():
+        requests = [review(make(number), number) for number in range(BURST)]
+        times: dict[str, list[float]] = {OURS: [], ECHO: []}
+        for which in (ECHO, OURS):
+            uvloop.run(burst(found[which], requests[: AT_ONCE * 4], which == OURS))
+        for _ in range(ROUNDS):
+            for which in (ECHO, OURS):
+                times[which] += uvloop.run(burst(found[which], requests, which == OURS))
+        measured.append(Measured("straight", name, times))
+    return measured
+
+
+def by_api_server(found: dict[str, Served]) -> list[Measured]:
+    """Bursts of pods that a real API server admits."""
+    measured = []
+    with ControlPlane() as plane:
+        for name, make in PODS.items():
+            manifests = [make(number) for number in range(BURST)]
+            for manifest in manifests:
+                manifest["metadata"]["namespace"] = "default"
+            times = {
+                which: through(plane.api, found[which], manifests, which == OURS) for which in (ECHO, OURS)
+            }
+            measured.append(Measured("through the API server", name, times))
+    return measured
+
+
+def report(measured: Sequence[Measured], where: str) -> str:
+    """The figures as a page of the documentation."""
+    lines = [
+        "# Admission, beside an echo",
+        "",
+        f"A burst of {BURST:,} pods, admitted by the webhook with all its handlers (each pod gets a patch) and by one",
+        "that reads the review and allows the pod as it is; both under the same server and TLS, in processes of their",
+        f"own, called in turns. *Straight*: {ROUNDS} bursts each over {AT_ONCE} kept-alive connections, each with its",
+        "next review as soon as the last is answered, so that a time is mostly the wait for those before it. *Through",
+        f"the API server*: {THREADS} clients create pods (dry runs) on a real one, which calls the one webhook or the",
+        "other. Made by `python -m benchmarks.webhook --write`.",
+        "",
+        f"Machine: {where}; clients, webhook and API server share it.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|---|---|" + "---:|" * (len(HEADINGS) - 2),
+        *("| " + " | ".join(one.row()) + " |" for one in measured),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, show, and write the page if asked."""
+    parser = argparse.ArgumentParser(description="Time the admission webhook beside an echo.")
+    parser.add_argument("--write", action="store_true", help="also write docs/benchmarks/webhook.md")
+    asked = parser.parse_args()
+    where = machine()
+    with servers() as found:
+        measured = [*straight(found), *by_api_server(found)]
+    table = Table(title=where)
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right")
+    for one in measured:
+        table.add_row(*one.row())
+    Console(width=150).print(table)
+    if asked.write:
+        REPORT.write_text(report(measured, where))
+
+
+if __name__ == "__main__":
+    main()
