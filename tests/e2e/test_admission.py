@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fluence_extender.demo.webhook import Webhook
-from fluence_extender.model.names import GATE, GROUP_LABEL
+from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.admitted import (
     READY_GATE,
     containers,
@@ -25,6 +25,7 @@ from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
+from tests.e2e.test_reasons import wait_for_event
 from tests.e2e.workloads import ONE_DEVICE, QPU, RESOURCES, deployment, gang, labelled, ours, pod_group
 
 Write = Callable[[str], None]
@@ -59,7 +60,7 @@ def test_4_group_of_a_deployment_becomes_a_gang_with_a_podgroup(
 
 
 @pytest.mark.parametrize("field", ["both", "limits"])
-def test_8_virtual_resource_is_admitted_without_a_device_plugin(
+def test_8_27_virtual_resource_is_admitted_without_a_device_plugin(
     field: str,
     webhook: Webhook,
     fluence: Fluence,
@@ -127,6 +128,7 @@ def test_10_shared_gang_is_wired_and_its_consumer_waits(
     assert {one["metadata"]["name"] for one in namespace.pods()} == {"q-0", "q-1"}
     told = f"waiting for scheduling gates of others: {READY_GATE}"
     fluence.wait_for_reason(namespace.name, "qgang", told)
+    assert told in wait_for_event(namespace, "q-1", "WaitingForGates")["note"]
     assert not node_of(namespace.pod("q-1"))
 
 
@@ -175,7 +177,7 @@ def test_12_environment_of_producer_consumer_and_sidecar(
     assert not {"PYTHONPATH", "FLUENCE_FAUX_SUBMIT"} & found.keys()
 
 
-def test_13_restart_gives_no_device_away_twice(
+def test_13_23_restart_gives_no_device_away_twice(
     webhook: Webhook,
     fluence: Fluence,
     namespace: Namespace,
@@ -428,75 +430,16 @@ def test_37_independent_pods_of_a_group_are_a_gang_of_equals(
     assert {placed_on(one) for one in pods} == {"ibm_fez", "rigetti_ankaa"}
 
 
-# Who says how large a group is, and what becomes of it.
-
-
-def test_owners_say_the_size_of_a_group(
-    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+def test_33_handlers_are_chosen_and_ordered(
+    installation: Installation, webhook: Webhook, fluence: Fluence, namespace: Namespace
 ) -> None:
-    own_nodes(1, cpu="16")
-    stateful = deployment("states", labelled(ours("x", cpu="1"), "states"), 3)
-    stateful |= {"kind": "StatefulSet"}
-    stateful["spec"] |= {"serviceName": "states", "podManagementPolicy": "Parallel"}
-    namespace.create(
-        job("batch", labelled(ours("x", cpu="1"), "batch"), parallelism=4),
-        deployment("web", labelled(ours("x", cpu="1"), "web"), 2),
-        stateful,
-    )
-    wait_for_sizes(namespace, {"batch": 4, "web": 2, "states": 3})
-    namespace.wait_until_bound(9)
-    owned = groups(namespace.api, namespace.name)["batch"]["metadata"]["ownerReferences"]
-    assert [(one["kind"], one["name"]) for one in owned] == [("Job", "batch")]
-
-
-def test_label_without_webhook_in_between_is_a_gang_all_the_same(
-    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
-) -> None:
-    """Pods linked to a PodGroup that nobody makes, because the webhook went down right after, are placed too."""
-    own_nodes(1, cpu="4")
-    webhook.process.kill()
-    bodies = gang("orphan", 2, cpu="1")
-    for body in bodies:
-        body["spec"]["schedulingGroup"] = {"podGroupName": "orphan"}
-    namespace.create(*bodies)
-    namespace.wait_until_bound(2)
-    assert sizes(namespace) == {}
-    webhook.start()
-    wait_for_sizes(namespace, {"orphan": 2})
-
-
-def test_podgroups_of_ours_suit_kube_schedulers_own_gang_cycle(
-    webhook: Webhook,
-    installation: Installation,
-    fluence: Fluence,
-    namespace: Namespace,
-    own_nodes: NodeFactory,
-) -> None:
-    own_nodes(2, cpu="2")
-    with installation.other(feature_gates={"GenericWorkload": True, "GangScheduling": True}):
-        namespace.create(*gang("cycle", 3, cpu="1"), ours("single", cpu="1"))
-        namespace.wait_until_bound(4)
-        wait_for_sizes(namespace, {"cycle": 3})
-
-
-# Where the API server adds no gate by itself.
-
-
-def test_webhook_adds_the_gate_where_no_policy_does(
-    installation: Installation,
-    webhook: Webhook,
-    fluence: Fluence,
-    namespace: Namespace,
-    own_nodes: NodeFactory,
-) -> None:
-    own_nodes(1, cpu="4")
     webhook.stop()
-    with installation.ungated():
-        webhook.start()
-        (first, _) = namespace.create(*gang("pair", 2, size=3, cpu="1"))
-        assert gates_of(first) == [GATE]
-        fluence.wait_for_reason(namespace.name, "pair", "waiting for members (2 of 3 exist)")
-        namespace.create(*gang("pair", 1, first=2, size=3, cpu="1"))
-        namespace.wait_until_bound(3)
-        webhook.stop()
+    body = quantum("chosen", "lab", mode="shared", index="0", size=2)
+    with registered(installation.plane, "--handlers", "gang,fluxion"):
+        made = namespace.api.request(
+            "POST", f"/api/v1/namespaces/{namespace.name}/pods", body, query={"dryRun": "All"}
+        )
     webhook.start()
+    assert "initContainers" not in made["spec"]
+    assert made["spec"]["schedulingGroup"] == {"podGroupName": "lab"}
+    assert "FLUXION_BACKEND" in environment(made)

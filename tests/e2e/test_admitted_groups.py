@@ -1,0 +1,97 @@
+"""Groups of pods that the webhook has linked: their size, their PodGroup, their gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fluence_extender.demo.webhook import Webhook
+from fluence_extender.model.names import GATE
+from tests.e2e.admitted import gates_of, groups, registered, sizes, wait_for_sizes
+from tests.e2e.harness import Namespace, job
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import deployment, gang, labelled, ours
+
+
+@pytest.fixture(scope="module")
+def webhook(installation: Installation) -> Iterator[Webhook]:
+    """The API server asks a webhook of ours about each new pod, over TLS that it verifies."""
+    with registered(installation.plane) as webhook:
+        yield webhook
+
+
+# Who says how large a group is, and what becomes of it.
+
+
+def test_owners_say_the_size_of_a_group(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="16")
+    stateful = deployment("states", labelled(ours("x", cpu="1"), "states"), 3)
+    stateful |= {"kind": "StatefulSet"}
+    stateful["spec"] |= {"serviceName": "states", "podManagementPolicy": "Parallel"}
+    namespace.create(
+        job("batch", labelled(ours("x", cpu="1"), "batch"), parallelism=4),
+        deployment("web", labelled(ours("x", cpu="1"), "web"), 2),
+        stateful,
+    )
+    wait_for_sizes(namespace, {"batch": 4, "web": 2, "states": 3})
+    namespace.wait_until_bound(9)
+    owned = groups(namespace.api, namespace.name)["batch"]["metadata"]["ownerReferences"]
+    assert [(one["kind"], one["name"]) for one in owned] == [("Job", "batch")]
+
+
+def test_label_without_webhook_in_between_is_a_gang_all_the_same(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    """Pods linked to a PodGroup that nobody makes, because the webhook went down right after, are placed too."""
+    own_nodes(1, cpu="4")
+    webhook.process.kill()
+    bodies = gang("orphan", 2, cpu="1")
+    for body in bodies:
+        body["spec"]["schedulingGroup"] = {"podGroupName": "orphan"}
+    namespace.create(*bodies)
+    namespace.wait_until_bound(2)
+    assert sizes(namespace) == {}
+    webhook.start()
+    wait_for_sizes(namespace, {"orphan": 2})
+
+
+def test_podgroups_of_ours_suit_kube_schedulers_own_gang_cycle(
+    webhook: Webhook,
+    installation: Installation,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+) -> None:
+    own_nodes(2, cpu="2")
+    with installation.other(feature_gates={"GenericWorkload": True, "GangScheduling": True}):
+        namespace.create(*gang("cycle", 3, cpu="1"), ours("single", cpu="1"))
+        namespace.wait_until_bound(4)
+        wait_for_sizes(namespace, {"cycle": 3})
+
+
+# Where the API server adds no gate by itself.
+
+
+def test_webhook_adds_the_gate_where_no_policy_does(
+    installation: Installation,
+    webhook: Webhook,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+) -> None:
+    own_nodes(1, cpu="4")
+    webhook.stop()
+    with installation.ungated():
+        webhook.start()
+        (first, _) = namespace.create(*gang("pair", 2, size=3, cpu="1"))
+        assert gates_of(first) == [GATE]
+        fluence.wait_for_reason(namespace.name, "pair", "waiting for members (2 of 3 exist)")
+        namespace.create(*gang("pair", 1, first=2, size=3, cpu="1"))
+        namespace.wait_until_bound(3)
+        webhook.stop()
+    webhook.start()
