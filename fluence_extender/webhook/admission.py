@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from fluence_extender.webhook.before import Accounts, Claims, settle
-from fluence_extender.webhook.contract import Context, Outcome
+from fluence_extender.webhook.contract import Context, Json, Outcome, Request
 from fluence_extender.webhook.metrics import Answered
-from fluence_extender.webhook.mutate import mutate
+from fluence_extender.webhook.mutate import concerns, look, mutate
 from fluence_extender.webhook.review import Review, answer, read_review
+from fluence_extender.webhook.subject import Subject, Unfit
 
 log = structlog.get_logger(__name__)
 
@@ -49,8 +50,18 @@ class Admission:
     async def _outcome(self, review: Review) -> tuple[Answered, Outcome]:
         if review.pod is None:
             return Answered.UNREADABLE, Outcome(warnings=(f"fluence: {review.unreadable}",))
+        pod, request, context = review.pod, review.request, self._context()
+        said = _said(pod, request)
         request, context = await settle(
-            review.pod, review.request, self._handlers, self._context(), self._accounts, self._claims
+            pod, request, self._handlers, context, self._accounts, self._claims, said
         )
-        outcome = mutate(review.pod, request, self._handlers, context)
+        outcome = mutate(pod, request, self._handlers, context, said)
         return Answered.PATCHED if outcome.patch else Answered.UNCHANGED, outcome
+
+
+def _said(pod: Json, request: Request) -> Subject | None:
+    """What the pod says, found out once for all; None where it doesn't matter or can't be made out."""
+    try:
+        return look(pod) if concerns(pod, request) else None
+    except Unfit:
+        return None

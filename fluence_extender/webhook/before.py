@@ -17,8 +17,8 @@ from fluence_extender.model.coordination import PRODUCER
 from fluence_extender.webhook.contract import Context, Json, Request
 from fluence_extender.webhook.handlers.gang import SIZING_OWNERS
 from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
-from fluence_extender.webhook.mutate import look, ours
-from fluence_extender.webhook.subject import UNDECIDED, Subject, Unfit, read
+from fluence_extender.webhook.mutate import concerns, decided, look
+from fluence_extender.webhook.subject import UNDECIDED, Subject, Unfit
 
 
 class Accounts(Protocol):
@@ -50,18 +50,10 @@ class Needs:
     owner: tuple[str, str] = ("", "")
 
 
-NOTHING = Needs()
-
-
-def needs(pod: Json, request: Request, handlers: Sequence[str], context: Context) -> Needs:
-    """What has to be asked before this pod is patched."""
-    if not ours(pod) or request.operation != "CREATE":
-        return NOTHING
-    try:
-        subject = look(pod, request, handlers)
-        undecided = "quantum" in handlers and request.leads is None and read(pod).role == UNDECIDED
-    except Unfit:
-        return NOTHING
+def needs(pod: Json, said: Subject, request: Request, handlers: Sequence[str], context: Context) -> Needs:
+    """What has to be asked before this pod, which says what `look` has found in it, is patched."""
+    subject = decided(said, request, handlers)
+    undecided = "quantum" in handlers and request.leads is None and said.role == UNDECIDED
     gangs = "gang" in handlers and subject.named and not subject.role and subject.size is None
     asks_owner = gangs and request.replicas is None and subject.owner[0] in SIZING_OWNERS
     return Needs(
@@ -77,10 +69,25 @@ def _needs_account(pod: Json, subject: Subject, handlers: Sequence[str]) -> bool
 
 
 async def settle(
-    pod: Json, request: Request, handlers: Sequence[str], context: Context, accounts: Accounts, claims: Claims
+    pod: Json,
+    request: Request,
+    handlers: Sequence[str],
+    context: Context,
+    accounts: Accounts,
+    claims: Claims,
+    said: Subject | None = None,
 ) -> tuple[Request, Context]:
-    """The request and context with what this pod needs; the same ones for most pods."""
-    wanted = needs(pod, request, handlers, context)
+    """The request and context with what this pod needs; the same ones for most pods.
+
+    ``said`` is what `look` has found in the pod already, if it has been asked.
+    """
+    if not concerns(pod, request):
+        return request, context
+    try:
+        said = said or look(pod)
+    except Unfit:
+        return request, context
+    wanted = needs(pod, said, request, handlers, context)
     if wanted.owner[0]:
         found = await claims.replicas(request.namespace, *wanted.owner)
         request = replace(request, replicas=found)
@@ -89,7 +96,7 @@ async def settle(
     if wanted.group:
         leads = await claims.claim(request.namespace, wanted.group, request.uid)
         request = replace(request, leads=leads)
-        wanted = needs(pod, request, handlers, context)
+        wanted = needs(pod, said, request, handlers, context)
     if wanted.account and await accounts.ensure(request.namespace):
         context = replace(context, accounts=context.accounts | {request.namespace})
     return request, context

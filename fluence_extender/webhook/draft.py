@@ -22,7 +22,10 @@ def copied(value: Any) -> Any:
 
 
 class Draft:
-    """A copy of a pod, with what was changed in it and what its user should be told."""
+    """A copy of a pod, with what was changed in it and what its user should be told.
+
+    Values given to it are kept: whoever gives one doesn't change it any more.
+    """
 
     def __init__(self, pod: Json) -> None:
         self.pod: Json = copied(pod)
@@ -72,7 +75,7 @@ class Draft:
         for number, value in enumerate(values):
             index = len(there) if at is None else at + number
             there.insert(index, copied(value))
-            self.operations.append(Operation("add", _pointer((*path, index)), copied(value)))
+            self.operations.append(Operation("add", _pointer((*path, index)), value))
 
     def remove(self, *path: Step) -> None:
         """Remove what stands at ``path``, which is there."""
@@ -85,7 +88,7 @@ class Draft:
         holder = self.get(*way)
         there = isinstance(last, int) or last in holder
         holder[last] = copied(value)
-        self.operations.append(Operation("replace" if there else "add", _pointer(path), copied(value)))
+        self.operations.append(Operation("replace" if there else "add", _pointer(path), value))
 
 
 def _pointer(path: tuple[Step, ...] | list[Step]) -> str:

@@ -20,12 +20,17 @@ from fluence_extender.webhook.validity import faults, shape_faults
 NOTHING = Outcome()
 
 
-def mutate(pod: Json, request: Request, handlers: Sequence[str], context: Context) -> Outcome:
-    """What ``handlers``, in this order, give the pod, which isn't changed itself."""
-    if not ours(pod) or request.operation != "CREATE":
+def mutate(
+    pod: Json, request: Request, handlers: Sequence[str], context: Context, said: Subject | None = None
+) -> Outcome:
+    """What ``handlers``, in this order, give the pod, which isn't changed itself.
+
+    ``said`` is what `look` has found in the pod already, if it has been asked.
+    """
+    if not concerns(pod, request):
         return NOTHING
     try:
-        subject = look(pod, request, handlers)
+        subject = decided(said or look(pod), request, handlers)
     except Unfit as unfit:
         return Outcome(warnings=(_unpatched(str(unfit)),))
     draft = Draft(pod)
@@ -49,12 +54,21 @@ def ours(pod: Json) -> bool:
     return isinstance(spec, dict) and spec.get("schedulerName") == SCHEDULER_NAME
 
 
-def look(pod: Json, request: Request, handlers: Sequence[str]) -> Subject:
-    """What the pod says, as far as ``handlers`` go by it. Raises `Unfit`."""
+def concerns(pod: Json, request: Request) -> bool:
+    """Whether there is anything to think about: a new pod of ours."""
+    return request.operation == "CREATE" and ours(pod)
+
+
+def look(pod: Json) -> Subject:
+    """What the pod says. Raises `Unfit`."""
     misshapen = shape_faults(pod)
     if misshapen:
         raise Unfit("; ".join(misshapen))
-    subject = read(pod)
+    return read(pod)
+
+
+def decided(subject: Subject, request: Request, handlers: Sequence[str]) -> Subject:
+    """What the pod says as far as ``handlers`` go by it, with its role settled."""
     if "quantum" not in handlers:
         return replace(subject, role="", group=subject.group if subject.named else "")
     if subject.role == UNDECIDED and request.leads is not None:
