@@ -6,9 +6,10 @@ folders of its own, and for the sidecar the rights of the pod's ServiceAccount a
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -23,13 +24,19 @@ LIMIT = 60.0
 
 
 class RunningPod:
-    """The processes of one pod, in ``folder``; they are gone after the context."""
+    """The processes of one pod, in ``folder``; they are gone after the context.
 
-    def __init__(self, plane: ControlPlane, pod: Manifest, folder: Path) -> None:
+    ``mounts`` are folders that stand for mounts of the user's, by the path in the container.
+    """
+
+    def __init__(
+        self, plane: ControlPlane, pod: Manifest, folder: Path, mounts: Mapping[str, Path] | None = None
+    ) -> None:
         self.pod = pod
         self.folder = folder
         self.log = folder / "sidecar.log"
         self._plane = plane
+        self._mounts = {STAGED: folder / "staged", **(mounts or {})}
         self._running: list[subprocess.Popen[bytes]] = []
         self._files: list[IO[bytes]] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,22 +55,28 @@ class RunningPod:
     def stage(self) -> None:
         """What the init container does."""
         command = containers(self.pod)[STAGE_CONTAINER]["command"]
-        mounted = [word.replace(STAGED, str(self.folder / "staged")) for word in command]
-        subprocess.run(
-            mounted, env=self._environment(STAGE_CONTAINER), cwd=self.folder, check=True, timeout=LIMIT
-        )
+        environ = self._environment(STAGE_CONTAINER)
+        subprocess.run(self._mounted(command), env=environ, cwd=self.folder, check=True, timeout=LIMIT)
 
     def python(self, program: str) -> str:
         """Run a user's program in the pod's main container; what it prints."""
+        return self._main(["python3", "-c", program])
+
+    def main(self) -> str:
+        """Run what the main container runs, to its end; what it prints."""
+        return self._main(containers(self.pod)["main"]["command"])
+
+    def _main(self, command: Sequence[str]) -> str:
         ended = subprocess.run(
-            ["python3", "-c", program],
+            self._mounted(command),
             env=self._environment("main"),
             cwd=self.folder,
-            check=True,
             capture_output=True,
             text=True,
             timeout=LIMIT,
+            check=False,
         )
+        assert ended.returncode == 0, ended.stderr
         return ended.stdout.strip()
 
     def sidecar(self) -> subprocess.Popen[bytes]:
@@ -85,6 +98,23 @@ class RunningPod:
         return subprocess.Popen(command, env=environ, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT)
 
     def _environment(self, container: str) -> dict[str, str]:
-        said = environment(self.pod, container)
-        mounted = {key: value.replace(STAGED, str(self.folder / "staged")) for key, value in said.items()}
+        said = {**self._from_secrets(container), **environment(self.pod, container)}
+        mounted = dict(zip(said, self._mounted(said.values()), strict=True))
         return {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(self.folder), **mounted}
+
+    def _from_secrets(self, container: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for one in containers(self.pod)[container].get("envFrom") or ():
+            namespace, name = self.pod["metadata"]["namespace"], one["secretRef"]["name"]
+            secret = self._plane.api.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+            found |= {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+        return found
+
+    def _mounted(self, words: Iterable[str]) -> list[str]:
+        """``words`` with the folders that stand for mounts."""
+        found = []
+        for word in words:
+            for path, folder in self._mounts.items():
+                word = word.replace(path, str(folder))
+            found.append(word)
+        return found
