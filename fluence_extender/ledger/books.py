@@ -20,6 +20,7 @@ from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.ledger.journal import Journal
 from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.mirror import Mirror
+from fluence_extender.ledger.rooms import LiveRooms, Room
 from fluence_extender.ledger.upkeep import Upkeep
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
@@ -42,8 +43,8 @@ class NoRoom(Exception):
 class Books:
     """See the module docstring. ``version`` grows whenever a pod that had no place might have one now.
 
-    ``lacking`` are the bound pods that hold fewer devices than they ask for. ``upkeep`` keeps the graph equal to the
-    nodes and the virtual resources.
+    ``free`` is what all nodes have left, ``whole`` what they have when nothing runs; ``lacking`` are the bound pods
+    that hold fewer devices than they ask for. ``upkeep`` keeps the graph equal to the nodes and the virtual resources.
     """
 
     def __init__(self, mirror: Mirror, policy: str = "lonode") -> None:
@@ -61,6 +62,13 @@ class Books:
         self._negative: set[str] = set()
         self.lacking: set[str] = set()
         self.version = 0
+        self.free = LiveRooms(
+            self._accounts,
+            self.journal,
+            lambda account: Room(self.room(account.name), account.ports),
+            lambda: (self.behind, id(self.mirror)),
+        )
+        self.whole = LiveRooms(self._accounts, self.journal, lambda account: Room(account.allocatable))
 
     # Reading.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 
 class Journal:
@@ -29,5 +30,4 @@ class Journal:
         missed = self._noted - mark
         if missed > len(self._names):
             return None
-        names = self._names
-        return {names[-number] for number in range(1, missed + 1)}
+        return set(islice(reversed(self._names), missed))

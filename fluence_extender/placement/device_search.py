@@ -13,9 +13,9 @@ from itertools import combinations
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.rooms import Amounts, Rooms
 from fluence_extender.model.placement import DeviceShare
 from fluence_extender.model.pod import Pod
-from fluence_extender.placement.rooms import Amounts, Rooms
 
 BUDGET = 20_000
 """Choices of a device that a search makes at most."""
@@ -86,9 +86,7 @@ class DeviceSearch:
         self._rooms = rooms
         self._asks = _in_order(askers, catalogue)
         self._free: dict[str, Amounts] = {}
-        self._ports = {
-            name: rooms.ports.get(row, ()) for name, row in rooms.rows.items() if row in rooms.ports
-        }
+        self._ports = {rooms.names[row]: ports for row, ports in rooms.ports.items()}
         self._pins: dict[str, str] = {}
         self._chosen: list[Chosen] = []
         self.budget = BUDGET

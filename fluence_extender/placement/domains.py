@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.reason import Reason, Why, short, unsatisfiable
 from fluence_extender.model.resources import PODS
 from fluence_extender.placement.explain import requests_text
-from fluence_extender.placement.rooms import Rooms
 from fluence_extender.placement.search import Shape, capacity, place
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 from fluence_extender.placement.topology import Domain, Level, Topology

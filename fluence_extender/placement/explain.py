@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.model.quantity import in_binary
 from fluence_extender.model.reason import Reason, Why, busy, short, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
-from fluence_extender.placement.rooms import Rooms
 from fluence_extender.placement.search import Shape, Undecided, capacity, decide
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 

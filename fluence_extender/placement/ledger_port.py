@@ -1,4 +1,4 @@
-"""What placement needs of the books: the accounts of nodes, the devices, and a way to take and to give back.
+"""What placement needs of the books: the rooms of nodes, the devices, and a way to take and to give back.
 
 The books of the service are one such ledger, a copy to plan on is another.
 """
@@ -6,32 +6,26 @@ The books of the service are one such ledger, a copy to plan on is another.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue
-from fluence_extender.ledger.journal import Journal
+from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.model.placement import Assignment, DeviceShare
-from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
 
 
-class Account(Protocol):
-    """What one node has, and what is left of it."""
+class RoomSource(Protocol):
+    """What nodes have, as one array; ``revision`` grows when it changes."""
 
     @property
-    def name(self) -> str:
-        """The node's name."""
+    def revision(self) -> int:
+        """How often it has changed, as of the last `now`."""
         ...
 
-    @property
-    def allocatable(self) -> Resources:
-        """What it has when nothing runs."""
-        ...
-
-    @property
-    def ports(self) -> tuple[HostPort, ...]:
-        """The host ports in use."""
+    def now(self) -> Rooms:
+        """The rooms as they are now; read them, don't change them."""
         ...
 
 
@@ -78,23 +72,18 @@ class Ledger(Protocol):
     """See the module docstring. Amounts are exact; `rounded` requests are what is taken."""
 
     @property
-    def accounts(self) -> Mapping[str, Any]:
-        """The accounts by node, each an `Account`."""
+    def free(self) -> RoomSource:
+        """What the nodes have left."""
+        ...
+
+    @property
+    def whole(self) -> RoomSource:
+        """What the nodes have when nothing runs."""
         ...
 
     @property
     def holdings(self) -> Mapping[str, Held]:
         """What our pods hold, by uid."""
-        ...
-
-    @property
-    def journal(self) -> Journal:
-        """Which accounts have changed."""
-        ...
-
-    @property
-    def behind(self) -> bool:
-        """Whether accounts say more than the graph has."""
         ...
 
     @property
@@ -105,10 +94,6 @@ class Ledger(Protocol):
     @property
     def devices(self) -> DeviceLedger:
         """The virtual devices."""
-        ...
-
-    def room(self, name: str) -> Resources:
-        """What is free on a node."""
         ...
 
     def closed(self, gang: object) -> set[str]:

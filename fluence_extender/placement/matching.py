@@ -21,7 +21,6 @@ from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.ledger_port import Ledger
 from fluence_extender.placement.ranks import rank_key
-from fluence_extender.placement.rooms import LiveRooms, Room
 from fluence_extender.placement.search import BUDGET, Counts, Shape, place
 from fluence_extender.placement.wish import Group, NoPlace, Refused, ShapeKey, Wish, grouped
 
@@ -44,13 +43,6 @@ class Matching:
         self._books = books
         self._eligibility = eligibility
         self._node_order = node_order
-        self.free = LiveRooms(
-            books.accounts,
-            books.journal,
-            lambda account: Room(books.room(account.name), account.ports),
-            lambda: (books.behind, id(books.mirror)),
-        )
-        self.whole = LiveRooms(books.accounts, books.journal, lambda account: Room(account.allocatable))
 
     def attempt(
         self,
@@ -154,11 +146,11 @@ class Matching:
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]] | None:
         """Search for the devices of all pods at once; None when that finds no place either."""
         search = DeviceSearch(
-            askers, self._books.mirror.catalogue, devices_in_use(self._books), self.free.now()
+            askers, self._books.mirror.catalogue, devices_in_use(self._books), self._books.free.now()
         )
         vain: set[object] = set()
         asking = [wish for wish in wishes if wish.pod.devices]
-        cells = max(len(self.groups(wishes, gang, within)) * len(self.free.now().names), 1)
+        cells = max(len(self.groups(wishes, gang, within)) * len(self._books.free.now().names), 1)
         trials = min(max(PINNED_CELLS // cells, PINNED_TRIALS[0]), PINNED_TRIALS[1])
         for way, pins in islice(search.ways(), MOST_WAYS):
             asked = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
@@ -222,7 +214,7 @@ class Matching:
         """How many members of each shape each node gets. Raises `NoPlace`."""
         shapes = [shape for shape, _ in groups]
         try:
-            counts = self._ask_matcher(shapes) or place(shapes, self.free.now(), budget)
+            counts = self._ask_matcher(shapes) or place(shapes, self._books.free.now(), budget)
         except Busy:
             counts = None
         if counts is None:
@@ -243,8 +235,10 @@ class Matching:
             raise
         except MatcherError:
             return None
+        rooms = self._books.free.now()
         for name, count in counts.items():
-            if not (shape.requests * count).fits(self._books.room(name)):
+            room = rooms.room(name)
+            if any(amount * count > room.get(one, 0) for one, amount in shape.requests.items() if amount > 0):
                 return None
         return [counts] if sum(counts.values()) == shape.count else None
 

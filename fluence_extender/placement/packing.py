@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fluence_extender.placement.rooms import Amounts
+from fluence_extender.ledger.rooms import Amounts
 
 Left = tuple[int, ...]
 Pattern = tuple[tuple[int, int], ...]

@@ -52,7 +52,10 @@ class _Task:
 
 @dataclass(slots=True)
 class _Trip:
-    """What one plan has come to: the assignments so far, and how much may still be tried."""
+    """What one plan has come to: the assignments so far, and how much may still be tried.
+
+    ``told`` says whether anybody is told why there is no place.
+    """
 
     gang: object
     settled: Sequence[Settled]
@@ -60,22 +63,30 @@ class _Trip:
     attempts: int = ATTEMPTS
     budget: int = 2 * BUDGET
     why: Reason | None = None
+    told: bool = True
 
 
 class Planner:
     """Plans gangs against the books. The books hold the result as planned; whoever drops it releases it there."""
 
-    def __init__(self, books: Ledger, eligibility: EligibilityIndex) -> None:
+    def __init__(
+        self, books: Ledger, eligibility: EligibilityIndex, topology: Topology | None = None
+    ) -> None:
         self._books = books
         self._eligibility = eligibility
-        self._topology = Topology(eligibility, books.mirror.levels)
+        self._topology = topology or Topology(eligibility, books.mirror.levels)
         self._matching = Matching(books, eligibility, self._topology.place)
-        self._reasons = Reasons(books, eligibility, self._matching.free, self._matching.whole)
+        self._reasons = Reasons(books, eligibility)
 
     @property
     def eligibility(self) -> EligibilityIndex:
         """The nodes that pods may run on."""
         return self._eligibility
+
+    @property
+    def topology(self) -> Topology:
+        """The domains of those nodes."""
+        return self._topology
 
     def node(self, name: str) -> Node | None:
         """The node of that name as it is now."""
@@ -91,12 +102,27 @@ class Planner:
         """
         trip = _Trip(gang, settled, [])
         try:
-            self._place([_Task(tuple(wishes), 0, None)], trip)
+            return self._found(wishes, trip)
         except NoPlace as no:
             raise Refused(self._reason(no, trip)) from no
         except UnknownLevel as unknown:
-            self._undo(trip, 0)
             raise Refused(_unknown(unknown)) from unknown
+
+    def find(
+        self, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled] = ()
+    ) -> tuple[Assignment, ...] | None:
+        """`plan`, where nobody asks for the reason: None when there is no place."""
+        try:
+            return self._found(wishes, _Trip(gang, settled, [], told=False))
+        except (NoPlace, Refused, UnknownLevel):
+            return None
+
+    def _found(self, wishes: Sequence[Wish], trip: _Trip) -> tuple[Assignment, ...]:
+        try:
+            self._place([_Task(tuple(wishes), 0, None)], trip)
+        except UnknownLevel:
+            self._undo(trip, 0)
+            raise
         placed = {one.uid: one for one in trip.done}
         return tuple(placed[wish.pod.uid] for wish in wishes)
 
@@ -155,7 +181,7 @@ class Planner:
         shapes = self._matching.groups(task.wishes, trip.gang, task.within)
         nodes = [one.node for one in trip.settled if bond in _bonds(one.wish)]
         failed: NoPlace | Refused | None = None
-        rooms = self._matching.free.now()
+        rooms = self._books.free.now()
         for within in candidates(self._topology, near, [shape for shape, _ in shapes], rooms, nodes):
             if failed is not None and trip.attempts <= 0:
                 break
@@ -168,14 +194,14 @@ class Planner:
                     raise
                 continue
             return
-        if near.required is not None:
+        if near.required is not None and trip.told:
             possible = self._possible(task, trip)
             trip.why = why_not(
                 self._topology,
                 near.required,
                 [shape for shape, _ in shapes],
                 possible,
-                (rooms, self._matching.whole.now()),
+                (rooms, self._books.whole.now()),
                 nodes,
             )
         raise failed or NoPlace(shapes)

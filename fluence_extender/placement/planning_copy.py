@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from fluence_extender.ledger.account_copy import AccountCopy, Use
-from fluence_extender.ledger.journal import Journal
+from fluence_extender.ledger.rooms import CountedRooms, Rooms
+from fluence_extender.ledger.use import Use
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -53,38 +53,34 @@ class CopiedDevices(DeviceLedger, Protocol):
 class PlanningCopy:
     """A `Ledger` for the planner, from which pods can be taken out and put back.
 
-    ``within`` are the only nodes that may be used, None for all. ``holdings`` are those of pods with devices and of
-    those that were placed here.
+    ``rooms`` are what its nodes have left and what they have when nothing runs, for it alone to count on; ``within``
+    are the only nodes that may be used, None for all. ``holdings`` are those of pods with devices and of those that
+    were placed here.
     """
 
     def __init__(
         self,
-        accounts: dict[str, AccountCopy],
+        rooms: tuple[Rooms, Rooms],
         graph: Graph,
         rules: Rules,
         holders: Mapping[str, Use],
         devices: CopiedDevices,
     ) -> None:
-        self.accounts = accounts
+        self.free = CountedRooms(rooms[0])
+        self.whole = CountedRooms(rooms[1])
         self.mirror = graph
         self.devices = devices
         self.holdings: dict[str, Use] = dict(holders)
-        self.journal = Journal()
-        self.behind = False
         self.within: Collection[str] | None = None
         self._rules = rules
         self._gone: set[str] = set()
         self._placed: set[str] = set()
 
-    def room(self, name: str) -> Resources:
-        """What is free on a node."""
-        return self.accounts[name].free
-
     def closed(self, gang: object) -> set[str]:
         """The nodes that ``gang`` may not use."""
         shut = self._rules.closed(gang, self._gone)
         if self.within is not None:
-            shut |= self.accounts.keys() - set(self.within)
+            shut |= self.free.now().rows.keys() - set(self.within)
         return shut
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
@@ -130,9 +126,4 @@ class PlanningCopy:
         self._count(use, -1)
 
     def _count(self, use: Use, sign: int) -> None:
-        node = use.assignment.node
-        account = self.accounts.get(node)
-        if account is None:
-            return
-        (account.give_back if sign > 0 else account.take)(use.requests, use.ports)
-        self.journal.note(node)
+        self.free.count(use.assignment.node, use.requests, use.ports, sign)

@@ -11,7 +11,6 @@ from fluence_extender.placement.device_reasons import devices_in_use, refusals_a
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.explain import Asked, never_a_place, no_place_now
 from fluence_extender.placement.ledger_port import Ledger
-from fluence_extender.placement.rooms import LiveRooms
 from fluence_extender.placement.shortage import part_that_fits
 from fluence_extender.placement.wish import Group, NoPlace
 
@@ -20,15 +19,11 @@ MOST_REMEMBERED = 128
 
 
 class Reasons:
-    """Explains on ``books``; ``free`` is what the nodes have left, ``whole`` what they have when nothing runs."""
+    """Explains on ``books``."""
 
-    def __init__(
-        self, books: Ledger, eligibility: EligibilityIndex, free: LiveRooms, whole: LiveRooms
-    ) -> None:
+    def __init__(self, books: Ledger, eligibility: EligibilityIndex) -> None:
         self._books = books
         self._eligibility = eligibility
-        self._free = free
-        self._whole = whole
         self._nevers: dict[object, Reason | None] = {}
         self._nevers_at = -1
 
@@ -42,10 +37,10 @@ class Reasons:
         never = self._never(asked)
         if never is not None:
             return never
-        found = no_place_now(asked, self._free.now())
+        found = no_place_now(asked, self._books.free.now())
         if no.devices is not None and all(one.shape.nodes or not one.tie for one in asked):
             pods = [pod for _, pods in no.groups for pod in pods]
-            fitting = part_that_fits([one.shape for one in asked], self._free.now()).members
+            fitting = part_that_fits([one.shape for one in asked], self._books.free.now()).members
             in_use = devices_in_use(self._books)
             return too_few(pods, fitting, self._books.mirror.catalogue, in_use) or no.devices
         if no.fallback is not None:
@@ -54,10 +49,10 @@ class Reasons:
 
     def _never(self, asked: Sequence[Asked]) -> Reason | None:
         """`never_a_place`, remembered until a node has something else: many that wait are alike."""
-        whole = self._whole.now()
-        if self._whole.revision != self._nevers_at or len(self._nevers) >= MOST_REMEMBERED:
+        whole = self._books.whole.now()
+        if self._books.whole.revision != self._nevers_at or len(self._nevers) >= MOST_REMEMBERED:
             self._nevers.clear()
-            self._nevers_at = self._whole.revision
+            self._nevers_at = self._books.whole.revision
         key = tuple(
             (replace(one.shape, nodes=()), one.possible, one.tie, tuple(one.refusals.items()))
             for one in asked

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.rooms import Amounts, Room, Rooms, slots
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.packing import Bins, Undecided, pack
-from fluence_extender.placement.rooms import Amounts, Room, Rooms, slots
 
 __all__ = ["BUDGET", "Counts", "Room", "Shape", "Undecided", "capacity", "decide", "fill", "place"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.model.pod import HostPort
-from fluence_extender.placement.rooms import Rooms
 from fluence_extender.placement.search import Counts, Shape, fill, place
 
 MOST_TRIED = 32

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.node import Node
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.rooms import Rooms
 
 HOSTNAME = "kubernetes.io/hostname"
 HOST = "host"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fluence_extender.graph.catalogue import Device
-from fluence_extender.ledger.account_copy import Use, copied_accounts, use_of, uses_of_devices
 from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.use import Use, use_of, uses_of_devices
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
+from fluence_extender.placement.plan import Planner, Settled, Wish
 from fluence_extender.placement.planning_copy import PlanningCopy
 
 _SEARCHED = Reason(Why.BUSY, "busy: all devices are searched for together")
@@ -23,7 +23,11 @@ class Trial:
     def __init__(self, books: Books, eligibility: EligibilityIndex) -> None:
         self._books = books
         self._copy = PlanningCopy(
-            copied_accounts(books), books.mirror, books, uses_of_devices(books), _SearchedDevices()
+            (books.free.now().copy(), books.whole.now().copy()),
+            books.mirror,
+            books,
+            uses_of_devices(books),
+            _SearchedDevices(),
         )
         self._planner = Planner(self._copy, eligibility)
         self._gone: dict[str, Use | None] = {}
@@ -39,11 +43,9 @@ class Trial:
         """Where the pods would go once those of the uids ``without`` have gone, on nodes of ``within``; or None."""
         self._remove(without)
         self._copy.within = within
-        try:
-            found = self._planner.plan(wishes, gang, settled)
-        except Refused:
-            return None
-        self._copy.undo([wish.pod.uid for wish in wishes])
+        found = self._planner.find(wishes, gang, settled)
+        if found is not None:
+            self._copy.undo([wish.pod.uid for wish in wishes])
         return found
 
     def _remove(self, uids: frozenset[str]) -> None:

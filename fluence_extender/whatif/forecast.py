@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fluence_extender.ledger.account_copy import Use
+from fluence_extender.ledger.use import Use
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from fluence_extender.placement.plan import Planner, Refused, Settled, Wish

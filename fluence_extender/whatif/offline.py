@@ -12,8 +12,9 @@ from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.account_copy import AccountCopy, Use
 from fluence_extender.ledger.books import LOW_FIRST
+from fluence_extender.ledger.rooms import Room, Rooms
+from fluence_extender.ledger.use import Use
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -77,10 +78,11 @@ def cluster(
         if end is not None:
             ends[pod.uid] = end
     ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
-    copied = {name: AccountCopy(name, one.allocatable, one.free, one.ports) for name, one in accounts.items()}
+    free = Rooms.of({name: Room(one.free, one.ports) for name, one in accounts.items()})
+    whole = Rooms.of({name: Room(one.allocatable) for name, one in accounts.items()})
     taken = Snapshot(
         there.nodes,
-        copied,
+        (free, whole),
         tuple(ranked if policy in LOW_FIRST else reversed(ranked)),
         GraphCopy(levels, catalogue),
         uses=uses,

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass, field
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
-from fluence_extender.ledger.account_copy import AccountCopy, Use, copied_accounts, use_of, uses_of_devices
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.devices import why_not
+from fluence_extender.ledger.rooms import Rooms
+from fluence_extender.ledger.use import Use, use_of, uses_of_devices
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import DeviceShare
 from fluence_extender.model.pod import Pod
@@ -22,7 +23,6 @@ from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
-from fluence_extender.placement.rooms import Rooms
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,13 @@ class GraphCopy:
 class Snapshot:
     """All that a copy is made of, and the rules by which it plans.
 
+    ``rooms`` are what the nodes have left and what they have when nothing runs.
     ``order`` are the nodes as the policy fills them; ``uses`` what pods hold whose end is known or that have devices;
     ``rounded`` rounds requests as they are counted; ``shut`` are nodes that take nothing new.
     """
 
     nodes: Sequence[Node]
-    accounts: dict[str, AccountCopy]
+    rooms: tuple[Rooms, Rooms]
     order: tuple[str, ...]
     graph: GraphCopy
     shut: frozenset[str] = frozenset()
@@ -70,7 +71,7 @@ def snapshot(books: Books, nodes: Iterable[Node], ending: Iterable[str]) -> Snap
     uses = (use_of(books, uid) for uid in ending)
     return Snapshot(
         present,
-        copied_accounts(books),
+        (books.free.now().copy(), books.whole.now().copy()),
         books.in_order([node.name for node in present]),
         GraphCopy(books.mirror.levels, books.mirror.catalogue),
         frozenset(books.closed(object())),
@@ -86,8 +87,8 @@ def planning(taken: Snapshot) -> tuple[PlanningCopy, Planner]:
         index.put(node)
     holders = {uid: use for uid, use in taken.uses.items() if use.assignment.devices}
     shares = [share for use in holders.values() for share in use.assignment.devices]
-    devices = _DraftedDevices(taken.accounts, index.nodes.keys(), taken.graph.catalogue, shares)
-    copy = PlanningCopy(taken.accounts, taken.graph, taken, holders, devices)
+    devices = _DraftedDevices(taken.rooms[0], index.nodes.keys(), taken.graph.catalogue, shares)
+    copy = PlanningCopy(taken.rooms, taken.graph, taken, holders, devices)
     return copy, Planner(copy, index)
 
 
@@ -96,12 +97,12 @@ class _DraftedDevices:
 
     def __init__(
         self,
-        accounts: Mapping[str, AccountCopy],
+        free: Rooms,
         nodes: Set[str],
         catalogue: DeviceCatalogue,
         shares: Sequence[DeviceShare],
     ) -> None:
-        self._accounts = accounts
+        self._free = free
         self._nodes = nodes
         self._catalogue = catalogue
         self._use = DeviceUse(catalogue, shares)
@@ -113,7 +114,7 @@ class _DraftedDevices:
         """Hold what the pod asks for, or say why that can't be done."""
         nodes = set(self._nodes) - set(barred_nodes)
         asker = Asker(pod, nodes)
-        search = DeviceSearch([asker], self._catalogue, self._use, self._rooms())
+        search = DeviceSearch([asker], self._catalogue, self._use, self._free)
         for way, _ in search.ways():
             found = list(way[pod.uid])
             # The search takes its choices back when it goes on, which it doesn't: they are counted here instead.
@@ -149,12 +150,3 @@ class _DraftedDevices:
             device = self._catalogue.at(share.path)
             if device is not None:
                 self._use.take(device, share.amount if back else -share.amount)
-
-    def _rooms(self) -> Rooms:
-        """Rooms of the nodes that devices hang on: only those can be pinned to."""
-        rooms = Rooms()
-        for name in self._catalogue.nodes():
-            account = self._accounts.get(name)
-            if account is not None:
-                rooms.put(name, account.free, account.ports)
-        return rooms

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.rooms import Room, Rooms
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.explain import Asked, amount_text, no_place
-from fluence_extender.placement.rooms import Room, Rooms
 from fluence_extender.placement.search import Shape
 from tests.core.values import GIB, asks
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.ledger.account_copy import use_of
 from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.use import use_of
 from fluence_extender.placement.plan import Planner, Refused, Wish
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.whatif.snapshot import planning, snapshot
@@ -18,7 +18,8 @@ QPUS = "resources: [{type: qpu, name: fez, count: 2}]"
 def held(copy: PlanningCopy) -> object:
     """All that is counted: rooms, and the units of devices by pod."""
     shares = {uid: sum(one.amount for one in use.assignment.devices) for uid, use in copy.holdings.items()}
-    return {name: account.free for name, account in copy.accounts.items()}, shares
+    rooms = copy.free.now()
+    return {name: rooms.room(name) for name in rooms.rows}, shares
 
 
 @pytest.fixture

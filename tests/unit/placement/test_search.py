@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.rooms import Rooms
 from fluence_extender.placement.search import Counts, Room, Shape, place
 from fluence_extender.placement.shortage import largest_part, part_that_fits
 

@@ -247,7 +247,7 @@ def test_domain_of_settled_members_binds_those_that_come_later(make: MakeBench) 
     beside = [Settled(Wish(first), "a1x0")]
     assert racks(planner, members(2, required("rack")), beside) == {"a1": 2}
     assert racks(
-        planner, members(1, preferred("rack")), [Settled(Wish(*members(1, preferred("rack"))), "b2x0")]
+        planner, members(1, preferred("rack")), [Settled(Wish(members(1, preferred("rack"))[0]), "b2x0")]
     ) == {"b2": 1}
 
 

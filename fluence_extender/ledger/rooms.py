@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.journal import Journal
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.placement.ledger_port import Account
 
 Amounts = NDArray[np.int64]
 LARGEST = 2**61
@@ -80,6 +80,17 @@ class Rooms:
             wider[: have[0], : have[1]] = self.free
             self.free = wider
 
+    def copy(self) -> Rooms:
+        """The same rooms as they are now, apart from these from now on."""
+        return Rooms(
+            dict(self.rows), dict(self.columns), self.free.copy(), dict(self.ports), list(self.names)
+        )
+
+    def room(self, name: str) -> dict[str, int]:
+        """What a node has left, by resource; nothing of a resource that isn't named."""
+        row = self.free[self.rows[name]].tolist()
+        return {resource: row[column] for resource, column in self.columns.items() if column < len(row)}
+
     def at(self, nodes: Collection[str]) -> NDArray[np.intp]:
         """The rows of ``nodes``, in their order."""
         return np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
@@ -110,9 +121,9 @@ class LiveRooms:
 
     def __init__(
         self,
-        accounts: Mapping[str, Any],
+        accounts: Mapping[str, NodeAccount],
         journal: Journal,
-        view: Callable[[Account], Room],
+        view: Callable[[NodeAccount], Room],
         epoch: Callable[[], object] = lambda: None,
     ) -> None:
         self._accounts = accounts
@@ -143,3 +154,38 @@ class LiveRooms:
                 self._rooms.put(name, room.free, room.ports)
                 self.revision += 1
         return self._rooms
+
+
+class CountedRooms:
+    """Rooms of a copy, in which pods that come and go are counted in place; all of its nodes are there already."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._sizes: dict[Resources, Amounts] = {}
+        self.revision = 0
+
+    def now(self) -> Rooms:
+        """The rooms; read them, don't change them."""
+        return self._rooms
+
+    def count(self, node: str, requests: Resources, ports: tuple[HostPort, ...], sign: int) -> None:
+        """Count a pod that goes (``sign`` is 1), or that comes (-1); nothing happens on a node that isn't there."""
+        row = self._rooms.rows.get(node)
+        if row is None:
+            return
+        size = self._sizes.get(requests)
+        if size is None:
+            size = self._sizes[requests] = self._rooms.size(requests)
+        self._rooms.free[row, : len(size)] += sign * size
+        self.revision += 1
+        if ports:
+            self._count_ports(row, ports, sign)
+
+    def _count_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
+        there = Counter(self._rooms.ports.get(row, ()))
+        (there.update if sign < 0 else there.subtract)(ports)
+        left = tuple((+there).elements())
+        if left:
+            self._rooms.ports[row] = left
+        else:
+            self._rooms.ports.pop(row, None)

@@ -1,38 +1,13 @@
-"""A copy of the books' accounts, to count on in what never happens: planning without some pods, or later."""
+"""What one pod uses, as the books count it: for copies of the books, in which it may go and come back."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-
-
-@dataclass(slots=True)
-class AccountCopy:
-    """One node's account in the copy; ``free`` is what is left for pods of ours."""
-
-    name: str
-    allocatable: Resources
-    free: Resources
-    ports: tuple[HostPort, ...] = ()
-
-    def take(self, requests: Resources, ports: tuple[HostPort, ...]) -> None:
-        """Count a pod that comes."""
-        self.free = self.free - requests
-        if ports:
-            self.ports = (*self.ports, *ports)
-
-    def give_back(self, requests: Resources, ports: tuple[HostPort, ...]) -> None:
-        """Count a pod that goes."""
-        self.free = self.free + requests
-        if ports:
-            left = Counter(self.ports)
-            left.subtract(ports)
-            self.ports = tuple((+left).elements())
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +22,6 @@ class Use:
     def uid(self) -> str:
         """The pod's uid."""
         return self.assignment.uid
-
-
-def copied_accounts(books: Books) -> dict[str, AccountCopy]:
-    """Every node's account as it is now; copying takes references to immutable values."""
-    return {
-        name: AccountCopy(name, one.allocatable, books.room(name), one.ports)
-        for name, one in books.accounts.items()
-    }
 
 
 def use_of(books: Books, uid: str) -> Use | None:
