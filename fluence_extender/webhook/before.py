@@ -1,8 +1,8 @@
 """What must be asked of the API server before a pod can be patched.
 
 The sidecar's account must exist when its pod is created, or the API server refuses the pod. Among pods that are all
-alike exactly one produces, however many replicas of ours admit them at once. And how many pods a ReplicaSet or
-StatefulSet wants is said by nobody but itself.
+alike exactly one produces, however many replicas of ours admit them at once. And how many pods there are is said by
+their owner alone: how large the gang of a ReplicaSet or StatefulSet is, and whether a Job has more than one pod.
 
 Invariant: nothing is made for a dry run or for pods of others.
 """
@@ -17,7 +17,7 @@ from fluence_extender.model.coordination import PRODUCER
 from fluence_extender.webhook.contract import Context, Json, Request
 from fluence_extender.webhook.handlers.gang import SIZING_OWNERS
 from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
-from fluence_extender.webhook.mutate import concerns, decided, look
+from fluence_extender.webhook.mutate import concerns, decided, is_its_job, look
 from fluence_extender.webhook.subject import UNDECIDED, Subject, Unfit
 
 
@@ -37,7 +37,7 @@ class Claims(Protocol):
         ...
 
     async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
-        """How many pods a ReplicaSet or StatefulSet creates at once; None where that can't be found out."""
+        """How many pods a Job, ReplicaSet or StatefulSet creates at once; None where that can't be found out."""
         ...
 
 
@@ -53,9 +53,10 @@ class Needs:
 def needs(pod: Json, said: Subject, request: Request, handlers: Sequence[str], context: Context) -> Needs:
     """What has to be asked before this pod, which says what `look` has found in it, is patched."""
     subject = decided(said, request, handlers)
-    undecided = "quantum" in handlers and request.leads is None and said.role == UNDECIDED
+    undecided = said.role == UNDECIDED and subject.role and request.leads is None
     gangs = "gang" in handlers and subject.named and not subject.role and subject.size is None
-    asks_owner = gangs and request.replicas is None and subject.owner[0] in SIZING_OWNERS
+    sized = (gangs and subject.owner[0] in SIZING_OWNERS) or (subject.role and is_its_job(subject))
+    asks_owner = sized and request.replicas is None
     return Needs(
         account=_needs_account(pod, subject, handlers) and request.namespace not in context.accounts,
         group=subject.group if undecided else "",
@@ -91,6 +92,7 @@ async def settle(
     if wanted.owner[0]:
         found = await claims.replicas(request.namespace, *wanted.owner)
         request = replace(request, replicas=found)
+        wanted = needs(pod, said, request, handlers, context)
     if request.dry_run:
         return request, context
     if wanted.group:

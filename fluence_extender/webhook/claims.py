@@ -23,6 +23,10 @@ log = structlog.get_logger(__name__)
 
 ARRIVES_WITHIN = 15.0
 """Seconds after which the pod of a claim exists, or never will: admission and storage take no longer (10 s each)."""
+FRESH = 1.0
+"""Seconds for which an owner's size is believed: it creates its pods in a burst."""
+MOST_KEPT = 1000
+OWNERS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
 MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 ENDED = ("Succeeded", "Failed")
 
@@ -54,6 +58,7 @@ class ApiClaims:
     def __init__(self, objects: Objects, now: Callable[[], float]) -> None:
         self._objects = objects
         self._now = now
+        self._sizes: dict[str, tuple[int | None, float]] = {}
 
     async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
         """Whether the request ``uid`` is the producer of ``group``; None where that can't be found out."""
@@ -110,22 +115,35 @@ class ApiClaims:
         }
 
     async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
-        """How many pods a ReplicaSet or StatefulSet creates at once; None where that can't be found out."""
-        path = f"/apis/apps/v1/namespaces/{namespace}/{kind.lower()}s/{name}"
+        """How many pods a Job, ReplicaSet or StatefulSet creates at once; None where that can't be found out."""
+        path = f"/apis/{OWNERS[kind]}/namespaces/{namespace}/{kind.lower()}s/{name}"
+        said, until = self._sizes.get(path, (None, 0.0))
+        if self._now() < until:
+            return said
         try:
             found = await self._objects.read(path)
         except ClusterError as error:
             log.warning("an owner can't be asked for its size", owner=path, problem=str(error))
             return None
-        return None if found is None else at_once(kind, found.get("spec") or {})
+        size = None if found is None else at_once(kind, found.get("spec") or {})
+        if len(self._sizes) >= MOST_KEPT:
+            self._sizes.clear()
+        self._sizes[path] = size, self._now() + FRESH
+        return size
 
 
 def at_once(kind: str, spec: Json) -> int:
-    """How many pods there are before any of them runs: a StatefulSet makes one after the other, unless Parallel."""
+    """How many pods there are before any of them has run: a StatefulSet that isn't Parallel makes one by one."""
     if kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel":
         return 1
-    replicas = spec.get("replicas", 1)
-    return replicas if isinstance(replicas, int) else 1
+    if kind == "Job":
+        parallelism = _number(spec.get("parallelism"), 1)
+        return min(parallelism, _number(spec.get("completions"), parallelism))
+    return _number(spec.get("replicas"), 1)
+
+
+def _number(value: Any, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise
 
 
 def _seconds(text: Any) -> float:

@@ -71,12 +71,20 @@ def decided(subject: Subject, request: Request, handlers: Sequence[str]) -> Subj
     """What the pod says as far as ``handlers`` go by it, with its role settled."""
     if "quantum" not in handlers:
         return replace(subject, role="", group=subject.group if subject.named else "")
+    if subject.role and is_its_job(subject) and request.replicas == 1:
+        # Nobody else is there to share anything with.
+        return replace(subject, role="", group=subject.group if subject.named else "")
     if subject.role == UNDECIDED and request.leads is not None:
         return replace(subject, role=PRODUCER if request.leads else CONSUMER)
     if subject.role == UNDECIDED:
         said = () if request.dry_run else (_unclaimed(subject.group),)
         return replace(subject, role=PRODUCER, warnings=(*subject.warnings, *said))
     return subject
+
+
+def is_its_job(subject: Subject) -> bool:
+    """Whether the shared group is a Job's pods and no others, and nobody else says how many those are."""
+    return not subject.named and subject.size is None and subject.owner[0] == "Job"
 
 
 def _gate(draft: Draft) -> None:

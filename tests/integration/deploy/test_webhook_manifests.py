@@ -37,6 +37,7 @@ CALLS = {
     ("", "pods", "list"),
     ("", "pods", "watch"),
     ("", "pods", "patch"),  # consumers whom no sidecar can release any more
+    ("batch", "jobs", "get"),
     ("batch", "jobs", "list"),
     ("batch", "jobs", "watch"),
     *(

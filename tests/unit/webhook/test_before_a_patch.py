@@ -133,6 +133,31 @@ async def test_owner_is_asked_in_a_dry_run_too_and_nothing_is_made() -> None:
     assert cluster.asked == ["replicas of ReplicaSet lab/o"]
 
 
+@pytest.mark.parametrize("index", [None, "0", "1"])
+async def test_shared_job_of_one_pod_has_nobody_to_share_with(index: str | None) -> None:
+    body = grouped(ASKING, group="", mode="shared", owner=("Job", "j"), index=index)
+    cluster = Cluster(size=1)
+    request, context = await settled(body, cluster)
+    assert cluster.asked == ["replicas of Job lab/j"]
+    after = applied(body, mutate(body, request, ALL, context))
+    assert "FLUENCE_COORDINATION_ROLE" not in env(after)
+    assert after["spec"]["initContainers"][0]["name"] == "fluence-stage"
+    many, _ = await settled(body, Cluster(size=2))
+    assert "FLUENCE_COORDINATION_ROLE" in env(applied(body, mutate(body, many, ALL, context)))
+
+
+async def test_job_of_one_pod_may_share_a_labelled_group_with_others() -> None:
+    cluster = Cluster(size=1)
+    await settled(grouped(ASKING, mode="shared", owner=("Job", "j"), index="1"), cluster)
+    assert cluster.asked == []
+
+
+async def test_size_that_the_pod_says_itself_is_asked_of_nobody() -> None:
+    cluster = Cluster()
+    await settled(grouped(ASKING, group="", mode="shared", owner=("Job", "j"), index="1", size="3"), cluster)
+    assert cluster.asked == []
+
+
 async def test_handlers_that_dont_work_need_nothing() -> None:
     cluster = Cluster()
     await settled(grouped(ASKING, mode="shared"), cluster, handlers=("fluxion", "gang"))

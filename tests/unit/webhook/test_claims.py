@@ -197,6 +197,10 @@ async def test_what_could_not_be_written_is_written_later(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("kind", "spec", "size"),
     [
+        ("Job", {"parallelism": 4, "completions": 6}, 4),
+        ("Job", {"parallelism": 4, "completions": 1}, 1),
+        ("Job", {"parallelism": 4}, 4),
+        ("Job", {}, 1),
         ("ReplicaSet", {"replicas": 3}, 3),
         ("ReplicaSet", {}, 1),
         ("ReplicaSet", {"replicas": None}, 1),
@@ -207,9 +211,12 @@ async def test_what_could_not_be_written_is_written_later(monkeypatch: pytest.Mo
 )
 async def test_owner_says_how_many_pods_there_are_at_once(kind: str, spec: Json, size: int) -> None:
     lab = Lab()
-    lab.objects.put(f"/apis/apps/v1/namespaces/lab/{kind.lower()}s/o", {"spec": spec})
+    group = "batch" if kind == "Job" else "apps"
+    lab.objects.put(f"/apis/{group}/v1/namespaces/lab/{kind.lower()}s/o", {"spec": spec})
     assert at_once(kind, spec) == size
     assert await lab.claims.replicas("lab", kind, "o") == size
     assert await lab.claims.replicas("lab", kind, "other") is None
     lab.objects.before = unreachable
+    assert await lab.claims.replicas("lab", kind, "o") == size
+    lab.now += 1.0
     assert await lab.claims.replicas("lab", kind, "o") is None
