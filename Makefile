@@ -42,13 +42,14 @@ nightly: $(INSTALLED) ## The property tests at length: 100,000 scenarios of all 
 demo: $(INSTALLED) ## A real control plane, the service and the examples, on this machine
 	$(BIN)/fluence-extender demo $(ARGS)
 
-bench: $(INSTALLED) ## What calls, matches, changes of nodes and a restart cost, beside an echo and the other engines
+bench: $(INSTALLED) ## What calls, matches, changes of nodes, restarts and admission cost, beside echoes and other engines
 	$(BIN)/python -m benchmarks.filter $(ARGS)
 	$(BIN)/python -m benchmarks.matcher $(ARGS)
 	$(BIN)/python -m benchmarks.state $(ARGS)
 	$(BIN)/python -m benchmarks.plugin_start
 	$(BIN)/python -m benchmarks.node_changes $(ARGS)
 	$(BIN)/python -m benchmarks.restart $(ARGS)
+	$(BIN)/python -m benchmarks.webhook $(ARGS)
 
 chaos: $(INSTALLED) ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
 	$(BIN)/python -m benchmarks.chaos $(ARGS)

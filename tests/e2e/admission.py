@@ -53,6 +53,21 @@ class Admission:
         path = f"/api/v1/namespaces/{namespace}/pods"
         return self.api.request("POST", path, pod, query={"dryRun": "All"})
 
+    def allowed(self, verb: str, group: str, resource: str, where: str = "", name: str = "") -> bool:
+        """Whether the replicas' account may do so."""
+        asked = {"verb": verb, "group": group, "resource": resource, "namespace": where, "name": name}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": "system:serviceaccount:kube-system:fluence-webhook",
+                "groups": ["system:serviceaccounts", "system:authenticated"],
+                "resourceAttributes": asked,
+            },
+        }
+        answer = self.api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
     def wait_until_called(self, pod: Manifest) -> None:
         """Wait until the API server has read the registration and calls: it patches this pod."""
         wait_for(lambda: environment(self.tried(pod)), what="the API server to call the webhook")

@@ -134,6 +134,44 @@ def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespac
     assert not names(f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases")
 
 
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "where", "name"),
+    [
+        ("create", "", "secrets", "kube-system", ""),
+        ("list", "", "secrets", "kube-system", ""),
+        ("get", "", "secrets", "kube-system", "another"),
+        ("update", "", "secrets", "default", "fluence-webhook-ca"),
+        ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", ""),
+        ("update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "another"),
+        ("update", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", NAME),
+        ("create", "", "pods", "", ""),
+        ("delete", "", "pods", "", ""),
+        ("create", "", "pods/binding", "", ""),
+        ("create", "", "serviceaccounts/token", "kube-system", "fluence"),
+        ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""),
+        ("update", "rbac.authorization.k8s.io", "roles", "kube-system", "another"),
+        ("escalate", "rbac.authorization.k8s.io", "roles", "", ""),
+        ("bind", "rbac.authorization.k8s.io", "roles", "", ""),
+        ("list", "", "nodes", "", ""),
+    ],
+)
+def test_its_account_gives_nothing_beyond(
+    admission: Admission, verb: str, group: str, resource: str, where: str, name: str
+) -> None:
+    assert not admission.allowed(verb, group, resource, where, name)
+
+
+def test_its_account_gives_what_it_needs(admission: Admission) -> None:
+    assert admission.allowed("update", "", "secrets", "kube-system", "fluence-webhook-ca")
+    assert admission.allowed(
+        "update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", NAME
+    )
+    for number in range(2):
+        log = admission.plane.log(f"fluence-webhook-{number}").read_text()
+        assert "forbidden" not in log
+        assert "a right is missing" not in log
+
+
 def test_somebody_elses_edit_of_the_bundle_is_put_back(admission: Admission) -> None:
     before = admission.bundles()
     stored = admission.registration()

@@ -30,7 +30,9 @@ export KUBECONFIG="$folder/kubeconfig"
 clean_up() {
     local status=$?
     if [ "$status" -ne 0 ] && [ -e "$KUBECONFIG" ]; then
-        kubectl logs --namespace kube-system deployment/fluence --all-containers --prefix --tail 200 || true
+        for deployment in fluence fluence-webhook; do
+            kubectl logs --namespace kube-system "deployment/$deployment" --all-containers --prefix --tail 200 || true
+        done
     fi
     if [ "${KEEP_CLUSTER:-0}" = 1 ]; then
         echo "The cluster is kept: KUBECONFIG=$KUBECONFIG; remove it with: kind delete cluster --name $cluster"
@@ -41,10 +43,12 @@ clean_up() {
 }
 trap clean_up EXIT
 
-image=$(kubectl kustomize deploy | sed -n 's/^ *image: \(fluence-extender:.*\)$/\1/p')
+image=$(kubectl kustomize deploy | sed -n 's/^ *image: \(fluence-extender:.*\)$/\1/p' | sort -u)
 docker build --tag "$image" .
 kind create cluster --name "$cluster" --config deploy/kind-config.yaml --wait 180s
 kind load docker-image "$image" --name "$cluster"
 kubectl apply -k deploy
-kubectl rollout status --namespace kube-system deployment/fluence --timeout 300s
+for deployment in fluence fluence-webhook; do
+    kubectl rollout status --namespace kube-system "deployment/$deployment" --timeout 300s
+done
 "$python" -m pytest tests/e2e --kubeconfig "$KUBECONFIG" "$@"

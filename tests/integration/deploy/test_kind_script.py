@@ -23,7 +23,7 @@ class Machine:
         self.log = folder / "log"
         self.project = project
         self.bin.mkdir()
-        for tool in ("bash", "dirname", "mktemp", "rm", "sed", "true", "touch", "cat"):
+        for tool in ("bash", "dirname", "mktemp", "rm", "sed", "sort", "true", "touch", "cat"):
             found = shutil.which(tool)
             assert found
             (self.bin / tool).symlink_to(found)
@@ -58,7 +58,9 @@ def complete(machine: Machine, pytest_exits: int = 0) -> dict[str, str]:
     """All tools are there; kind writes a kubeconfig as the real one does."""
     machine.stand_in("docker")
     machine.stand_in("kind", '[ "$1 $2" != "create cluster" ] || touch "$KUBECONFIG"')
-    machine.stand_in("kubectl", f'[ "$1" != kustomize ] || echo "        image: {IMAGE}"')
+    machine.stand_in(
+        "kubectl", f'[ "$1" != kustomize ] || printf "%s\\n" "        image: {IMAGE}" "      image: {IMAGE}"'
+    )
     return {"PYTHON": str(machine.stand_in("python", f"exit {pytest_exits}"))}
 
 
@@ -84,6 +86,7 @@ def test_it_builds_loads_applies_and_tests_then_removes_the_cluster(machine: Mac
     calls = machine.asked()
     kubeconfig = calls[-2][calls[-2].index("--kubeconfig") + 1]
     create = ["kind", "create", "cluster", "--name", "fluence-test"]
+    rollout = ["kubectl", "rollout", "status", "--namespace", "kube-system"]
     assert calls == [
         ["docker", "info"],
         ["kubectl", "kustomize", "deploy"],
@@ -91,16 +94,8 @@ def test_it_builds_loads_applies_and_tests_then_removes_the_cluster(machine: Mac
         [*create, "--config", "deploy/kind-config.yaml", "--wait", "180s"],
         ["kind", "load", "docker-image", IMAGE, "--name", "fluence-test"],
         ["kubectl", "apply", "-k", "deploy"],
-        [
-            "kubectl",
-            "rollout",
-            "status",
-            "--namespace",
-            "kube-system",
-            "deployment/fluence",
-            "--timeout",
-            "300s",
-        ],
+        [*rollout, "deployment/fluence", "--timeout", "300s"],
+        [*rollout, "deployment/fluence-webhook", "--timeout", "300s"],
         ["python", "-m", "pytest", "tests/e2e", "--kubeconfig", kubeconfig, "-k", "gang"],
         ["kind", "delete", "cluster", "--name", "fluence-test"],
     ]
@@ -121,8 +116,9 @@ def test_the_files_it_names_are_there(machine: Machine) -> None:
 def test_failed_tests_fail_it_and_leave_the_logs_of_the_pod(machine: Machine) -> None:
     result = machine.run(**complete(machine, pytest_exits=1))
     assert result.returncode == 1
-    logs, removed = machine.asked()[-2:]
-    assert logs[:5] == ["kubectl", "logs", "--namespace", "kube-system", "deployment/fluence"]
+    *logs, removed = machine.asked()[-3:]
+    assert [one[:4] for one in logs] == [["kubectl", "logs", "--namespace", "kube-system"]] * 2
+    assert [one[4] for one in logs] == ["deployment/fluence", "deployment/fluence-webhook"]
     assert removed == ["kind", "delete", "cluster", "--name", "fluence-test"]
 
 
