@@ -20,7 +20,13 @@ from fluence_extender.cluster.connection import Connection, Request
 from fluence_extender.cluster.discovery import Discovery
 from fluence_extender.cluster.errors import Busy, Invalid, NoAnswer
 from fluence_extender.cluster.events import EventRecorder
-from fluence_extender.cluster.group_status import STRATEGIC_PATCH, condition_patch, members_patch, status_path
+from fluence_extender.cluster.group_status import (
+    STRATEGIC_PATCH,
+    condition_patch,
+    members_patch,
+    status_path,
+    waiting_condition,
+)
 from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Forbidding, Gone, Kind, Regarding
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
@@ -135,6 +141,14 @@ class ApiCluster:
             if found is not None:
                 return found
         return None
+
+    async def report_pod(self, pod: Pod, message: str) -> None:
+        """See `Cluster.report_pod`. One PATCH of pods/status, of the version that was seen."""
+        seen = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+        body = {"metadata": seen, "status": {"conditions": [waiting_condition(message)]}}
+        attempt = f"say why pod {pod.key} waits"
+        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, BRIEFLY)
+        await self._connection.call(request)
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`. One PATCH of podgroups/status; nothing where no PodGroups are served."""

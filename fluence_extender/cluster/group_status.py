@@ -1,4 +1,4 @@
-"""The status of PodGroups, as patches: a native one's condition, the phase of one of scheduling.x-k8s.io.
+"""The status of PodGroups, as patches: a native one's condition, the phase of one of scheduling.x-k8s.io; and of pods.
 
 kube-scheduler writes the condition in its own gang cycle; where that is off, we do. Conditions are a list keyed by
 type, so a strategic merge patch leaves everybody else's alone.
@@ -45,6 +45,16 @@ def condition_patch(
                 }
             ]
         },
+    }
+
+
+def waiting_condition(message: str) -> dict[str, Any]:
+    """The condition of a gated pod. ``kubectl get`` shows its reason as the pod's status, so that stays what it was."""
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": message[:LONGEST_MESSAGE],
     }
 
 

@@ -66,6 +66,7 @@ class MemoryCluster:
         self.events: list[Recorded] = []
         self.calls: list[tuple[str, str]] = []
         self.reports: dict[Key, tuple[bool, str, str]] = {}
+        self.waiting: dict[str, str] = {}
         self.delays: dict[str, float] = {}
         self.protected: set[str] = set()
         self.held = False
@@ -212,6 +213,13 @@ class MemoryCluster:
         await asyncio.sleep(self.delays.get("forbidding", 0.0))
         covered = frozenset(pod.uid for pod in pods) & self.protected
         return Forbidding("a disruption budget allows no eviction now", covered) if covered else None
+
+    async def report_pod(self, pod: Pod, message: str) -> None:
+        """See `Cluster.report_pod`; the newest message of each pod is kept in ``waiting``, by its uid."""
+        now = self.pod(pod)
+        if now.node or not now.gates:
+            raise Conflict(f"pod {pod.key} has changed", 409)
+        self.waiting[pod.uid] = message
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`; the newest report of each group is kept in ``reports``."""

@@ -186,6 +186,14 @@ class Cluster(Protocol):
         """What forbids evicting all of ``pods`` together now (disruption budgets), None when nothing does."""
         ...
 
+    async def report_pod(self, pod: Pod, message: str) -> None:
+        """Let the condition ``PodScheduled`` of a gated pod say why it waits.
+
+        kube-scheduler says so of pods that it tries; a gated one it never does. Raises `Conflict` where the pod has
+        changed since it was seen: it may have its node by now.
+        """
+        ...
+
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """Set the condition ``PodGroupScheduled`` of a native PodGroup, as kube-scheduler's own gang cycle does."""
         ...

@@ -61,6 +61,14 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportPod:
+    """Write into a gated pod's condition why it waits."""
+
+    pod: Pod
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReportGroup:
     """Write into a PodGroup's conditions whether it is scheduled."""
 
@@ -78,4 +86,4 @@ class ReportMembers:
     status: MemberStatus
 
 
-Action = Clear | Steer | Keep | AskBudgets | Tell | Evict | ReportGroup | ReportMembers
+Action = Clear | Steer | Keep | AskBudgets | Tell | Evict | ReportPod | ReportGroup | ReportMembers

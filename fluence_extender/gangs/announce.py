@@ -1,4 +1,4 @@
-"""What users are told unasked: one Event a pod for each new reason, and the condition of a native PodGroup.
+"""What users are told unasked: one Event a pod for each new reason, and conditions of gated pods and native PodGroups.
 
 A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't leave a
 trail of counts behind. Of a large gang the first members speak for all.
@@ -7,7 +7,7 @@ trail of counts behind. Of a large gang the first members speak for all.
 from __future__ import annotations
 
 from fluence_extender.cluster.port import Regarding
-from fluence_extender.gangs.actions import Action, ReportGroup, Tell
+from fluence_extender.gangs.actions import Action, ReportGroup, ReportPod, Tell
 from fluence_extender.gangs.gang import Gang
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.registry import Registry
@@ -37,6 +37,11 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
         *(
             Tell(_about(pod), gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}")
             for pod in waiting[: limits.announced_members]
+        ),
+        *(
+            ReportPod(pod, f"gang {gang.key}: {gang.reason.text}")
+            for pod in waiting[: limits.announced_members]
+            if pod.gates
         ),
     ]
     group = _group(gang, registry)

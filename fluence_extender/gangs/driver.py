@@ -36,6 +36,7 @@ from fluence_extender.gangs.actions import (
     Keep,
     ReportGroup,
     ReportMembers,
+    ReportPod,
     Steer,
     Tell,
 )
@@ -237,7 +238,7 @@ class Driver:
                     self._spawn("", self._ask_budgets(action), ())
                 case Evict(pod, reason, again):
                     self._spawn(pod.uid, self._evict(pod, reason, again), ())
-                case ReportGroup() | ReportMembers():
+                case ReportPod() | ReportGroup() | ReportMembers():
                     self._spawn("", self._report(action), (), self._aside)
 
     def _spawn(
@@ -365,16 +366,17 @@ class Driver:
             failed = partial(self._controller.lifecycle.preemptor.not_evicted, why=why)
             self._later(EVICT_PAUSE, failed, pod.uid)
 
-    async def _report(self, report: ReportGroup | ReportMembers) -> None:
+    async def _report(self, report: ReportPod | ReportGroup | ReportMembers) -> None:
         try:
-            if isinstance(report, ReportGroup):
-                await self._cluster.report_group(
-                    report.group, report.scheduled, report.reason, report.message
-                )
-            else:
-                await self._cluster.report_members(report.group, report.status)
+            match report:
+                case ReportPod(pod, message):
+                    await self._cluster.report_pod(pod, message)
+                case ReportGroup(group, scheduled, reason, message):
+                    await self._cluster.report_group(group, scheduled, reason, message)
+                case ReportMembers(members, status):
+                    await self._cluster.report_members(members, status)
         except ClusterError as error:
-            log.info("PodGroup status not written", group=report.group.name, error=str(error))
+            log.info("status not written", error=str(error))
 
     async def bind(self, uid: str, node: str) -> None:
         """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""

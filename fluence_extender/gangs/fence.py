@@ -77,6 +77,11 @@ class Fence:
         async with self._writing():
             return await self._cluster.forbidding(pods)
 
+    async def report_pod(self, pod: Pod, message: str) -> None:
+        """See `Cluster.report_pod`."""
+        async with self._writing():
+            await self._cluster.report_pod(pod, message)
+
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""
         async with self._writing():

@@ -123,6 +123,10 @@ class Link:
             raise ClusterError("no answer")
         return await self._cluster.forbidding(pods)
 
+    async def report_pod(self, pod: Pod, message: str) -> None:
+        """See `Cluster.report_pod`."""
+        await self._send(self._cluster.report_pod(pod, message))
+
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""
         await self._send(self._cluster.report_group(group, scheduled, reason, message))

@@ -129,6 +129,7 @@ def test_10_shared_gang_is_wired_and_its_consumer_waits(
     told = f"waiting for scheduling gates of others: {READY_GATE}"
     fluence.wait_for_reason(namespace.name, "qgang", told)
     assert told in wait_for_event(namespace, "q-1", "WaitingForGates")["note"]
+    wait_for(lambda: told in waiting(namespace.pod("q-1")), 20, "the condition to say why")
     assert not node_of(namespace.pod("q-1"))
 
 
@@ -207,6 +208,13 @@ def wait_for_contract(namespace: Namespace, variable: str) -> None:
         return variable in environment(made)
 
     wait_for(there, 20, f"{variable} in new pods")
+
+
+def waiting(pod: Manifest) -> str:
+    """What the condition of a gated pod says."""
+    (found,) = [one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled"]
+    assert (found["status"], found["reason"]) == ("False", "SchedulingGated")
+    return str(found.get("message", ""))
 
 
 # Rows of the table of features.

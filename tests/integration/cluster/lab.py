@@ -39,6 +39,10 @@ class Lab(Protocol):
 
     async def protect(self, pod: Pod) -> None: ...
 
+    async def waiting(self, pod: Pod) -> str:
+        """Why the pod waits, as it says itself; "" where it doesn't."""
+        ...
+
     async def events(self, pod: Pod) -> list[tuple[str, str, str, int]]:
         """Type, reason, message and count of each Event about the pod."""
         ...
@@ -65,6 +69,9 @@ class MemoryLab:
 
     async def protect(self, pod: Pod) -> None:
         self._memory.protected.add(pod.uid)
+
+    async def waiting(self, pod: Pod) -> str:
+        return self._memory.waiting.get(pod.uid, "")
 
     async def events(self, pod: Pod) -> list[tuple[str, str, str, int]]:
         return [
@@ -123,6 +130,11 @@ class ApiLab:
                 return
             await asyncio.sleep(0.05)
         raise AssertionError(f"the budget never took effect: {found}")
+
+    async def waiting(self, pod: Pod) -> str:
+        now = await asyncio.to_thread(self._api.get, f"{PODS}/{pod.name}")
+        found = {one["type"]: one for one in now["status"].get("conditions") or ()}
+        return str(found.get("PodScheduled", {}).get("message", ""))
 
     async def events(self, pod: Pod) -> list[tuple[str, str, str, int]]:
         path = "/apis/events.k8s.io/v1/namespaces/default/events"

@@ -51,6 +51,21 @@ async def test_nomination_is_set_changed_and_cleared(lab: Lab, name: str) -> Non
         assert (await now(lab, pod)).nominated == node
 
 
+async def test_gated_pod_says_why_it_waits(lab: Lab, name: str) -> None:
+    pod = await now(lab, await lab.create(name, [GATE]))
+    await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)")
+    assert await lab.waiting(pod) == "waiting for members (1 of 2 exist)"
+
+
+async def test_pod_that_has_its_node_does_not_say_that_it_waits(lab: Lab, name: str) -> None:
+    pod = await now(lab, await lab.create(name, [GATE]))
+    await lab.cluster.ungate(pod, GATE)
+    await lab.cluster.bind(pod, HERE, {})
+    with pytest.raises(Conflict):
+        await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)")
+    assert await lab.waiting(pod) == ""
+
+
 async def test_nominating_a_bound_pod_changes_nothing(lab: Lab, name: str) -> None:
     pod = await lab.create(name)
     await lab.cluster.bind(pod, HERE, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluence_extender.gangs.limits import Limits
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import GATE, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.workload import PodGroup
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -51,6 +51,19 @@ def test_first_members_speak_for_a_large_gang(world: MakeWorld) -> None:
     gang(w, "g", *[100] * 12, size=99)
     w.advance(3)
     assert [event.regarding.name for event in w.cluster.events] == ["g-0", "g-1", "g-2"]
+
+
+def test_condition_of_gated_members_says_why_they_wait(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False, limits=Limits(announced_members=2))
+    pods = gang(w, "g", 100, 100, 100, size=4)
+    ungated = w.pod("late", labels=pods[0].labels, annotations={GROUP_SIZE_ANNOTATION: "5"})
+    w.advance(3)
+    (told,) = set(w.cluster.waiting.values())
+    assert told.startswith("gang default/g: members of gang default/g disagree on its size")
+    assert set(w.cluster.waiting) == {pods[0].uid, pods[1].uid}
+    w.cluster.remove(ungated)
+    w.advance(3)
+    assert w.cluster.waiting[pods[0].uid] == "gang default/g: waiting for members (3 of 4 exist)"
 
 
 def test_pod_group_is_told_whether_it_is_scheduled(world: MakeWorld) -> None:

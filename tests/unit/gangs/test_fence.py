@@ -31,6 +31,7 @@ WRITES: dict[str, Write] = {
     "ungate": lambda fence: fence.ungate(POD, GATE),
     "bind": lambda fence: fence.bind(POD, "n1", {}),
     "evict": lambda fence: fence.evict(POD, "why"),
+    "report_pod": lambda fence: fence.report_pod(POD, "busy"),
     "report_group": lambda fence: fence.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
     "report_members": lambda fence: fence.report_members(GROUP, MemberStatus("Running")),
     "event": lambda fence: fence.event(Regarding("v1", "Pod", "ns", "p", "u1"), "Busy", "busy"),
@@ -38,7 +39,7 @@ WRITES: dict[str, Write] = {
 
 
 def state(cluster: MemoryCluster) -> object:
-    return cluster.pods(), cluster.events, cluster.reports, cluster.calls
+    return cluster.pods(), cluster.events, cluster.reports, cluster.waiting, cluster.calls
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -63,7 +63,7 @@ def bound(w: Pair, pods: list[Pod]) -> int:
 def writes_of(w: Pair, replica: Replica) -> list[str]:
     """The writes of ``replica`` from now on."""
     made: list[str] = []
-    for verb in ("nominate", "ungate", "bind", "evict", "report_group", "event"):
+    for verb in ("nominate", "ungate", "bind", "evict", "report_pod", "report_group", "event"):
         send = getattr(replica.link, verb)
 
         async def noted(*args: Any, verb: str = verb, send: Any = send, **kwargs: Any) -> None:
