@@ -16,24 +16,27 @@ import pytest
 
 from fluence_extender.coordination.mock_qpu import MockQpu, server
 from fluence_extender.demo.webhook import Webhook
-from fluence_extender.localcluster import ControlPlane
+from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import (
     CONSUMER_PRIORITY_CLASS,
     DISCOVERY_TIMEOUT_ANNOTATION,
     POLL_INTERVAL_ANNOTATION,
     READY_GATE,
     RELEASED_ANNOTATION,
+    SIDECAR_ACCOUNT,
 )
-from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.names import GATE, GROUP_LABEL
 from tests.e2e.admitted import environment, gates_of, quantum, registered
 from tests.e2e.containers import RunningPod
-from tests.e2e.harness import LONGEST, Manifest, Namespace, annotations_of, job, node_of, wait_for
-from tests.e2e.installation import Installation
+from tests.e2e.harness import LONGEST, Manifest, Namespace, annotations_of, documents, job, node_of, wait_for
+from tests.e2e.installation import BASE, Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ours
 
 Write = Callable[[str], None]
+SHIPPED = BASE.parent / "webhook"
+PATCH = "application/strategic-merge-patch+json"
 SUBMIT = """
 import json, os, urllib.request
 request = urllib.request.Request(os.environ["FLUXION_ENDPOINT"] + "/tasks", data=b"{}")
@@ -68,8 +71,15 @@ def vendor() -> Iterator[Vendor]:
 
 @pytest.fixture(scope="module")
 def webhook(installation: Installation) -> Iterator[Webhook]:
+    """The webhook, and the policy for sidecars."""
+    api = installation.plane.api
+    policy = documents(SHIPPED / "sidecars.yaml")
+    for document in policy:
+        api.apply(document)
     with registered(installation.plane) as webhook:
         yield webhook
+    for document in reversed(policy):
+        api.delete(api.path_of(document))
 
 
 @pytest.fixture
@@ -210,3 +220,54 @@ def test_killed_sidecar_goes_on_where_it_stopped_and_late_consumers_need_none(
         (late,) = wait_for(replaced, what="another consumer")
         found = environment(namespace.wait_for_phase(late["metadata"]["name"], "Running"))
         assert (found["FLUENCE_QUANTUM_JOB_ID"], found["FLUXION_BACKEND"]) == (task, "mock")
+
+
+def test_account_of_sidecars_changes_nothing_else_of_pods(
+    mock: Vendor, fluence: Fluence, namespace: Namespace, sidecars: Api
+) -> None:
+    namespace.create(quantum("q-1", "g", mode="shared", index="1", size=2))
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    before = namespace.pod("q-1")
+    for change in (
+        {"spec": {"containers": [{"name": "main", "image": "evil"}]}},
+        {"spec": {"nodeSelector": {"evil": "yes"}}},
+        {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}},
+        {"metadata": {"labels": {"team": "evil"}}},
+        {"metadata": {"finalizers": ["example.com/evil"]}},
+        {"metadata": {"annotations": {"evil": "yes"}}},
+        {"metadata": {"annotations": {"fluence.flux-framework.org/backend": "evil"}}},
+        {"metadata": {"annotations": {"fluence.flux-framework.org/coordination": None}}},
+    ):
+        with pytest.raises(ApiError, match="fluence-sidecar") as refused:
+            sidecars.patch(f"{path}/q-1", change, PATCH)
+        assert refused.value.status in (403, 422), change
+    now = namespace.pod("q-1")
+    assert now["metadata"]["labels"] == before["metadata"]["labels"]
+    assert gates_of(now) == gates_of(before)
+    released = {
+        "metadata": {"annotations": {RELEASED_ANNOTATION: "x"}},
+        "spec": {"schedulingGates": [{"$patch": "delete", "name": READY_GATE}]},
+    }
+    sidecars.patch(f"{path}/q-1", released, PATCH)
+    assert READY_GATE not in gates_of(namespace.pod("q-1"))
+
+
+@pytest.fixture
+def sidecars(namespace: Namespace, plane: ControlPlane, mock: Vendor) -> Iterator[Api]:
+    """The API server, by the account of the namespace's sidecars, which is made for the first producer."""
+    namespace.create(quantum("q-0", "g", mode="shared", index="0", size=2))
+    api = Api(plane.kubeconfig_for_service_account(namespace.name, SIDECAR_ACCOUNT))
+    path = f"/api/v1/namespaces/{namespace.name}/pods/q-0"
+    wait_for(lambda: _may(api, path), what="the rights to be in force")
+    yield api
+    api.close()
+
+
+def _may(api: Api, path: str) -> bool:
+    try:
+        api.patch(path, {"metadata": {"annotations": {RELEASED_ANNOTATION: "tried"}}}, PATCH)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return False
+    return True

@@ -81,7 +81,12 @@ class Credentials:
         return _temporary(told, "SessionToken", f"assume role {role}")
 
     def _shared_file(self) -> Keys | None:
-        path = Path(self._environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser()
+        path = Path(self._environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials")
+        try:
+            path = path.expanduser()
+        except RuntimeError:
+            # A user without a home.
+            return None
         if not path.is_file():
             return None
         parser = configparser.RawConfigParser()

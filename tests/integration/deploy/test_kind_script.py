@@ -96,7 +96,17 @@ def test_it_builds_loads_applies_and_tests_then_removes_the_cluster(machine: Mac
         ["kubectl", "apply", "-k", "deploy"],
         [*rollout, "deployment/fluence", "--timeout", "300s"],
         [*rollout, "deployment/fluence-webhook", "--timeout", "300s"],
-        ["python", "-m", "pytest", "tests/e2e", "--kubeconfig", kubeconfig, "-k", "gang"],
+        [
+            "python",
+            "-m",
+            "pytest",
+            "tests/e2e",
+            "tests/e2e/in_containers.py",
+            "--kubeconfig",
+            kubeconfig,
+            "-k",
+            "gang",
+        ],
         ["kind", "delete", "cluster", "--name", "fluence-test"],
     ]
     assert not Path(kubeconfig).exists()
