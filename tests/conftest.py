@@ -17,6 +17,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("nightly", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+# Processes are started by the hundred: they compile our modules once and not each of them anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -32,11 +32,19 @@ def refused(*arguments: str, code: int = 1, **environment: str) -> str:
     return ended.stderr
 
 
+@pytest.fixture(scope="module")
+def overview() -> str:
+    """What the program says of all its commands."""
+    shown = run("--help")
+    assert shown.returncode == 0
+    return shown.stdout
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_explains_each_command(command: str) -> None:
-    overview, shown = run("--help"), run(command, "--help")
-    assert (overview.returncode, shown.returncode) == (0, 0)
-    assert re.search(rf"^  {command}  +\S", overview.stdout, re.MULTILINE)
+def test_help_explains_each_command(command: str, overview: str) -> None:
+    shown = run(command, "--help")
+    assert shown.returncode == 0
+    assert re.search(rf"^  {command}  +\S", overview, re.MULTILINE)
     assert len(shown.stdout) > 100
 
 
