@@ -233,6 +233,9 @@ def test_20_half_finished_gang_keeps_its_share_and_a_finished_one_gives_it_back(
     fluence.wait_for_reason(namespace.name, "next", "busy")
     namespace.delete_pod("pair-1")
     namespace.wait_for_phase("next", "Running")
+    # What has ended doesn't keep the PodGroup.
+    wait_for_sizes(namespace, {})
+    assert namespace.pod("pair-0")
 
 
 def test_21_podgroup_of_ours_that_was_left_behind_goes(

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.decode_workload import decode_coscheduling_group, decode_pod_group
+from fluence_extender.cluster.errors import Invalid
+from fluence_extender.cluster.group_objects import ApiPodGroups, Group
+from fluence_extender.cluster.port import Conflict
 from fluence_extender.demo.webhook import Webhook
+from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import GATE
+from fluence_extender.model.workload import CoschedulingGroup, PodGroup
 from tests.e2e.admitted import gates_of, groups, registered, sizes, wait_for_sizes
-from tests.e2e.harness import Namespace, job
+from tests.e2e.harness import Manifest, Namespace, job, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
+from tests.e2e.operators import installed
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import deployment, gang, labelled, ours
 
@@ -95,3 +106,52 @@ def test_webhook_adds_the_gate_where_no_policy_does(
         namespace.wait_until_bound(3)
         webhook.stop()
     webhook.start()
+
+
+@pytest.mark.parametrize("kind", [PodGroup, CoschedulingGroup])
+def test_podgroups_of_both_kinds_are_made_resized_where_that_is_allowed_and_removed_as_seen(
+    kind: type[Group], control_plane: ControlPlane, namespace: Namespace
+) -> None:
+    api = control_plane.api
+    decode = decode_pod_group if kind is PodGroup else decode_coscheduling_group
+
+    def seen() -> Group:
+        listed = groups(api, namespace.name) if kind is PodGroup else coscheduled(api, namespace.name)
+        return decode(json.dumps(listed["g"]).encode())
+
+    async def work() -> None:
+        name = (namespace.name, "g")
+        async with connect(str(control_plane.kubeconfig)) as connection:
+            made = ApiPodGroups(connection)
+            await made.make(kind, name, 3, None)
+            with pytest.raises(Conflict):
+                await made.make(kind, name, 4, None)
+            first = seen()
+            assert first.making.by == "fluence-webhook"
+            if kind is PodGroup:
+                # Immutable up to v1alpha3, and so nobody asks twice.
+                with suppress(Invalid):
+                    await made.resize(first, 5)
+            else:
+                await made.resize(first, 5)
+                now = seen()
+                assert isinstance(now, CoschedulingGroup)
+                assert now.min_member == 5
+                # It has changed since it was seen: somebody may have made it his own.
+                with pytest.raises(Conflict):
+                    await made.remove(first)
+            await made.remove(seen())
+
+    with installed(api, *([] if kind is PodGroup else ["CoschedulingGroup"])):
+        asyncio.run(work())
+        wait_for(
+            lambda: "g" not in (groups if kind is PodGroup else coscheduled)(api, namespace.name),
+            60,
+            "the group to go",
+        )
+
+
+def coscheduled(api: Api, namespace: str) -> dict[str, Manifest]:
+    """The PodGroups of scheduling.x-k8s.io by name."""
+    listed = api.get(f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups")
+    return {one["metadata"]["name"]: one for one in listed["items"]}
