@@ -54,7 +54,7 @@ def stage(destination: Path) -> int:
 
 
 def sidecar() -> int:
-    """Run the sidecar by its environment; 0, 1 where no task was found, 2 where it doesn't know its pod."""
+    """Run the sidecar by its environment; 0, 1 where no task was found, 2 where it can't begin."""
     from fluence_extender.coordination.options import read_options
 
     try:
@@ -64,6 +64,11 @@ def sidecar() -> int:
         return 2
     for problem in problems:
         print(f"fluence-sidecar: {problem}", file=sys.stderr)
+    from fluence_extender.cluster.errors import BadKubeconfig
     from fluence_extender.coordination.running import run
 
-    return asyncio.run(run(options, os.environ))
+    try:
+        return asyncio.run(run(options, os.environ))
+    except BadKubeconfig as error:
+        print(f"fluence-sidecar: {error}", file=sys.stderr)
+        return 2

@@ -1,0 +1,70 @@
+"""The commands that pods run, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from fluence_extender.coordination.main import main
+
+BIN = Path(sys.executable).parent
+OWN = {"FLUENCE_POD_UID": "u", "FLUENCE_POD_NAME": "p"}
+
+
+def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **environ}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_sidecar_that_doesnt_know_its_pod_says_what_to_set() -> None:
+    ended = run(str(BIN / "fluence-sidecar"))
+    assert ended.returncode == 2
+    assert "FLUENCE_POD_UID and FLUENCE_POD_NAME must be set" in ended.stderr
+
+
+def test_a_sidecar_without_a_cluster_says_what_it_looked_for() -> None:
+    ended = run(str(BIN / "fluence-sidecar"), **OWN)
+    assert ended.returncode == 2
+    assert "no cluster to connect to" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_options_that_cant_be_read_are_told_and_dont_stop_it() -> None:
+    ended = run(str(BIN / "fluence-sidecar"), **OWN, FLUENCE_POLL_INTERVAL="soon")
+    assert "poll 'soon' is no duration" in ended.stderr
+    assert "no cluster to connect to" in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["launch"], ["stage", "a", "b"]])
+def test_wrong_use_is_told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_the_mock_qpu_serves_until_it_is_told_to_end() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "fluence_extender.coordination",
+        "mock-qpu",
+        "--port=0",
+        "--host=127.0.0.1",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout is not None
+        said = running.stdout.readline()
+        port = said.split()[4].rstrip(":")
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/tasks", data=b"{}")
+        with urllib.request.urlopen(request) as answer:
+            assert json.loads(answer.read())["state"] == "queued"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 0
