@@ -40,7 +40,7 @@ CONSUMER_PRIORITY_CLASS = "fluence-quantum-classical"
 # Written on each consumer by the producer's sidecar, before the gate is removed.
 QUANTUM_JOB_ID_ANNOTATION = f"{DOMAIN}/quantum-job-id"
 RELEASED_ANNOTATION = f"{DOMAIN}/released"
-"""On the producer, with its task's id, before the first gate is removed: why. Consumers that come later start at once."""
+"""On the producer, with its task's id, before the first gate is removed: why. Later consumers start at once."""
 PRODUCER_BACKEND_ANNOTATION = f"producer.{BACKEND_ANNOTATION}"
 PRODUCER_ATTRIBUTE_PREFIX = f"producer.{ATTRIBUTE_PREFIX}"
 
