@@ -10,7 +10,7 @@ from fluence_extender.cluster.port import Changed, ClusterError, Kind, Listed, O
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.webhook.claims import Objects, lease_path
+from fluence_extender.webhook.claims import Objects, is_ours, lease_path
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class ClaimKeeper:
     async def _hand_over(self, pod: Pod) -> None:
         path = lease_path(pod.namespace, pod.labels[GROUP_LABEL])
         lease = await self._objects.read(path)
-        if lease is None or pod.uid not in self._known:
+        if lease is None or not is_ours(lease) or pod.uid not in self._known:
             # Producers with an index need no claim.
             return
         reference = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}

@@ -52,6 +52,12 @@ def lease_path(namespace: str, group: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{group}"
 
 
+def is_ours(lease: Json) -> bool:
+    """Whether the Lease is a claim, and not some other program's that goes by the same name."""
+    annotations = (lease.get("metadata") or {}).get("annotations") or {}
+    return bool(annotations.get(CREATED_BY_ANNOTATION) == WEBHOOK_NAME)
+
+
 class ApiClaims:
     """Asks the API server; ``now`` gives seconds since the epoch."""
 
@@ -71,12 +77,15 @@ class ApiClaims:
             log.warning("a producer can't be chosen", group=f"{namespace}/{group}", problem=str(error))
             return None
 
-    async def _claim(self, namespace: str, name: str, uid: str) -> bool:
+    async def _claim(self, namespace: str, name: str, uid: str) -> bool | None:
         path = lease_path(namespace, name)
         lease = await self._objects.read(path)
         if lease is None:
             await self._objects.create(path, self._lease(namespace, name, uid))
             return True
+        if not is_ours(lease):
+            log.warning("a producer can't be chosen: its Lease is somebody else's", lease=path)
+            return None
         spec = lease.get("spec") or {}
         if spec.get("holderIdentity") == uid:
             # The same request, asked again.

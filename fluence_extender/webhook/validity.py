@@ -22,7 +22,8 @@ _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
-_MAPS = ("metadata.labels", "metadata.annotations", "spec.schedulingGroup")
+_LINUX_ONLY = {"allowPrivilegeEscalation", "capabilities", "runAsUser", "seccompProfile"}
+_MAPS = ("metadata.labels", "metadata.annotations", "spec.schedulingGroup", "spec.os")
 _LISTS = ("metadata.ownerReferences", "spec.initContainers", "spec.volumes", "spec.schedulingGates")
 _CONTAINER_LISTS = ("env", "envFrom", "volumeMounts")
 
@@ -97,8 +98,13 @@ def faults(pod: Json) -> list[str]:
     ]
     if gates and spec.get("nodeName"):
         found.append("a pod with spec.nodeName can't have scheduling gates: remove spec.nodeName")
+    windows = (spec.get("os") or {}).get("name") == "windows"
     for where, container in containers:
         found += _container_faults(where, container, frozenset(volumes))
+        if windows and _LINUX_ONLY & (container.get("securityContext") or {}).keys():
+            found.append(
+                f"{where} has a securityContext for Linux: quantum pods run on Linux, remove spec.os"
+            )
     group = (spec.get("schedulingGroup") or {}).get("podGroupName") or "unnamed"
     if not _SUBDOMAIN.fullmatch(group):
         found.append(f"spec.schedulingGroup.podGroupName {group!r} isn't the name of an object")

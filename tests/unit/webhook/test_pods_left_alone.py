@@ -100,6 +100,13 @@ def test_consumer_that_has_a_node_already_can_not_wait() -> None:
     assert "remove spec.nodeName" in said
 
 
+def test_pod_for_windows_can_not_have_our_containers() -> None:
+    (said,) = warned(grouped(container(asks={QPU: "1"}), os={"name": "windows"}))
+    assert "quantum pods run on Linux" in said
+    assert admitted(grouped(os={"name": "windows"}, size="2"))["spec"]["schedulingGroup"]
+    assert admitted(grouped(container(asks={QPU: "1"}), os={"name": "linux"}))["spec"]["initContainers"]
+
+
 def test_mount_of_the_users_where_the_interceptor_goes_is_kept() -> None:
     mount = {"name": "mine", "mountPath": "/opt/fluence-staged"}
     body = grouped(

@@ -115,11 +115,12 @@ async def test_nobody_is_told_to_wait_for_a_producer_that_nobody_could_be_asked_
     assert await lab.claim("a") is None
 
 
-async def test_somebody_elses_lease_of_that_name_is_a_claim_too() -> None:
+async def test_somebody_elses_lease_of_that_name_is_left_alone() -> None:
     lab = Lab()
-    lab.objects.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": "x", "renewTime": "no time"}})
-    lab.producers("Running")
-    assert not await lab.claim("a")
+    lab.objects.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": "a", "renewTime": "no time"}})
+    assert await lab.claim("a") is None
+    await keep(lab.objects, Changed(Kind.POD, producer()))
+    assert lab.objects.writes() == []
 
 
 async def test_lease_says_who_made_it() -> None:
