@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fluence_extender.kubectl.errors import CommandError
+from fluence_extender.kubectl.quantum_keys import ROWS
 from fluence_extender.kubectl.question import read_question
 from fluence_extender.kubectl.tables import Column, answer
 from fluence_extender.model import names
@@ -45,8 +46,8 @@ KEYS = (
         "annotation",
         "pod",
         USER,
-        "How many members make the gang whole. Without it: the parallelism of the owning Job, else 1. All members"
-        " have to say the same.",
+        "How many members make the gang whole. Without it: what the pods' owner says (a Job its parallelism),"
+        " else 1. All members have to say the same.",
         f'{names.GROUP_SIZE_ANNOTATION}: "8"',
     ),
     Explained(
@@ -181,6 +182,7 @@ KEYS = (
         "So many virtual resources of a type that resources.yaml declares.",
         f'{names.RESOURCE_PREFIX}qpu: "1"',
     ),
+    *(Explained(*row) for row in ROWS),
 )
 
 

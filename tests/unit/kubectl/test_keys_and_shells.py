@@ -20,7 +20,7 @@ import yaml
 from fluence_extender import __version__
 from fluence_extender.kubectl.commands import COMMANDS
 from fluence_extender.kubectl.keys import KEYS, look_up
-from fluence_extender.model import names
+from fluence_extender.model import coordination, names
 from tests.unit.kubectl.programs import Fluence
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,10 +28,15 @@ SCRIPTS = sysconfig.get_path("scripts")
 
 
 def test_every_key_of_ours_is_explained() -> None:
-    prefixes = (f"{names.DOMAIN}/", names.RESOURCE_PREFIX)
+    prefixes = (
+        f"{names.DOMAIN}/",
+        f"producer.{names.DOMAIN}/",
+        names.RESOURCE_PREFIX,
+        coordination.READY_GATE,
+    )
     ours = {
         value
-        for name, value in vars(names).items()
+        for name, value in [*vars(names).items(), *vars(coordination).items()]
         if isinstance(value, str) and value.startswith(prefixes) and name != "SELECT_PREFIX"
     }
     explained = {one.key.rstrip("*") for one in KEYS}
@@ -49,6 +54,10 @@ def test_every_key_of_ours_is_explained() -> None:
         ("require-backend", names.REQUIRE_BACKEND_ANNOTATION),
         ("require-vendor", f"{names.REQUIRE_PREFIX}*"),
         (f"{names.REQUIRE_PREFIX}vendor", f"{names.REQUIRE_PREFIX}*"),
+        ("coordination", coordination.COORDINATION_ANNOTATION),
+        (coordination.READY_GATE, coordination.READY_GATE),
+        ("backend", names.BACKEND_ANNOTATION),
+        (f"producer.{names.ATTRIBUTE_PREFIX}vendor", f"{coordination.PRODUCER_ATTRIBUTE_PREFIX}*"),
         ("attr-region", f"{names.ATTRIBUTE_PREFIX}*"),
         (f"{names.RESOURCE_PREFIX}qpu", f"{names.RESOURCE_PREFIX}*"),
     ],
