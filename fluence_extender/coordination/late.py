@@ -74,7 +74,7 @@ def told_by(
     """What ``consumer`` is released with; None while it is to wait. ``patient``: nobody may come any more."""
     ended_with = None
     for producer in producers:
-        verdict = noted(producer.annotations)
+        verdict = noted(producer)
         if lives(producer):
             return handover(producer.annotations, verdict.task) if verdict is not None else None
         if verdict is not None:

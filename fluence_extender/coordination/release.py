@@ -83,20 +83,24 @@ def handover(producer: Mapping[str, str], task: str) -> dict[str, str]:
     return told
 
 
-def note_of(verdict: Verdict) -> dict[str, str]:
-    """How a verdict is written on the producer."""
+def note_of(verdict: Verdict, uid: str) -> dict[str, str]:
+    """How a verdict is written on the producer of that uid; a copy of its manifest is another pod, and undecided."""
     why = verdict.why if verdict.known else f"{GIVEN_UP}{verdict.why}"
-    return {QUANTUM_JOB_ID_ANNOTATION: verdict.task, RELEASED_ANNOTATION: why[:LONGEST_WHY]}
+    return {QUANTUM_JOB_ID_ANNOTATION: verdict.task, RELEASED_ANNOTATION: f"{why[:LONGEST_WHY]}{_mark(uid)}"}
 
 
-def noted(producer: Mapping[str, str]) -> Verdict | None:
-    """The verdict that stands on a producer, whose annotations are given."""
-    why = producer.get(RELEASED_ANNOTATION)
-    if why is None:
+def noted(producer: Pod) -> Verdict | None:
+    """The verdict that stands on a producer."""
+    why, mark = producer.annotations.get(RELEASED_ANNOTATION, ""), _mark(producer.uid)
+    if not why.endswith(mark):
         return None
-    return Verdict(
-        producer.get(QUANTUM_JOB_ID_ANNOTATION, ""), why.removeprefix(GIVEN_UP), not why.startswith(GIVEN_UP)
-    )
+    why = why.removesuffix(mark)
+    task = producer.annotations.get(QUANTUM_JOB_ID_ANNOTATION, "")
+    return Verdict(task, why.removeprefix(GIVEN_UP), not why.startswith(GIVEN_UP))
+
+
+def _mark(uid: str) -> str:
+    return f" (pod {uid})"
 
 
 async def release_all(pods: Pods, consumers: Iterable[Pod], told: Mapping[str, str]) -> list[str]:

@@ -74,7 +74,7 @@ class Sidecar:
     async def run(self) -> int:
         """Until `stop`; 0, or 1 where the task wasn't found or nothing more was heard of it."""
         own = await self._begin()
-        verdict = noted(own.annotations) if own is not None else None
+        verdict = noted(own) if own is not None else None
         if verdict is None:
             verdict = await self._follow()
         if verdict is None:
@@ -180,7 +180,9 @@ class Sidecar:
 
     async def _release(self, verdict: Verdict) -> None:
         """Write the verdict on our pod, then release consumers as they come; until told to stop, and once after."""
-        await self._insist(lambda: self._pods.note(note_of(verdict)), self._options.ungate)
+        await self._insist(
+            lambda: self._pods.note(note_of(verdict, self._options.pod_uid)), self._options.ungate
+        )
         told = handover(self._own.annotations if self._own is not None else {}, verdict.task)
         pause = FIRST_PAUSE
         last: list[str] = []

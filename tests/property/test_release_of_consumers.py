@@ -24,7 +24,7 @@ from fluence_extender.coordination.provider import ProviderError
 from fluence_extender.coordination.release import noted
 from fluence_extender.coordination.sidecar import Sidecar
 from fluence_extender.coordination.tasks import State, Status
-from fluence_extender.model.coordination import QUANTUM_JOB_ID_ANNOTATION
+from fluence_extender.model.coordination import QUANTUM_JOB_ID_ANNOTATION, RELEASED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from tests.unit.coordination.fake_pods import FakePods, consumer, producer
 
@@ -102,7 +102,7 @@ class World:
 
     def check(self, verb: str, name: str) -> None:
         """Nobody is released before the task was ready and the decision stands on the producer."""
-        if verb == "release" and (not self.vendor.ready or noted(self.pods.pods["lead"].annotations) is None):
+        if verb == "release" and (not self.vendor.ready or noted(self.pods.pods["lead"]) is None):
             self.early.append(name)
 
     async def live(self) -> None:
@@ -172,7 +172,7 @@ def test_the_keeper_releases_nobody_before_a_living_producer_has_decided(
                 pods.pop("lead", None)
             case "lead decides" if lead is not None:
                 decided: Mapping[str, str] = {
-                    "fluence.flux-framework.org/released": "x",
+                    RELEASED_ANNOTATION: f"x (pod {lead.uid})",
                     QUANTUM_JOB_ID_ANNOTATION: "t",
                 }
                 pods["lead"] = replace(lead, annotations={**lead.annotations, **decided})
@@ -186,11 +186,11 @@ def test_the_keeper_releases_nobody_before_a_living_producer_has_decided(
         released = {one.pod.name: one.told for one in late.actions()}
         assert released.keys() <= pods.keys()
         lead = pods.get("lead")
-        if lead is not None and not lead.finished and noted(lead.annotations) is None:
+        if lead is not None and not lead.finished and noted(lead) is None:
             assert not released
         now[0] += seconds
     # A producer that decides settles it for all.
-    pods["lead"] = producer(uid="uid-last", annotations={"fluence.flux-framework.org/released": "x"})
+    pods["lead"] = producer(uid="uid-last", annotations={RELEASED_ANNOTATION: "x (pod uid-last)"})
     now[0] += AGAIN
     late.take(Listed(Kind.POD, tuple(pods.values())))
     assert {one.pod.name for one in late.actions()} == pods.keys() - {"lead"}

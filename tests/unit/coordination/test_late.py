@@ -20,7 +20,7 @@ from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Owner, Pod
 from tests.unit.coordination.fake_pods import JOB, consumer, producer
 
-DECIDED = {RELEASED_ANNOTATION: "task t is running", QUANTUM_JOB_ID_ANNOTATION: "t"}
+DECIDED = {RELEASED_ANNOTATION: "task t is running (pod uid-lead)", QUANTUM_JOB_ID_ANNOTATION: "t"}
 
 
 @dataclass

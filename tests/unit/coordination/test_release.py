@@ -62,16 +62,25 @@ def test_consumers_are_told_the_task_and_the_producers_backend() -> None:
     ],
 )
 def test_a_verdict_survives_on_the_pod(verdict: Verdict) -> None:
-    assert noted(note_of(verdict)) == verdict
+    assert noted(producer(annotations=note_of(verdict, "uid-lead"))) == verdict
 
 
-def test_without_a_note_there_is_no_verdict() -> None:
-    assert noted({}) is None
-    assert noted({QUANTUM_JOB_ID_ANNOTATION: "x"}) is None
+def test_what_was_decided_for_another_pod_isnt_decided_for_its_copy() -> None:
+    notes = note_of(Verdict("t", "task t is running", True), "uid-original")
+    assert noted(producer(annotations=notes)) is None
 
 
-def test_a_long_reason_fits_into_an_annotation() -> None:
-    assert len(note_of(Verdict("t", "x" * 10_000, False))[RELEASED_ANNOTATION]) <= 1000
+@pytest.mark.parametrize("notes", [{}, {QUANTUM_JOB_ID_ANNOTATION: "x"}, {RELEASED_ANNOTATION: "a user's"}])
+def test_without_a_note_there_is_no_verdict(notes: dict[str, str]) -> None:
+    assert noted(producer(annotations=notes)) is None
+
+
+def test_a_long_reason_is_shortened() -> None:
+    notes = note_of(Verdict("t", "x" * 10_000, False), "uid-lead")
+    assert len(notes[RELEASED_ANNOTATION]) < 1100
+    found = noted(producer(annotations=notes))
+    assert found is not None
+    assert not found.known
 
 
 async def test_each_consumer_is_released_once_and_other_gates_stay() -> None:

@@ -125,7 +125,7 @@ async def test_the_decision_is_written_on_the_producer_before_anybody_is_release
     await Life(pods, Vendor()).live(all_released(pods))
     verbs = [verb for verb, _ in pods.calls]
     assert verbs.index("note") < verbs.index("release")
-    verdict = noted(pods.pods["lead"].annotations)
+    verdict = noted(pods.pods["lead"])
     assert verdict is not None
     assert (verdict.task, verdict.known) == ("task", True)
 
@@ -195,7 +195,11 @@ async def test_a_clock_that_went_back_takes_nothing_from_the_limit(wall: float) 
 
 
 async def test_a_restarted_sidecar_goes_on_releasing_without_asking_the_vendor() -> None:
-    pods = cluster("a", "b", lead={RELEASED_ANNOTATION: "task t is running", QUANTUM_JOB_ID_ANNOTATION: "t"})
+    pods = cluster(
+        "a",
+        "b",
+        lead={RELEASED_ANNOTATION: "task t is running (pod uid-lead)", QUANTUM_JOB_ID_ANNOTATION: "t"},
+    )
     vendor = Vendor(finds=(AssertionError("asked"),))
     assert await Life(pods, vendor).live(all_released(pods)) == 0
     assert vendor.looked == 0
@@ -204,7 +208,11 @@ async def test_a_restarted_sidecar_goes_on_releasing_without_asking_the_vendor()
 
 async def test_a_restart_after_giving_up_still_counts_as_failed() -> None:
     pods = cluster(
-        "a", lead={RELEASED_ANNOTATION: "given up: no task was found", QUANTUM_JOB_ID_ANNOTATION: ""}
+        "a",
+        lead={
+            RELEASED_ANNOTATION: "given up: no task was found (pod uid-lead)",
+            QUANTUM_JOB_ID_ANNOTATION: "",
+        },
     )
     assert await Life(pods, Vendor()).live(all_released(pods)) == 1
 
