@@ -146,9 +146,8 @@ def test_36_38_39_42_43_consumers_start_when_the_task_is_next_and_others_make_wa
         assert gated(namespace) == consumers
         mock.pass_by(10)
         wait_until_released(namespace, running)
-        assert annotations_of(namespace.pod(lead["metadata"]["name"]))[RELEASED_ANNOTATION].endswith(
-            "position 1"
-        )
+        decided = annotations_of(namespace.pod(lead["metadata"]["name"]))[RELEASED_ANNOTATION]
+        assert decided == f"task {task} is queued, position 1 (pod {lead['metadata']['uid']})"
         for name in consumers:
             pod = namespace.wait_for_phase(name, "Running")
             assert pod["spec"]["priorityClassName"] == CONSUMER_PRIORITY_CLASS
