@@ -7,6 +7,7 @@ import json
 import threading
 import urllib.error
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -25,6 +26,7 @@ from tests.unit.webhook.certificates import shown_by
 from tests.unit.webhook.reviews import written
 
 BACKEND = "FLUXION_BACKEND"
+PRODUCES = {"name": "FLUENCE_COORDINATION_ROLE", "value": "producer"}
 NO_BUNDLE = base64.b64encode(b"nobody is trusted").decode()
 
 
@@ -170,6 +172,29 @@ def test_its_account_gives_what_it_needs(admission: Admission) -> None:
         log = admission.plane.log(f"fluence-webhook-{number}").read_text()
         assert "forbidden" not in log
         assert "a right is missing" not in log
+
+
+def test_two_replicas_make_one_producer_and_the_account_of_its_sidecar(
+    admission: Admission, namespace: Namespace
+) -> None:
+    def create(number: int) -> None:
+        made = labelled(quantum(f"shared-{number}"), "shared", 6)
+        made["metadata"]["annotations"][COORDINATION_ANNOTATION] = SHARED
+        namespace.create(made)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(create, range(6)))
+    roles = [environment(one)["FLUENCE_COORDINATION_ROLE"]["value"] for one in namespace.pods()]
+    assert sorted(roles) == ["consumer"] * 5 + ["producer"]
+    (producer,) = (one for one in namespace.pods() if PRODUCES in environment(one).values())
+    assert producer["spec"]["serviceAccountName"] == "fluence-sidecar"
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace.name}"
+    for path in (
+        f"/api/v1/namespaces/{namespace.name}/serviceaccounts/fluence-sidecar",
+        f"{rbac}/roles/fluence-sidecar",
+        f"{rbac}/rolebindings/fluence-sidecar",
+    ):
+        assert admission.api.get(path)
 
 
 def test_somebody_elses_edit_of_the_bundle_is_put_back(admission: Admission) -> None:
