@@ -108,7 +108,7 @@ class Service:
             return On(member.bound)
         if member.assignment is not None:
             gang.note(What.FILTERED, member.pod.name, f"kube-scheduler was told {member.assignment.node}")
-            return On(member.assignment.node)
+            return On(member.assignment.node, bool(member.pod.pinned_to))
         return Nowhere(gang.reason.text) if gang.reason is not None else Unseen(NO_PLACE_YET)
 
     def refused(self, pod: AskedPod, node: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.throughput.bindings import Bindings
 from benchmarks.throughput.contenders import PLANE, Contender
 from benchmarks.throughput.usage import Reading, Used, between, cpu_seconds, read
-from benchmarks.throughput.workloads import Manifest, Workload
+from benchmarks.throughput.workloads import Manifest, Workload, controller
 from fluence_extender.localcluster import ControlPlane
 
 WRITERS = 8
@@ -74,11 +74,13 @@ class Bench:
         self._api = plane.api
         self._api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.NAMESPACE}})
         self._pods = f"/api/v1/namespaces/{self.NAMESPACE}/pods"
+        jobs = f"/apis/batch/v1/namespaces/{self.NAMESPACE}/jobs"
+        self._owner = self._api.request("POST", jobs, controller(self.NAMESPACE))
         self._idle = self._measure_idle()
 
     def backlog(self, contender: Contender, workload: Workload) -> Outcome:
         """The pods are there before the contender starts."""
-        pods = workload.manifests(contender.scheduler)
+        pods = workload.manifests(contender.scheduler, self._owner)
         created = self._create(pods)
         time.sleep(QUIET)
         with Bindings(self._api, self.NAMESPACE) as bindings:
@@ -100,7 +102,7 @@ class Bench:
         return self._running(contender, workload, "stream", rate)
 
     def _running(self, contender: Contender, workload: Workload, mode: str, rate: float) -> Outcome:
-        pods = workload.manifests(contender.scheduler)
+        pods = workload.manifests(contender.scheduler, self._owner)
         with Bindings(self._api, self.NAMESPACE) as bindings:
             try:
                 contender.start()

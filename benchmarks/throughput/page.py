@@ -24,7 +24,7 @@ HEAD = """\
 
 A real etcd, API server, controller manager and kube-scheduler (Kubernetes 1.36) and kwok's nodes and kubelets, all on
 one machine. In each run the *stock* kube-scheduler and *fluence* (the extender on its embedded engine and a
-kube-scheduler of its own) bind the same pods in turn on the same control plane. Placing, nominating and ungating are
+kube-scheduler of its own) bind the same pods in turn on the same control plane. Placing, steering and ungating are
 always inside the figures. With pods created before, the extender and its kube-scheduler start together: their time
 counts from the extender's readiness, stock's from its own or from its first binding.
 
@@ -35,15 +35,15 @@ doesn't measure stay. Rates and latencies suffer from whatever else a machine do
 line says how loaded the machine was (load average of one minute).
 """
 DECISIONS = """\
-## Why two patches a pod
+## Which writes a pod costs
 
-A pod is nominated (`status.nominatedNodeName`) and then ungated. One patch could do both if it pinned the pod by a
-required node affinity instead, for about a fifth less of the API server's CPU. It isn't done: an affinity can't be
-changed once the gate is gone, so a pod whose node is cordoned, lost or taken between its ungating and its Binding could
-only be deleted. That loses a pod nobody owns, counts as a failure against its Job's `backoffLimit`, and nails a whole
-gang to the plan that has just failed. A nomination is taken back with one write. Strategic patches name the gate and
-answer with metadata only, which spares the API server writing out the pod; whether anything was there before is told by
-the uid in the patch.
+Stock's pod costs three: the Binding, kube-scheduler's Event about it, and kubelet's (here kwok's) status. With us the
+patch that removes the gate comes on top, and for some a nomination before it; a gang's own Events and status are a few
+for all its members. The pods measured have a controller (a Job that nobody runs), as nearly all pods have, so that they
+are pinned to their nodes by the patch that ungates them; [concepts](../concepts.md#how-a-member-is-told-its-node) says
+who is and what becomes of a pin that can't be kept. Loose pods cost one write more. Patches name the gate and answer
+with metadata only, which spares the API server writing out the pod; whether anything was there before is told by the
+uid in the patch.
 
 Every pod goes through our bind verb, also those that need no barrier: kube-scheduler chooses its binder by the
 resources that a pod asks for, so a gang's pod that lacks a marking resource would slip past the barrier.

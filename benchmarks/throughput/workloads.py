@@ -1,4 +1,4 @@
-"""What is submitted: the same pods for both schedulers, but for the name of their scheduler."""
+"""What is submitted: the same pods for both schedulers, but for the name of their scheduler; a Job controls them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ class Workload:
         """So much of it, at least one gang."""
         return replace(self, gangs=max(1, round(self.gangs * share)))
 
-    def manifests(self, scheduler: str) -> list[Manifest]:
-        """The pods, in the order of their creation, for ``scheduler``."""
-        return [
+    def manifests(self, scheduler: str, owner: Manifest) -> list[Manifest]:
+        """The pods, in the order of their creation, for ``scheduler``; ``owner`` is their controller."""
+        made = [
             self._pod(gang, member, scheduler) for gang in range(self.gangs) for member in range(self.size)
         ]
+        for one in made:
+            one["metadata"]["ownerReferences"] = [reference(owner)]
+        return made
 
     def _pod(self, gang: int, member: int, scheduler: str) -> Manifest:
         if self.foreign_every and gang % self.foreign_every == self.foreign_every - 1:
@@ -46,6 +49,31 @@ class Workload:
             labels[GROUP_LABEL] = f"{self.name}-{gang}"
             annotations[GROUP_SIZE_ANNOTATION] = str(self.size)
         return pod(f"{self.name}-{gang}-{member}", scheduler, labels, annotations)
+
+
+def controller(name: str) -> Manifest:
+    """A Job that somebody else manages, so that pods created by hand have a controller as users' pods do."""
+    container = {"name": "main", "image": "app"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "managedBy": "fluence.flux-framework.org/benchmark",
+            "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
+        },
+    }
+
+
+def reference(owner: Manifest) -> Manifest:
+    """The ownerReference of a pod that ``owner`` controls."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
 
 
 def pod(name: str, scheduler: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Manifest:

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from fluence_extender.cluster import wire
+from fluence_extender.cluster.affinity import required_affinity
 from fluence_extender.cluster.budgets import decode_budgets, forbidding
 from fluence_extender.cluster.connection import Connection, Request
 from fluence_extender.cluster.discovery import Discovery
@@ -27,7 +28,17 @@ from fluence_extender.cluster.group_status import (
     status_path,
     waiting_condition,
 )
-from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Forbidding, Gone, Kind, Regarding
+from fluence_extender.cluster.port import (
+    AlreadyBound,
+    Conflict,
+    Disrupted,
+    Forbidding,
+    Gone,
+    Kind,
+    Pin,
+    Regarding,
+)
+from fluence_extender.model.names import PINNED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
@@ -63,12 +74,16 @@ class ApiCluster:
             if not (await self._read(pod)).spec.get("nodeName"):
                 raise
 
-    async def ungate(self, pod: Pod, gate: str) -> None:
+    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
         """See `Cluster.ungate`. One strategic patch, which tells gates apart by name; others' gates stay."""
         if gate not in pod.gates:
             return
-        removal = {"$patch": "delete", "name": gate}
-        body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": [removal]}}
+        metadata: dict[str, object] = {"uid": pod.uid}
+        spec: dict[str, object] = {"schedulingGates": [{"$patch": "delete", "name": gate}]}
+        if pin is not None:
+            metadata["annotations"] = {PINNED_ANNOTATION: pin.node}
+            spec["affinity"] = required_affinity(pin.affinity)
+        body = {"metadata": metadata, "spec": spec}
         attempt = f"remove gate {gate} of pod {pod.key}"
         request = Request("PATCH", _path(pod), attempt, None, body, STRATEGIC_PATCH, BRIEFLY)
         try:

@@ -88,6 +88,7 @@ def decode_pod(raw: bytes) -> Pod:
         refusal=_refusal(status),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
+        entangled=_entangled(spec),
     )
 
 
@@ -167,6 +168,18 @@ def _affinity(affinity: wire.Affinity | None) -> tuple[NodeTerm, ...] | None:
         return None
     terms = affinity.node.required.terms or ()
     return tuple(NodeTerm(term.match_expressions or (), term.match_fields or ()) for term in terms)
+
+
+def _entangled(spec: wire.PodSpec) -> bool:
+    affinity = spec.get("affinity")
+    between = (affinity.near, affinity.apart) if affinity is not None else ()
+    spread = spec.get("topologySpreadConstraints") or ()
+    return (
+        any(one is not None and one.required for one in between)
+        or any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spread)
+        or any(kind is not None for volume in spec.get("volumes") or () for kind in volume.values())
+        or bool(spec.get("resourceClaims"))
+    )
 
 
 def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:

@@ -26,13 +26,15 @@ from fluence_extender.cluster.port import (
     Listed,
     Look,
     Observation,
+    Pin,
     Regarding,
     ResourcesFile,
     Sink,
     Watched,
 )
+from fluence_extender.model.names import PINNED_ANNOTATION
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 KINDS: dict[type, Kind] = {
@@ -181,10 +183,18 @@ class MemoryCluster:
         if not now.node:
             self._update(now, lambda p: replace(p, nominated=node))
 
-    async def ungate(self, pod: Pod, gate: str) -> None:
-        """See `Cluster.ungate`."""
+    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
+        """See `Cluster.ungate`. The affinity of a pod without gates, and what its user wrote, can't be changed."""
         now = await self._called("ungate", pod)
-        self._update(now, lambda p: replace(p, gates=tuple(one for one in p.gates if one != gate)))
+        ungated = replace(now, gates=tuple(one for one in now.gates if one != gate))
+        if pin is not None and now.affinity != pin.affinity:
+            if not now.gates or not _tightens(pin.affinity, now.affinity):
+                raise ClusterError(
+                    f"pod {pod.key} can't be pinned to {pin.node}: that changes its affinity", 422
+                )
+            notes = {**now.annotations, PINNED_ANNOTATION: pin.node}
+            ungated = replace(ungated, affinity=pin.affinity, annotations=notes)
+        self._update(now, lambda _: ungated)
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""
@@ -256,6 +266,17 @@ class MemoryCluster:
         changed = change(now)
         if changed != now:
             self.put(changed)
+
+
+def _tightens(terms: tuple[NodeTerm, ...], before: tuple[NodeTerm, ...] | None) -> bool:
+    """Whether each term says what it said before and perhaps more; where there was none any will do."""
+    return before is None or (
+        len(terms) == len(before)
+        and all(
+            set(old.expressions) <= set(new.expressions) and set(old.fields) <= set(new.fields)
+            for new, old in zip(terms, before, strict=True)
+        )
+    )
 
 
 def _key(one: Watched) -> Key:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -139,6 +139,17 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class Pin:
+    """``node`` is the one a pod is planned on, ``affinity`` the required node affinity that confines it there.
+
+    The affinity must be at least as strict as the pod's own (Kubernetes: mutable scheduling directives of gated pods).
+    """
+
+    node: str
+    affinity: tuple[NodeTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Forbidding:
     """Why pods can't be evicted together, and the uids of those of them that this is about."""
 
@@ -167,8 +178,11 @@ class Cluster(Protocol):
         """Set ``status.nominatedNodeName`` ("" clears it); nothing happens to a pod that is bound already."""
         ...
 
-    async def ungate(self, pod: Pod, gate: str) -> None:
-        """Remove the scheduling gate of that name, whatever its position; nothing happens where it isn't there."""
+    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
+        """Remove the scheduling gate of that name, whatever its position, and pin the pod in the same write.
+
+        Nothing happens where the gate isn't there.
+        """
         ...
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:

@@ -86,10 +86,20 @@ class NodeAffinity(msgspec.Struct):
     )
 
 
+class PodAffinity(msgspec.Struct):
+    """core/v1 PodAffinity and PodAntiAffinity: whether there is any that must hold."""
+
+    required: list[msgspec.Raw] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
 class Affinity(msgspec.Struct):
-    """core/v1 Affinity; affinity between pods is the scheduler's business."""
+    """core/v1 Affinity; what affinity between pods says is the scheduler's business."""
 
     node: NodeAffinity | None = msgspec.field(name="nodeAffinity", default=None)
+    near: PodAffinity | None = msgspec.field(name="podAffinity", default=None)
+    apart: PodAffinity | None = msgspec.field(name="podAntiAffinity", default=None)
 
 
 class Gate(TypedDict):
@@ -104,6 +114,24 @@ class SchedulingGroup(TypedDict, total=False):
     podGroupName: str | None
 
 
+class Volume(TypedDict, total=False):
+    """core/v1 Volume: the kinds that kube-scheduler looks at."""
+
+    persistentVolumeClaim: dict[str, Any] | None
+    ephemeral: dict[str, Any] | None
+    csi: dict[str, Any] | None
+    awsElasticBlockStore: dict[str, Any] | None
+    gcePersistentDisk: dict[str, Any] | None
+    iscsi: dict[str, Any] | None
+    rbd: dict[str, Any] | None
+
+
+class SpreadConstraint(TypedDict, total=False):
+    """core/v1 TopologySpreadConstraint."""
+
+    whenUnsatisfiable: str | None
+
+
 class PodSpec(TypedDict, total=False):
     """core/v1 PodSpec."""
 
@@ -116,6 +144,9 @@ class PodSpec(TypedDict, total=False):
     tolerations: tuple[Toleration, ...] | None
     nodeSelector: dict[str, str] | None
     affinity: Affinity | None
+    topologySpreadConstraints: list[SpreadConstraint] | None
+    volumes: list[Volume] | None
+    resourceClaims: list[msgspec.Raw] | None
     containers: list[Container] | None
     initContainers: list[Container] | None
     overhead: dict[str, Any] | None

@@ -40,9 +40,10 @@ class Anywhere:
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """The pod's planned node."""
+    """The pod's planned node; ``confined`` says that no other nodes are offered for it than those it is pinned to."""
 
     node: str
+    confined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,9 @@ class Verbs:
             # An error is tried again by itself; a refusal would wait for something to happen in the cluster.
             return Answer(Outcome.NOT_READY, filter_result(offer.nothing(), error=location.reason))
         verdict = filter_offer(location, offer)
-        if isinstance(verdict, NonePasses) and verdict.missed and len(offer.names) > 1:
+        # Of one name alone nothing is learned: it may be a nominated node, or a hint that kube-scheduler tries first.
+        several = len(offer.names) > 1 or (isinstance(location, On) and location.confined)
+        if isinstance(verdict, NonePasses) and verdict.missed and several:
             self._placements.refused(pod, verdict.missed)
         return _filter_answer(verdict, offer)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fluence_extender.cluster.port import Regarding
+from fluence_extender.cluster.port import Pin, Regarding
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
@@ -20,10 +20,11 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """Nominate ``node`` for the pod and remove our gate."""
+    """Tell the pod its ``node`` and remove our gate; with a ``pin`` in one write, else by a nomination before."""
 
     pod: Pod
     node: str
+    pin: Pin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,10 @@ from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why, waiting
+from fluence_extender.model.reason import GATHERING, Reason, Why, waiting
 from fluence_extender.placement.bonds import bonds
 from fluence_extender.placement.eligibility import signature
 from fluence_extender.placement.ranks import rank_key
-
-GATHERING = (Why.WAITING, Why.TIMED_OUT, Why.GATED)
 
 Asked = frozenset[tuple[object, int]]
 

@@ -14,6 +14,7 @@ from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import shortest_patience
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.pins import outlived_at
 from fluence_extender.gangs.stalls import stalls_at
 from fluence_extender.model.reason import Reason
 
@@ -78,4 +79,5 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
     if gang.late_after is None:
         times.append(_late_at(gang, limits))
     times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)
+    times.extend(outlived_at(member, limits) for member in gang.members.values())
     return min(times)

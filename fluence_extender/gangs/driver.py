@@ -26,6 +26,7 @@ from fluence_extender.cluster.port import (
     Look,
     NotLeading,
     Observation,
+    Pin,
     Regarding,
 )
 from fluence_extender.gangs.actions import (
@@ -55,8 +56,12 @@ from fluence_extender.model.stamp import binding_annotations
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 24
-"""Writes under way at the same time: an API server that needs 10 ms for one takes thousands a second so."""
+AT_ONCE = 12
+"""Writes under way at the same time, and as many Bindings.
+
+An API server that needs 10 ms for one takes over a thousand a second so. Each has a connection of its own (HTTP/1.1),
+whose TLS handshake costs both sides as much as several writes.
+"""
 
 ASIDE = 4
 """Of those that nobody waits for: there may be thousands of them when we begin to lead."""
@@ -100,6 +105,7 @@ class Driver:
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._aside = asyncio.Semaphore(ASIDE)
+        self._bindings = asyncio.Semaphore(AT_ONCE)
         self._held_back: list[Observation] | None = None
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -228,8 +234,8 @@ class Driver:
             match action:
                 case Clear(pod):
                     clears.append(self._spawn(pod.uid, self._clear(pod), ()))
-                case Steer(pod, node):
-                    self._spawn(pod.uid, self._steer(pod, node), tuple(clears))
+                case Steer(pod, node, pin):
+                    self._spawn(pod.uid, self._steer(pod, node, pin), tuple(clears))
                 case Tell():
                     self.tell(action)
                 case Keep(pod, node):
@@ -288,16 +294,17 @@ class Driver:
             log.warning("nomination not cleared; trying again", pod=pod.key, error=str(error))
             self._later(STEER_PAUSE, self._controller.lifecycle.clear_failed, pod.uid)
 
-    async def _steer(self, pod: Pod, node: str) -> None:
+    async def _steer(self, pod: Pod, node: str, pin: Pin | None) -> None:
         found = self._controller.member(pod.uid)
         if found is None or found[1].assignment is None or found[1].assignment.node != node:
             return
         latest = found[1].pod
+        pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
         try:
-            if latest.nominated != node:
+            if pin is None and latest.nominated != node:
                 await self._cluster.nominate(latest, node)
             if GATE in latest.gates:
-                await self._cluster.ungate(latest, GATE)
+                await self._cluster.ungate(latest, GATE, pin)
             self._controller.lifecycle.note(pod.uid, What.STEERED, f"to {node}")
             self._controller.lifecycle.steered(pod.uid)
         except Gone:
@@ -431,7 +438,8 @@ class Driver:
     async def _bind_patiently(self, pod: Pod, node: str, stamped: dict[str, str]) -> None:
         for attempt in range(1, BIND_TRIES + 1):
             try:
-                await self._cluster.bind(pod, node, stamped)
+                async with self._bindings:
+                    await self._cluster.bind(pod, node, stamped)
                 return
             except NotLeading as error:
                 self._end_term()

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from fluence_extender.cluster.port import Cluster, Forbidding, NotLeading, Regarding
+from fluence_extender.cluster.port import Cluster, Forbidding, NotLeading, Pin, Regarding
 from fluence_extender.gangs.leadership import Leadership
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
@@ -57,10 +57,10 @@ class Fence:
         async with self._writing():
             await self._cluster.nominate(pod, node)
 
-    async def ungate(self, pod: Pod, gate: str) -> None:
+    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
         """See `Cluster.ungate`."""
         async with self._writing():
-            await self._cluster.ungate(pod, gate)
+            await self._cluster.ungate(pod, gate, pin)
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""

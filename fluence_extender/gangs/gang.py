@@ -25,7 +25,7 @@ class Member:
     Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
     ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
     ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
-    ``kept`` is the node on which others make way for it.
+    ``kept`` is the node on which others make way for it; ``placeless`` is when it lost it while pinned.
     """
 
     pod: Pod
@@ -42,6 +42,7 @@ class Member:
     trouble: str = ""
     promised: str = ""
     kept: str = ""
+    placeless: float = float("inf")
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     waits: int = 0

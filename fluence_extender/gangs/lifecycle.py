@@ -8,8 +8,9 @@ it stops being whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from fluence_extender.cluster.port import Pin
 from fluence_extender.gangs.actions import Action, Steer
 from fluence_extender.gangs.announce import announcements
 from fluence_extender.gangs.attempts import Attempts, size_of
@@ -19,6 +20,7 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.group_reports import GroupReports
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.pins import may_be_pinned, note_placeless, outlived, pinning, spare_nodes
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.preemptor import Preemptor
 from fluence_extender.gangs.refusals import (
@@ -35,6 +37,7 @@ from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
@@ -349,6 +352,8 @@ class Lifecycle:
             self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
             actions.extend(undo(gang, now, self._limits))
+            note_placeless(gang, now)
+            actions.extend(outlived(gang, now, self._limits))
             actions.extend(announcements(gang, now, self._limits, self._registry))
             self._docket.file(gang, now)
         return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
@@ -390,6 +395,8 @@ class Lifecycle:
         why = refused_unasked(member)
         gang.note(What.REFUSED, member.pod.name, why.text)
         member.stalled = True
+        if member.pod.pinned_to:
+            member.placeless = now - self._limits.unasked
         self._places.drop(member)
         self._places.withdraw(gang)
         gang.explain(why, now)
@@ -416,11 +423,24 @@ class Lifecycle:
 
     def _steers(self, gang: Gang) -> list[Action]:
         wanted = [m for m in gang.members.values() if m.steer_wanted and m.assignment is not None]
+        names = list(self._planner.eligibility.nodes) if wanted else []
         actions: list[Action] = []
         for member in wanted:
             member.steer_wanted = False
             if member.assignment is not None and member.pending:
-                actions.append(Steer(member.pod, member.assignment.node))
+                node = member.assignment.node
+                actions.append(Steer(member.pod, node, self._pin(member.pod, node, names)))
         if any(GATE in member.pod.gates for member in wanted):
             self.committing(gang)
         return actions
+
+    def _pin(self, pod: Pod, node: str, names: Sequence[str]) -> Pin | None:
+        """What steers the pod in the write that ungates it, where that may be; ``names`` are those of all nodes."""
+        if not may_be_pinned(pod):
+            return None
+        if pod.affinity:
+            return Pin(node, pinning(pod, node, ()))
+        nodes, asked = self._planner.eligibility.nodes, self._books.rounded(pod.requests)
+        return Pin(
+            node, pinning(pod, node, spare_nodes(pod, node, names, nodes, self._books.accounts, asked))
+        )

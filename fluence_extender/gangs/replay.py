@@ -60,7 +60,7 @@ def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node
 def promised(member: Member) -> str:
     """The node that a member was steered to by whoever led, "" where it wasn't or is bound already."""
     steered = member.pending and GATE not in member.pod.gates
-    return member.pod.nominated if steered else ""
+    return member.pod.promised if steered else ""
 
 
 def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
@@ -84,13 +84,13 @@ def take_up_devices(registry: Registry, books: Books) -> None:
 
 def _resume(books: Books, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
     pod = member.pod
-    if foreign_gates(pod) or pod.problem or not pod.nominated:
+    if foreign_gates(pod) or pod.problem or not pod.promised:
         return
-    node = find(pod.nominated)
+    node = find(pod.promised)
     if node is None or refusal(pod, node) is not None or node.name in books.closed(gang.key):
         return
     member.assignment = books.resume(pod, gang.key)
     if member.assignment is not None:
-        member.nominated = True
+        member.nominated = bool(pod.nominated)
         member.steer_wanted = GATE in pod.gates
         gang.state = GangState.COMMITTED

@@ -272,16 +272,17 @@ class Books:
         return assignments
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
-        """Hold a steered pod's nominated node for it again after a start; None when there is no room."""
-        if pod.nominated not in self._nodes or not self._accounts[pod.nominated].takes(
+        """Hold the node that a pod was steered to for it again after a start; None when there is no room."""
+        node = pod.promised
+        if node not in self._nodes or not self._accounts[node].takes(
             self.rounded(pod.requests), pod.host_ports
         ):
             return None
-        elsewhere = self.mirror.catalogue.nodes() - {pod.nominated}
+        elsewhere = self.mirror.catalogue.nodes() - {node}
         drafted = self.devices.draft(pod, pod.requires, elsewhere) if pod.devices else ()
         if not isinstance(drafted, tuple):
             return None
-        assignment = Assignment(pod.uid, pod.nominated, drafted)
+        assignment = Assignment(pod.uid, node, drafted)
         try:
             self.take(pod, assignment, gang, Claim.COMMITTED)
         except NoRoom:

@@ -42,7 +42,11 @@ BACKEND_ANNOTATION = f"{DOMAIN}/backend"
 ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"
 ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
 
+# Written in the write that ungates: the node to which, or to a spare one, the pod is confined.
+PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
+
 # Kubernetes' own.
+NODE_NAME = "metadata.name"
 
 RESOURCES_CONFIGMAP = "fluence-resources"
 RESOURCES_KEY = "resources.yaml"

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fluence_extender.model.names import REQUIRE_PREFIX, SCHEDULER_NAME
+from fluence_extender.model.names import (
+    GATE,
+    NODE_NAME,
+    PINNED_ANNOTATION,
+    REQUIRE_PREFIX,
+    SCHEDULER_NAME,
+)
 from fluence_extender.model.resources import NOTHING, Resources
 
 
@@ -65,7 +71,8 @@ class Pod:
     its requests could not be read (``requests`` then covers its pod slot only), "" when they could; ``refusal``
     is what kube-scheduler last said against it, "" when it said nothing; ``started`` is when kubelet took it, seconds
     since the epoch, 0 before; ``duration`` how many seconds it runs at most, None where that isn't said;
-    ``preempts`` is false where its preemptionPolicy is Never.
+    ``preempts`` is false where its preemptionPolicy is Never; ``entangled`` says that kube-scheduler's filters judge it
+    by more than the node and what is free there: by other pods, by volumes or by resource claims.
     """
 
     namespace: str
@@ -95,6 +102,7 @@ class Pod:
     started: float = 0.0
     duration: float | None = None
     preempts: bool = True
+    entangled: bool = False
 
     @property
     def key(self) -> str:
@@ -110,6 +118,32 @@ class Pod:
     def finished(self) -> bool:
         """Whether its containers have ended for good, so that it holds nothing."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def confined_to(self) -> tuple[str, ...]:
+        """The nodes that its required node affinity names, in the order written; none where others may do as well.
+
+        kube-scheduler tries no other nodes then (NodeAffinity's PreFilter): terms are alternatives, so each has to name
+        one.
+        """
+        names: dict[str, None] = {}
+        for term in self.affinity or ():
+            named = [one.values for one in term.fields if one.key == NODE_NAME and one.operator == "In"]
+            if not named:
+                return ()
+            names.update(dict.fromkeys(named[0]))
+        return tuple(names)
+
+    @property
+    def pinned_to(self) -> str:
+        """The node to which we confined it when we ungated it, "" where we didn't."""
+        planned = self.annotations.get(PINNED_ANNOTATION, "")
+        return planned if planned and GATE not in self.gates and planned in self.confined_to else ""
+
+    @property
+    def promised(self) -> str:
+        """The node that it was steered to last, by a nomination or a pin, "" for none."""
+        return self.nominated or self.pinned_to
 
     @property
     def requires(self) -> dict[str, str]:

@@ -31,6 +31,10 @@ class Why(StrEnum):
     FAILED = "PlanningFailed"
 
 
+GATHERING = (Why.WAITING, Why.TIMED_OUT, Why.GATED)
+"""What is said while not all that makes a gang whole is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One reason: its kind and the sentence a user reads."""

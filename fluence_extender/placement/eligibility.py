@@ -166,6 +166,10 @@ class EligibilityIndex:
 
     def eligible(self, pod: Pod) -> set[str]:
         """The names of the nodes this pod may run on. The set is shared: read it, don't change it."""
+        if pod.confined_to:
+            # As many forms as there are such pods, and few nodes to look at.
+            few = (self._nodes[name] for name in pod.confined_to if name in self._nodes)
+            return {node.name for node in few if refusal(pod, node) is None}
         key = signature(pod)
         known = self._eligible.pop(key, None)
         if known is None:

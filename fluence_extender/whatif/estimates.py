@@ -182,7 +182,9 @@ class Estimates:
     def _tell(self, found: Mapping[GangKey, float]) -> None:
         now = self._now()
         for key, gang in self._controller.registry.gangs.items():
-            at = found.get(key) if needy(gang) else None
+            at = found.get(key)
+            if at is not None and not needy(gang):
+                at = None
             old = gang.starts_about
             if at is None:
                 if old is not None:

@@ -8,7 +8,16 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from fluence_extender.cluster.memory import MemoryCluster
-from fluence_extender.cluster.port import ClusterError, Forbidding, Kind, Look, Observation, Regarding, Sink
+from fluence_extender.cluster.port import (
+    ClusterError,
+    Forbidding,
+    Kind,
+    Look,
+    Observation,
+    Pin,
+    Regarding,
+    Sink,
+)
 from fluence_extender.model.lease import Lease
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -105,9 +114,9 @@ class Link:
         """See `Cluster.nominate`."""
         await self._send(self._cluster.nominate(pod, node))
 
-    async def ungate(self, pod: Pod, gate: str) -> None:
+    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
         """See `Cluster.ungate`."""
-        await self._send(self._cluster.ungate(pod, gate))
+        await self._send(self._cluster.ungate(pod, gate, pin))
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""

@@ -147,6 +147,9 @@ class KubeScheduler:
             return
         asked = AskedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
         feasible = self._feasible(pod)
+        if pod.confined_to and not feasible:
+            self._refuse_unasked(pod)
+            return
         if not self.service.leading:
             await self.service.settled()
         location = self.service.locate(asked)
@@ -158,7 +161,7 @@ class KubeScheduler:
                 task.add_done_callback(self._binds.discard)
                 return
             self.refusing[location.node] = self.refusing.get(location.node, 1) - 1
-            if len(feasible) > 1:
+            if len(feasible) > 1 or location.confined:
                 self.service.refused(asked, location.node)
         else:
             assert isinstance(location, (Nowhere, Unseen))
@@ -203,6 +206,14 @@ class KubeScheduler:
         self._backoff[pod.uid] = (NEVER, LONGEST_BACKOFF, "")
         refusal = f'persistentvolumeclaim "{pod.name}" not found'
         self.cluster.put(replace(now, nominated="", refusal=refusal))
+
+    def _refuse_unasked(self, pod: Pod) -> None:
+        """None of the nodes that the pod is confined to is left: extenders are asked only about those that are."""
+        for name in pod.confined_to:
+            self.refusing[name] = self.refusing.get(name, 1) - 1
+        now = next(one for one in self.cluster.pods() if one.uid == pod.uid)
+        self.cluster.put(replace(now, refusal="0 nodes are available"))
+        self._failed(pod)
 
     def claim_appears(self, name: str) -> None:
         """Give a pod of ``unclaimed`` its claim."""

@@ -101,6 +101,7 @@ class Core(RuleBasedStateMachine):
     def _run(self, sizes: list[int]) -> None:
         """Have gangs of these sizes that run already."""
         self.made = 0
+        self.owned: dict[str, Pod] = {}
         for size in sizes:
             self.labelled_gang(1, [(500, 0)] * size, False, 0, True, 0, False, 0, 0.0)
         self.world.advance(0.5)
@@ -114,7 +115,10 @@ class Core(RuleBasedStateMachine):
 
     def _member(self, name: str, **fields: Any) -> Pod:
         gates = fields.pop("gates", (GATE,))
-        return self.world.pod(name, gates=gates, **fields)
+        pod = self.world.pod(name, gates=gates, **fields)
+        if pod.owner is not None:
+            self.owned[pod.uid] = pod
+        return pod
 
     @rule(
         gangs=st.integers(1, 3),
@@ -126,6 +130,7 @@ class Core(RuleBasedStateMachine):
         tolerant=st.booleans(),
         gpus=st.sampled_from([0, 0, 0, 1]),
         pause=pauses,
+        owned=st.booleans(),
     )
     def labelled_gang(
         self,
@@ -138,9 +143,11 @@ class Core(RuleBasedStateMachine):
         tolerant: bool,
         gpus: int,
         pause: float,
+        owned: bool = False,
     ) -> None:
         for _ in range(gangs):
             self.made += 1
+            owner = Owner("ReplicaSet", f"g{self.made}", f"uid-g{self.made}") if owned else None
             for number, shape in enumerate(members):
                 millicores, gib = shape if mixed else members[0]
                 self._member(
@@ -151,6 +158,7 @@ class Core(RuleBasedStateMachine):
                     requests=requests(millicores, gib, gpus),
                     priority=priority,
                     tolerations=(Toleration(TAINT.key, "Exists"),) if tolerant else (),
+                    owner=owner,
                 )
         self.world.advance(pause)
 
@@ -287,6 +295,15 @@ class Core(RuleBasedStateMachine):
         if pod is not None:
             self.world.change(pod, nominated="")
 
+    def _replace_evicted(self) -> None:
+        """What controllers do whose pods were evicted."""
+        there = {pod.key for pod in self.world.cluster.pods()}
+        evicted = {event.regarding.uid for event in self.world.cluster.events if event.reason == "Evicted"}
+        for uid in sorted(evicted & self.owned.keys()):
+            pod = self.owned.pop(uid)
+            if pod.key not in there:
+                self._again(pod)
+
     def _remove_other_gates(self) -> None:
         for pod in self.world.cluster.pods():
             if OTHER_GATE in pod.gates:
@@ -413,6 +430,7 @@ class Core(RuleBasedStateMachine):
     def time_passes(self, seconds: float, quiet: bool) -> None:
         self.world.cluster.reap()
         self._remove_other_gates()
+        self._replace_evicted()
         if quiet:
             self.quiet()
         else:
@@ -433,6 +451,7 @@ class Core(RuleBasedStateMachine):
         for _ in range(4):
             self.world.advance(15)
             self.world.cluster.reap()
+            self._replace_evicted()
         self.world.advance(15)
         check_at_rest(self.world)
 

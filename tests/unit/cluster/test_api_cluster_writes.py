@@ -10,8 +10,9 @@ from fluence_extender.cluster import connection
 from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.errors import Invalid, NoAnswer
-from fluence_extender.cluster.port import AlreadyBound, ClusterError, Conflict, Denied, Disrupted, Gone
-from fluence_extender.model.pod import Pod
+from fluence_extender.cluster.port import AlreadyBound, ClusterError, Conflict, Denied, Disrupted, Gone, Pin
+from fluence_extender.model.names import PINNED_ANNOTATION
+from fluence_extender.model.pod import NodeTerm, Pod, Requirement
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, refuse
 
 POD = Pod("ns", "p", "u1", gates=("theirs", "ours"))
@@ -76,6 +77,20 @@ async def test_ungating_names_uid_and_gate_and_leaves_the_other_gates(
     await cluster.ungate(POD, "ours")
     removal = {"$patch": "delete", "name": "ours"}
     assert server.bodies == [{"metadata": {"uid": "u1"}, "spec": {"schedulingGates": [removal]}}]
+
+
+async def test_ungating_pins_in_the_same_patch(server: FakeApiServer, cluster: ApiCluster) -> None:
+    server.scripts[PATCH].append(now())
+    zone = Requirement("zone", "Exists")
+    terms = (NodeTerm((zone,), (Requirement("metadata.name", "In", ("n1",)),)), NodeTerm())
+    await cluster.ungate(POD, "ours", Pin("n1", terms))
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    written = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}], "matchFields": [field]}, {}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": written}}
+    (body,) = server.bodies
+    assert body["metadata"] == {"uid": "u1", "annotations": {PINNED_ANNOTATION: "n1"}}
+    assert body["spec"]["affinity"] == {"nodeAffinity": required}
+    assert body["spec"]["schedulingGates"] == [{"$patch": "delete", "name": "ours"}]
 
 
 async def test_ungating_what_has_no_such_gate_does_nothing(

@@ -105,6 +105,34 @@ def test_pod_that_says_nothing_belongs_to_the_default_scheduler() -> None:
     assert pod.requests == Resources({"pods": 1})
 
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.mark.parametrize(
+    ("spec", "entangled"),
+    [
+        ({}, False),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "host"}]}}}, True),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "host"}]}}}, True),
+        ({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, False),
+        ({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}, False),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, True),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, False),
+        ({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}]}, False),
+        ({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "c"}}]}, True),
+        ({"volumes": [{"name": "a", "ephemeral": {}}]}, True),
+        ({"volumes": [{"name": "a", "csi": {"driver": "d"}}]}, True),
+        ({"volumes": [{"name": "a", "iscsi": {}}]}, True),
+        ({"resourceClaims": [{"name": "gpu"}]}, True),
+    ],
+)
+def test_pod_is_entangled_by_what_filters_judge_beside_its_node(
+    spec: dict[str, Any], entangled: bool
+) -> None:
+    raw = {"metadata": {"name": "p"}, "spec": {"containers": [], **spec}}
+    assert decode_pod(json.dumps(raw).encode()).entangled is entangled
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -42,6 +42,12 @@ async def test_a_list_of_one_other_node_teaches_nothing(post, placements):
     assert placements.refusals == []
 
 
+async def test_of_the_nodes_that_a_pod_is_pinned_to_one_may_be_all_that_is_left(post, placements):
+    placements.plan["uid-1"] = On("n2", confined=True)
+    await post("filter", by_name(["n1"]))
+    assert placements.refusals == [("uid-1", "n2")]
+
+
 async def test_a_pod_without_a_place_gets_its_reason_for_every_node(post, placements):
     placements.plan["uid-1"] = Nowhere("busy: 5 of 8 fit now, short of gpu")
     for request, empty in ((by_name(["n1", "n2"]), []), (by_node(["n1", "n2"]), None)):
