@@ -91,7 +91,9 @@ class Attempts:
             return
         if not settled and (gang.reason is None or gang.reason.why in GATHERING):
             gang.note(What.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
-        reason = self._plan_as_many(gang, ready, max(missing, 1), now)
+        reason = self._preemptor.asked_already(gang)
+        if reason is None:
+            reason = self._plan_as_many(gang, ready, max(missing, 1), now)
         needs = _needs(gang, size)
         if reason is not None:
             gang.try_again_at = next_bar_ends(ready)

@@ -187,6 +187,9 @@ class Controller:
         self.lifecycle.replay()
         if self.leading:
             self.lifecycle.lead()
+        # The first to be placed needn't wait until the rooms of all nodes have been added up.
+        self.books.free.now()
+        self.books.whole.now()
         self.started = True
 
     def begin_look(self) -> dict[str, str]:

@@ -61,7 +61,7 @@ class Lifecycle:
         self._clock = clock
         self._places = Places(registry, books, planner, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
-        self.preemptor = Preemptor(registry, books, self._places, planner.eligibility, limits, clock)
+        self.preemptor = Preemptor(registry, books, self._places, planner, limits, clock)
         self._attempts = Attempts(registry, books, self._places, self.preemptor)
         self._docket = Docket(registry, limits)
         self._tried_version = -1
@@ -361,7 +361,7 @@ class Lifecycle:
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        return bool(self._registry.dirty)
+        return bool(self._registry.dirty) or self.preemptor.searching
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place who waits: those just looked at, and everybody once there may be more room than before."""

@@ -18,7 +18,8 @@ class Limits:
     within ``completion`` is evicted (never if that is None); one that doesn't assemble within ``assembly`` is told so.
     A reason is announced once it has stood for ``announce_after``, by the first ``announced_members`` of a gang. A pod
     that was evicted to make way and hasn't gone after ``leaving`` is no longer reckoned with; ``preempt_again`` is the
-    time between two searches for victims for one gang.
+    time between two searches for victims for one gang, ``search_step`` is what a step may spend on them: the nodes of
+    all trials, or a twelfth as many pods that are looked at.
     """
 
     bind_wait: float = 20.0
@@ -38,3 +39,4 @@ class Limits:
     announced_members: int = 32
     leaving: float = 300.0
     preempt_again: float = 1.0
+    search_step: int = 10_000

@@ -44,14 +44,18 @@ def victims_of(gang: Gang) -> list[Victim]:
     Its surplus members, the last ones first to go, each on its own; and the whole gang. Nothing while a Binding of
     it is under way, whose outcome nobody knows.
     """
-    holding = [one for one in gang.alive() if one.assignment is not None]
+    alive = [one for one in gang.members.values() if one.alive]
+    holding = [one for one in alive if one.assignment is not None]
     if not holding or any(one.binding for one in holding):
         return []
-    created, priority = gang.created, gang.priority
-    found = [Victim(gang.key, priority, created, frozenset(one.pod.uid for one in holding))]
+    created = min(one.pod.created for one in alive)
+    priority = max(one.pod.priority for one in alive)
+    found = [Victim(gang.key, priority, created, frozenset([one.pod.uid for one in holding]))]
+    if not gang.whole or len(holding) <= gang.size - gang.ended:
+        return found
     bound = [one for one in holding if one.bound]
     spare = len(bound) + gang.ended - gang.size
-    if gang.whole and spare > 0:
+    if spare > 0:
         bound.sort(key=lambda one: rank_key(one.pod))
         found.extend(
             Victim(gang.key, priority, created, frozenset({one.pod.uid}), surplus=True)

@@ -13,34 +13,29 @@ the victims that are going. A new leader keeps those nodes first and then decide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fluence_extender.gangs.actions import Action, AskBudgets, Evict, Keep
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import foreign_gates
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
-from fluence_extender.gangs.making_way import MakingWay, full_order, victims_of
+from fluence_extender.gangs.making_way import MakingWay, full_order
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.preempting import Preempting
-from fluence_extender.gangs.preemption import Victim, choose
+from fluence_extender.gangs.preemption import Victim
 from fluence_extender.gangs.registry import Registry
+from fluence_extender.gangs.victim_search import Found, Query, VictimSearch, confirmed, search, without_more
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
-from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.trial import Trial
+from fluence_extender.placement.plan import Planner
 
-TRIALS = 16, 256
-"""How many sets of victims are tried for one gang: at least, at most."""
-
-SEARCHES = 4
-"""Victims are searched for so many gangs in one round of attempts; the others have their turn soon."""
-
-TRIED_NODES = 200_000
-"""Between the two so many that nodes times trials comes to this."""
+NOBODY = Found((), ())
+"""Nobody's going would help."""
 
 
 class Preemptor:
@@ -51,14 +46,14 @@ class Preemptor:
         registry: Registry,
         books: Books,
         places: Places,
-        eligibility: EligibilityIndex,
+        planner: Planner,
         limits: Limits,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._books = books
         self._places = places
-        self._eligibility = eligibility
+        self._planner = planner
         self._limits = limits
         self._clock = clock
         self._of: dict[GangKey, Preempting] = {}
@@ -66,8 +61,10 @@ class Preemptor:
         self._making_way: dict[GangKey, MakingWay] = {}
         self._forbidden: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
         self._next_search: dict[GangKey, float] = {}
-        self._searches = 0
-        self._lower: list[tuple[Gang, int, frozenset[str], list[Victim]]] | None = None
+        self._running: VictimSearch | None = None
+        self._deferred: set[GangKey] = set()
+        self._round = 0
+        self._left = 0
         self.on_preempted: Callable[[], None] = lambda: None
         places.passes = self.passes
 
@@ -114,29 +111,16 @@ class Preemptor:
     # Deciding.
 
     def begin(self) -> None:
-        """A round of attempts begins: what others hold is to be looked at anew."""
-        self._lower = None
-        self._searches = 0
+        """A round of attempts begins. A search that the last one didn't go on with is wanted no more."""
+        if self._running is not None and self._running.round != self._round:
+            self._running = None
+        self._round += 1
+        self._left = self._limits.search_step
 
-    def _holders(self) -> list[tuple[Gang, int, frozenset[str], list[Victim]]]:
-        """The gangs that hold something, their priorities, nodes and what may be taken of them, the lowest first.
-
-        Who is placed later in the same round comes after those who ask, so it holds nothing that they were refused.
-        """
-        if self._lower is None:
-            found = ((gang, victims_of(gang)) for gang in self._registry.gangs.values())
-            holding = [
-                (
-                    gang,
-                    gang.priority,
-                    frozenset(one.assignment.node for one in gang.alive() if one.assignment),
-                    some,
-                )
-                for gang, some in found
-                if some
-            ]
-            self._lower = sorted(holding, key=lambda one: one[1])
-        return self._lower
+    @property
+    def searching(self) -> bool:
+        """Whether victims are being looked for, so that another step is wanted at once."""
+        return self._running is not None
 
     def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:
         """Make others make way for ``members``, which have no place; the reason for which the gang waits now."""
@@ -144,28 +128,62 @@ class Preemptor:
             self.end(gang.key)
             return reason
         known = self._of.get(gang.key)
-        not_before = self._next_search.get(gang.key, 0.0)
-        if known is None and self._searches >= SEARCHES:
-            not_before = max(not_before, now + self._limits.preempt_again)
-        if now < not_before:
-            gang.try_again_at = min(gang.try_again_at, not_before)
-            return reason if known is None else self._reason(known, now)
-        self._next_search[gang.key] = now + self._limits.preempt_again
-        found = self._search(gang, members, known, now)
-        if found is None and known is not None:
-            # Nobody else can make way: who has been going for too long is waited for all the same.
-            found = self._search(gang, members, known, now, patient=True)
+        waits = reason if known is None else self._reason(known, now)
+        running = self._running_for(gang, members)
+        if running is None:
+            not_before = self._next_search.get(gang.key, 0.0)
+            if known is None and (self._running is not None or self._left <= 0):
+                self._deferred.add(gang.key)
+                not_before = max(not_before, now + self._limits.preempt_again)
+            if now < not_before:
+                gang.try_again_at = min(gang.try_again_at, not_before)
+                return waits
+            self._next_search[gang.key] = now + self._limits.preempt_again
+        found = self._search(gang, members, known, now, running)
         if found is None:
+            running = self._running_for(gang, members)
+            if running is not None:
+                running.version, running.reason = self._books.version, reason
+            gang.try_again_at = now if running is not None else now + self._limits.preempt_again
+            return waits
+        return self._decide(gang, members, known, found, reason, now)
+
+    def asked_already(self, gang: Gang) -> Reason | None:
+        """Why the gang has no place, while victims are looked for and the books are as when that was found out."""
+        running = self._running
+        if running is None or running.query.key != gang.key or running.version != self._books.version:
+            return None
+        return running.reason
+
+    def _decide(
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        known: Preempting | None,
+        found: Found,
+        reason: Reason,
+        now: float,
+    ) -> Reason:
+        if not found.places:
             self.end(gang.key)
             return self._in_vain(gang, reason, now)
-        victims, places = found
-        if known is None and not victims:
+        if known is None and not found.victims:
             return reason
-        if known is None or victims:
-            known = self._begin(gang, members, victims, known)
-        self._keep(gang, members, places)
+        if known is None or found.victims:
+            known = self._begin(gang, members, found.victims, known)
+        self._keep(gang, members, found.places)
         gang.try_again_at = min(gang.try_again_at, self._patience_ends(known, now))
         return self._reason(known, now)
+
+    def _running_for(self, gang: Gang, members: Sequence[Member]) -> VictimSearch | None:
+        """The search that is under way for just these members."""
+        running = self._running
+        if running is None or running.query.key != gang.key:
+            return None
+        if [wish.pod for wish in running.query.wishes] == [member.pod for member in members]:
+            return running
+        self._running = None
+        return None
 
     def _search(
         self,
@@ -173,33 +191,58 @@ class Preemptor:
         members: Sequence[Member],
         known: Preempting | None,
         now: float,
+        running: VictimSearch | None,
         patient: bool = False,
-    ) -> tuple[tuple[Victim, ...], tuple[Assignment, ...]] | None:
-        """The victims that are needed beside those who are going already, and where the members will go."""
-        going = self._going(known, now, patient)
-        lower = self._candidates(gang, members, now)
-        if not lower and not going:
-            return None
-        trial = Trial(self._books, self._eligibility)
-        wishes, settled = self._places.wishes(members, now), self._places.settled(gang)
+    ) -> Found | None:
+        """The victims that are needed beside those who are going already, and where the members will go.
 
-        def place(
-            uids: frozenset[str], within: Collection[str] | None = None
-        ) -> tuple[Assignment, ...] | None:
-            with self._books.keeps.passing(self.passes(gang)):
-                return trial.place(wishes, gang.key, settled, uids | going, within)
+        `NOBODY` when that wouldn't help; None while it isn't known yet.
+        """
+        if running is None:
+            query = self._query(gang, members, known, now, patient)
+            found = without_more(self._registry, self._books, self._planner, query)
+            if found is None and self._registry.lowest_priority < query.priority:
+                if self._running is not None:
+                    return None
+                running = self._running = search(self._registry, self._books, self._planner, query)
+        if running is not None:
+            running.round = self._round
+            self._left = running.go_on(self._left)
+            if not running.over:
+                return None
+            self._running = None
+            patient, found = running.query.patient, running.found
+            if found is not None and running.steps > 1:
+                query = self._query(gang, members, known, now, patient)
+                return confirmed(self._registry, self._books, self._planner, query, found.victims)
+        if found is None and known is not None and not patient:
+            # Nobody else can make way: who has been going for too long is waited for all the same.
+            return self._search(gang, members, known, now, None, patient=True)
+        return found or NOBODY
 
-        nodes = self._books.keeps.of(gang.key)
-        found = (place(frozenset(), nodes) if nodes else None) or place(frozenset())
-        if found is not None:
-            return (), found
-        most = min(max(TRIED_NODES // max(len(self._books.accounts), 1), TRIALS[0]), TRIALS[1])
-        self._searches += 1
-        victims = choose(lower, lambda uids: place(uids) is not None, most)
-        if not victims:
-            return None
-        found = place(frozenset(uid for one in victims for uid in one.uids))
-        return None if found is None else (victims, found)
+    def _query(
+        self, gang: Gang, members: Sequence[Member], known: Preempting | None, now: float, patient: bool
+    ) -> Query:
+        usable: set[str] | None = None
+        if not any(member.pod.devices for member in members):
+            sets = {id(nodes): nodes for nodes in map(self._planner.eligibility.eligible, _pods(members))}
+            usable = set().union(*sets.values())
+        untouchable = set()
+        for (key, victim), (until, _) in self._forbidden.items():
+            if key == gang.key and until > now:
+                gang.try_again_at = min(gang.try_again_at, until)
+                untouchable.add(victim)
+        return Query(
+            gang.key,
+            self._places.wishes(members, now),
+            self._places.settled(gang),
+            self._going(known, now, patient),
+            _priority(members),
+            lambda one: one is not gang and one.key not in untouchable and one.key not in self._making_way,
+            usable,
+            self.passes(gang),
+            patient,
+        )
 
     def _going(self, known: Preempting | None, now: float, patient: bool) -> frozenset[str]:
         """Pods whose room comes free by itself: those being deleted for not too long, and who makes way already."""
@@ -213,33 +256,6 @@ class Preemptor:
         for way in self._making_way.values():
             going |= {uid for uid in way.uids if uid in held and uid not in self._leaving}
         return frozenset(going)
-
-    def _candidates(self, gang: Gang, members: Sequence[Member], now: float) -> list[Victim]:
-        """What may be taken from gangs of lower priority that hold something where ``members`` could go."""
-        priority = _priority(members)
-        if self._registry.lowest_priority >= priority:
-            # As in most clusters: then nobody need be looked at.
-            return []
-        holders = self._holders()
-        if not holders or holders[0][1] >= priority:
-            return []
-        usable: set[str] | None = None
-        if not any(member.pod.devices for member in members):
-            usable = set().union(*(self._eligibility.eligible(member.pod) for member in members))
-        found: list[Victim] = []
-        for one, held_priority, nodes, victims in holders:
-            if held_priority >= priority:
-                break
-            if one.key == gang.key or one.key in self._making_way:
-                continue
-            if usable is not None and usable.isdisjoint(nodes):
-                continue
-            until, _ = self._forbidden.get((gang.key, one.key), (0.0, ""))
-            if until > now:
-                gang.try_again_at = min(gang.try_again_at, until)
-                continue
-            found.extend(victims)
-        return found
 
     def _begin(
         self, gang: Gang, members: Sequence[Member], victims: tuple[Victim, ...], known: Preempting | None
@@ -286,6 +302,7 @@ class Preemptor:
         for key in [key for key in self._of if not self._waits(key)]:
             self.end(key)
         self._next_search = {key: at for key, at in self._next_search.items() if at > now}
+        self._wake_deferred()
         found: list[Action] = []
         for key, one in sorted(self._of.items()):
             found.extend(self._nominations(key, one))
@@ -295,6 +312,18 @@ class Preemptor:
         for key in sorted(self._making_way):
             found.extend(self._evictions(key))
         return found
+
+    def _wake_deferred(self) -> None:
+        """Let the most important of those have its turn that had to wait until somebody else's search is over."""
+        if self._running is not None or not self._deferred:
+            return
+        waiting = [gang for key in self._deferred if (gang := self._registry.gangs.get(key)) is not None]
+        if waiting:
+            first = min(waiting, key=full_order)
+            self._deferred.discard(first.key)
+            self._registry.dirty.add(first.key)
+        else:
+            self._deferred.clear()
 
     def _waits(self, key: GangKey) -> bool:
         gang = self._registry.gangs.get(key)
@@ -427,6 +456,8 @@ class Preemptor:
         self._making_way.clear()
         self._forbidden.clear()
         self._next_search.clear()
+        self._deferred.clear()
+        self._running = None
 
 
 def _named(key: GangKey, one: Preempting) -> str:
@@ -440,6 +471,10 @@ def _priority(members: Iterable[Member]) -> int:
 
 def _awaits_nomination(member: Member) -> bool:
     return member.assignment is None and GATE in member.pod.gates and not member.clearing
+
+
+def _pods(members: Iterable[Member]) -> Iterator[Pod]:
+    return (member.pod for member in members)
 
 
 def _may_preempt(members: Iterable[Member]) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +20,10 @@ from fluence_extender.model.resources import NOTHING, Resources
 Amounts = NDArray[np.int64]
 LARGEST = 2**61
 """Larger amounts count as this one: sums of two still fit 64 bits."""
+
+
+REMEMBERED = 4
+"""The rows of so many tuples of nodes are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,9 @@ class Rooms:
     free: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     ports: dict[int, tuple[HostPort, ...]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    asked: deque[tuple[tuple[str, ...], NDArray[np.intp]]] = field(
+        default_factory=lambda: deque(maxlen=REMEMBERED), repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, rooms: Mapping[str, Room]) -> Rooms:
@@ -92,8 +99,18 @@ class Rooms:
         return {resource: row[column] for resource, column in self.columns.items() if column < len(row)}
 
     def at(self, nodes: Collection[str]) -> NDArray[np.intp]:
-        """The rows of ``nodes``, in their order."""
-        return np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
+        """The rows of ``nodes``, in their order; read them, don't change them.
+
+        Those of the last few tuples are remembered: most gangs may use all nodes, which is the same tuple each time.
+        """
+        if not isinstance(nodes, tuple):
+            return np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
+        for known, rows in self.asked:
+            if known is nodes:
+                return rows
+        found = np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
+        self.asked.append((nodes, found))
+        return found
 
     def size(self, requests: Resources) -> Amounts:
         """A request along the columns of ``free``; a name that no node has gets a column."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
+from fluence_extender.ledger.crowd import Crowd
 from fluence_extender.ledger.rooms import CountedRooms, Rooms
 from fluence_extender.ledger.use import Use
 from fluence_extender.matcher.errors import MatcherError
@@ -75,6 +76,7 @@ class PlanningCopy:
         self._rules = rules
         self._gone: set[str] = set()
         self._placed: set[str] = set()
+        self._all_there: tuple[str, ...] = ()
 
     def closed(self, gang: object) -> set[str]:
         """The nodes that ``gang`` may not use."""
@@ -85,7 +87,13 @@ class PlanningCopy:
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
         """Those of ``names`` that there are, in the order the policy fills them."""
-        return self._rules.in_order(names)
+        rows, ordered = self.free.now().rows, self._rules.in_order(names)
+        # Who plans beside the loop, or in steps, may know of nodes that have come since.
+        if ordered is not self._all_there:
+            if not all(map(rows.__contains__, ordered)):
+                return tuple(filter(rows.__contains__, ordered))
+            self._all_there = ordered
+        return ordered
 
     def rounded(self, requests: Resources) -> Resources:
         """``requests`` as they are counted."""
@@ -124,6 +132,16 @@ class PlanningCopy:
             self.holdings[use.uid] = use
         self.devices.end(use.assignment.devices, back=True)
         self._count(use, -1)
+
+    def end_all(self, uids: Collection[str], crowd: Crowd) -> None:
+        """Let many pods be gone that are in the arrays of ``crowd``."""
+        self._gone.update(uids)
+        crowd.count(self.free.now().free, uids, 1)
+
+    def bring_all_back(self, uids: Collection[str], crowd: Crowd) -> None:
+        """Let many pods be there again that were gone."""
+        self._gone.difference_update(uids)
+        crowd.count(self.free.now().free, uids, -1)
 
     def _count(self, use: Use, sign: int) -> None:
         self.free.count(use.assignment.node, use.requests, use.ports, sign)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.crowd import Crowd
 from fluence_extender.ledger.use import Use, use_of, uses_of_devices
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -13,24 +14,37 @@ from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner, Settled, Wish
 from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.topology import Topology
 
 _SEARCHED = Reason(Why.BUSY, "busy: all devices are searched for together")
 
 
 class Trial:
-    """A copy of ``books`` for one gang's questions, good while the books stay as they are."""
+    """A copy of ``books`` as they are now, on which a gang's questions are answered, whatever becomes of the books.
 
-    def __init__(self, books: Books, eligibility: EligibilityIndex) -> None:
+    ``topology`` follows the same nodes as ``eligibility``. ``crowd`` are pods that may be asked about; what others use
+    is read from the books when they are. ``devices`` says whether the gang asks for devices.
+    """
+
+    def __init__(
+        self,
+        books: Books,
+        eligibility: EligibilityIndex,
+        topology: Topology | None = None,
+        devices: bool = True,
+    ) -> None:
         self._books = books
         self._copy = PlanningCopy(
-            (books.free.now().copy(), books.whole.now().copy()),
+            (books.free.now().copy(), books.whole.now()),
             books.mirror,
             books,
-            uses_of_devices(books),
+            uses_of_devices(books) if devices else {},
             _SearchedDevices(),
         )
-        self._planner = Planner(self._copy, eligibility)
-        self._gone: dict[str, Use | None] = {}
+        self._planner = Planner(self._copy, eligibility, topology)
+        self.crowd = Crowd(self._copy.free.now())
+        self._gone: frozenset[str] = frozenset()
+        self._read: dict[str, Use | None] = {}
 
     def place(
         self,
@@ -50,14 +64,22 @@ class Trial:
 
     def _remove(self, uids: frozenset[str]) -> None:
         """Let exactly the pods of these uids be gone."""
-        for uid in self._gone.keys() - uids:
-            use = self._gone.pop(uid)
+        back, going = self.crowd.among(self._gone - uids), self.crowd.among(uids - self._gone)
+        self._copy.bring_all_back(back[0], self.crowd)
+        for use in self._single(back[1]):
+            self._copy.bring_back(use)
+        self._copy.end_all(going[0], self.crowd)
+        for use in self._single(going[1]):
+            self._copy.end(use)
+        self._gone = uids
+
+    def _single(self, uids: Collection[str]) -> Iterator[Use]:
+        for uid in uids:
+            if uid not in self._read:
+                self._read[uid] = self.crowd.apart.get(uid) or use_of(self._books, uid)
+            use = self._read[uid]
             if use is not None:
-                self._copy.bring_back(use)
-        for uid in uids - self._gone.keys():
-            use = self._gone[uid] = use_of(self._books, uid)
-            if use is not None:
-                self._copy.end(use)
+                yield use
 
 
 class _SearchedDevices:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from fluence_extender.whatif.forecast import end_of
@@ -67,12 +68,19 @@ class Simulator:
         self._waiting += 1
         try:
             async with self._turn:
-                wanted = await asyncio.to_thread(lambda: asked(read_manifests(body), namespace))
+                wanted = await asyncio.to_thread(_read, body, namespace)
                 taken, known = copied(self._controller)
                 return await asyncio.to_thread(_run, taken, wanted, self._now(), known)
         finally:
             self._waiting -= 1
 
 
+def _read(body: bytes, namespace: str) -> Asked:
+    with paused_collector():
+        return asked(read_manifests(body), namespace)
+
+
 def _run(taken: Snapshot, wanted: Asked, now: float, known: dict[str, float]) -> dict[str, Any]:
-    return shown(Simulation(taken, wanted, now, known).run(), wanted, now)
+    # A round of the collector over all that a large question makes would keep the event loop waiting, too.
+    with paused_collector():
+        return shown(Simulation(taken, wanted, now, known).run(), wanted, now)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from tests.core.invariants import check, check_at_rest
 from tests.core.values import asks, node
-from tests.core.world import World
+from tests.core.world import LIMITS, World
 
 EXAMPLES = settings().max_examples // 2
+SPENDING = st.sampled_from([LIMITS, replace(LIMITS, search_step=1)])
+"""Whether victims are looked for in one step or in as many as can be, between which other things happen."""
 STEP = 0.4
 
 
@@ -72,11 +75,11 @@ def evicted(world: World) -> set[str]:
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(st.integers(1, 3), st.lists(shapes, min_size=1, max_size=5), shapes)
+@given(st.integers(1, 3), st.lists(shapes, min_size=1, max_size=5), shapes, SPENDING)
 def test_gang_preempts_exactly_if_it_fits_without_the_lower_ones(
-    nodes: int, others: Sequence[Shape], last: Shape
+    nodes: int, others: Sequence[Shape], last: Shape, limits: Limits
 ) -> None:
-    world = World(*(node(f"n{number}") for number in range(nodes)))
+    world = World(*(node(f"n{number}") for number in range(nodes)), limits=limits)
     bare = World(*(node(f"n{number}") for number in range(nodes)))
     try:
         names = {f"g{number}": shape for number, shape in enumerate(others)}
@@ -129,11 +132,11 @@ events = st.lists(
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(st.integers(1, 3), events)
+@given(st.integers(1, 3), events, SPENDING)
 def test_preemptions_that_are_disturbed_leave_nothing_half_done(
-    nodes: int, happenings: Sequence[tuple[str, object]]
+    nodes: int, happenings: Sequence[tuple[str, object]], limits: Limits
 ) -> None:
-    world = World(*(node(f"n{number}") for number in range(nodes)))
+    world = World(*(node(f"n{number}") for number in range(nodes)), limits=limits)
     try:
         for number, (what, detail) in enumerate(happenings):
             pods = [pod for pod in world.cluster.pods() if not pod.deleting]

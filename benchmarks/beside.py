@@ -1,0 +1,100 @@
+"""What goes on beside deciding costs on a full cluster of 5,000 nodes and 20,000 pods, and how long others wait for it.
+
+A what-if question about 9,000 pods (as one gang, and as many; that fit, and that don't), and an audit of all that the
+books say. While each is worked on, a task in the same event loop asks for its turn again and again.
+
+    python -m benchmarks.beside [--nodes 5000] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import uvloop
+
+from benchmarks.preemption import cluster
+from benchmarks.stalls import Stalls
+from fluence_extender.gangs.auditor import Auditor
+from fluence_extender.whatif.live import Simulator
+
+PODS = 9_000
+
+
+def manifest(jobs: int, cpu: str) -> bytes:
+    """So many Jobs that have 9,000 pods together, each pod with ``cpu`` cores."""
+    template = {
+        "spec": {
+            "schedulerName": "fluence",
+            "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}],
+        }
+    }
+    sizes = {"parallelism": PODS // jobs, "completions": PODS // jobs, "completionMode": "Indexed"}
+    items = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": f"job{number}"},
+            "spec": {**sizes, "template": template},
+        }
+        for number in range(jobs)
+    ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
+
+
+async def measured(work: Callable[[], Awaitable[object]]) -> tuple[float, float, float, float]:
+    """Seconds and CPU seconds that it takes, and how long others wait: by the clock, and for the loop's own work."""
+    stalls = Stalls()
+    watch = asyncio.get_running_loop().create_task(stalls.run())
+    await asyncio.sleep(0.05)
+    stalls.wall = stalls.own = 0.0
+    began, cpu = time.perf_counter(), time.process_time()
+    await work()
+    took, spent = time.perf_counter() - began, time.process_time() - cpu
+    watch.cancel()
+    with suppress(asyncio.CancelledError):
+        await watch
+    return took, spent, stalls.wall, stalls.own
+
+
+async def measure(nodes: int, rounds: int) -> None:
+    """Measure and print a table in Markdown."""
+    controller = cluster(nodes, time.monotonic)
+    gc.collect()
+    gc.freeze()
+    simulator, auditor = Simulator(controller), Auditor(controller, lambda _: None)
+    cases: dict[str, Callable[[], Awaitable[object]]] = {
+        "nothing": lambda: asyncio.sleep(0.5),
+        "audit": auditor.audit,
+        "what if: a gang of 9,000 that fits": lambda: simulator.answer(manifest(1, "1")),
+        "what if: 900 gangs of 10 that fit": lambda: simulator.answer(manifest(900, "1")),
+        "what if: a gang of 9,000 that doesn't fit": lambda: simulator.answer(manifest(1, "12")),
+        "what if: 900 gangs of 10 that don't fit": lambda: simulator.answer(manifest(900, "12")),
+    }
+    print(f"| {nodes:,} nodes | s | CPU s | others wait at most, ms | of which the loop itself, ms of CPU |")
+    print("|---|---:|---:|---:|---:|")
+    for name, work in cases.items():
+        runs = [await measured(work) for _ in range(rounds)]
+        took, spent, wall, own = (statistics.median(values) for values in zip(*runs, strict=True))
+        print(f"| {name} | {took:.2f} | {spent:.2f} | {wall * 1000:.0f} | {own * 1000:.1f} |")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    uvloop.run(measure(given.nodes, given.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""What deciding who makes way costs on a large cluster, and how long the event loop stands still for it at most.
+
+The cluster is full of gangs of low priority, of one to 32 pods, and one or several gangs of high priority come. Each
+step of the controller is timed from their coming to the decision: for the longest step every other answer waits. What
+is counted is the CPU time of the thread.
+
+    python -m benchmarks.preemption [--nodes 5000] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fluence_extender.cluster.port import Changed, Deleted, Kind
+from fluence_extender.engines import choose_engine, create_mirror
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.names import (
+    GATE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    TOPOLOGY_REQUIRED_ANNOTATION,
+)
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Why
+from fluence_extender.model.resources import Resources
+
+GIB = 2**30
+RACK = "topology.example.com/rack"
+A_RACK = 40
+PODS_A_NODE = 4
+SIZES = (1, 1, 1, 2, 4, 8, 16, 32)
+TICK = 0.25
+LONGEST = 4.0
+"""Seconds, of the controller's clock: so often a step is made while nothing happens, and so long a case goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Some gangs that come at once: ``members`` of ``cores`` each, and ``others`` of as many cores more."""
+
+    name: str
+    gangs: int
+    members: int
+    cores: int
+    mixed: bool = False
+    rack: bool = False
+
+
+CASES = (
+    Case("one pod", 1, 1, 4),
+    Case("16 pods", 1, 16, 16),
+    Case("64 pods, a node each", 1, 64, 32),
+    Case("64 mixed pods", 1, 64, 6, mixed=True),
+    Case("16 pods in one rack", 1, 16, 16, rack=True),
+    Case("10 gangs of 8 at once", 10, 8, 16),
+    Case("8 pods, a whole node each", 1, 8, 36),
+)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Time as the controller has it, in seconds."""
+
+    now: float = 0.0
+
+
+def requests(cores: int) -> Resources:
+    """What a pod of so many cores asks for."""
+    return Resources({"cpu": cores * 1000, "memory": cores * 2 * GIB, "pods": 1})
+
+
+def cluster(nodes: int, clock: Callable[[], float]) -> Controller:
+    """A controller whose cluster is full: low pods on all nodes, a foreign one on each second one."""
+    dice = random.Random(nodes)
+    books = Books(create_mirror(choose_engine("embedded"), "lonode", {"rack": RACK}))
+    controller = Controller(books, clock=clock, calendar=clock)
+    room = Resources({"cpu": 36_000, "memory": 128 * GIB, "pods": 110})
+    for number in range(nodes):
+        labels = {RACK: f"r{number // A_RACK}"}
+        controller.observe(Changed(Kind.NODE, Node(f"n{number}", labels=labels, allocatable=room)))
+    places = [f"n{number}" for number in range(nodes) for _ in range(PODS_A_NODE)]
+    dice.shuffle(places)
+    made = 0
+    while made < len(places):
+        size = min(dice.choice(SIZES), len(places) - made)
+        for member in range(size):
+            low = pod(f"low{made}-{member}", f"low{made}", size, 8, dice.randint(0, 3), float(made))
+            bound = _bound(low, places[made + member])
+            controller.observe(Changed(Kind.POD, bound))
+        made += size
+    for number in range(0, nodes, 2):
+        other = Pod("kube-system", f"ds{number}", f"ds{number}", requests=requests(2), node=f"n{number}")
+        controller.observe(Changed(Kind.POD, _of_others(other)))
+    controller.start()
+    settle(controller)
+    return controller
+
+
+def _of_others(one: Pod) -> Pod:
+    return Pod(
+        one.namespace, one.name, one.uid, requests=one.requests, node=one.node, scheduler="default-scheduler"
+    )
+
+
+def _bound(one: Pod, node: str) -> Pod:
+    return Pod(
+        one.namespace,
+        one.name,
+        one.uid,
+        labels=one.labels,
+        annotations=one.annotations,
+        requests=one.requests,
+        priority=one.priority,
+        created=one.created,
+        node=node,
+        phase="Running",
+    )
+
+
+def pod(
+    name: str, gang: str, size: int, cores: int, priority: int, created: float, rack: bool = False
+) -> Pod:
+    """A gated member of a gang."""
+    notes = {GROUP_SIZE_ANNOTATION: str(size)}
+    if rack:
+        notes[TOPOLOGY_REQUIRED_ANNOTATION] = "rack"
+    return Pod(
+        "default",
+        name,
+        name,
+        labels={GROUP_LABEL: gang},
+        annotations=notes,
+        requests=requests(cores),
+        gates=(GATE,),
+        priority=priority,
+        created=created,
+    )
+
+
+def settle(controller: Controller) -> None:
+    """Step until nothing is left to be done."""
+    controller.step()
+    while controller.lifecycle.restless:
+        controller.step()
+
+
+def coming(case: Case) -> Iterator[Pod]:
+    """The pods of a case."""
+    for number in range(case.gangs):
+        for member in range(case.members):
+            cores = case.cores + (member % 4) * 4 if case.mixed else case.cores
+            gang = f"high{number}"
+            yield pod(f"{gang}-{member}", gang, case.members, cores, 100, 1e6 + number, case.rack)
+
+
+def decide(controller: Controller, case: Case, clock: Clock) -> tuple[list[float], int]:
+    """How long each step takes while the gangs of the case are decided on, in ms, and how many preempt somebody."""
+    pods = list(coming(case))
+    for one in pods:
+        controller.observe(Changed(Kind.POD, one))
+    taken: list[float] = []
+    gangs = {found[0].key for one in pods if (found := controller.member(one.uid))}
+    until = clock.now + LONGEST
+    preempting = 0
+    while clock.now < until and preempting < case.gangs:
+        began = time.thread_time()
+        controller.step()
+        taken.append((time.thread_time() - began) * 1000)
+        if not controller.lifecycle.restless:
+            clock.now += TICK
+        reasons = [controller.registry.gangs[key].reason for key in gangs]
+        preempting = sum(reason is not None and reason.why is Why.PREEMPTING for reason in reasons)
+    for one in pods:
+        controller.observe(Deleted(Kind.POD, one))
+    settle(controller)
+    clock.now += LONGEST
+    return taken, preempting
+
+
+def main() -> None:
+    """Measure and print a table in Markdown."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    clock = Clock()
+    controller = cluster(given.nodes, lambda: clock.now)
+    print(f"| {given.nodes:,} nodes: who comes | preempt | longest step ms | decided after ms | steps |")
+    print("|---|---:|---:|---:|---:|")
+    for case in CASES:
+        runs = [decide(controller, case, clock) for _ in range(given.rounds)]
+        longest = min(max(taken) for taken, _ in runs)
+        whole = min(sum(taken) for taken, _ in runs)
+        print(
+            f"| {case.name} | {runs[0][1]} of {case.gangs} | {longest:.1f} | {whole:.0f} | {len(runs[0][0])} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

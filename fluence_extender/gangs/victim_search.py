@@ -1,0 +1,201 @@
+"""Looking for the gangs that make way for one, a little at a time.
+
+On a large cluster a search takes longer than others may be kept waiting, so it is made in steps, on a copy of the books
+as they were at its beginning. What it costs is counted, not timed: the same question gets the same answer in as many
+steps. What is found has to be tried once more on the books as they are, if they may have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass
+
+from fluence_extender.gangs.gang import Gang
+from fluence_extender.gangs.making_way import victims_of
+from fluence_extender.gangs.preemption import Victim, choice
+from fluence_extender.gangs.registry import Registry
+from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.use import use_of
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.reason import Reason
+from fluence_extender.placement.plan import Planner, Settled, Wish
+from fluence_extender.placement.trial import Trial
+
+TRIALS = 16, 256
+"""How many sets of victims are tried for one gang: at least, at most."""
+
+TRIED_NODES = 200_000
+"""Between the two so many that nodes times trials comes to this."""
+
+A_POD = 12
+"""What looking at a pod costs, where a trial on n nodes costs n."""
+
+Work = Generator[int, None, "Found | None"]
+"""Yields what each part of it has cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who is to make way, and where the gang goes then."""
+
+    victims: tuple[Victim, ...]
+    places: tuple[Assignment, ...]
+
+
+@dataclass(slots=True)
+class Query:
+    """What is searched for.
+
+    ``going`` are pods whose room comes free by itself (``patient``: however long they take); ``may_go`` says whether a
+    gang may be taken at all, ``priority`` is what the taken have to be below of; ``usable`` are the nodes that matter,
+    None for all; ``passing`` are the gangs for whose sake no node is closed.
+    """
+
+    key: GangKey
+    wishes: Sequence[Wish]
+    settled: Sequence[Settled]
+    going: frozenset[str]
+    priority: int
+    may_go: Callable[[Gang], bool]
+    usable: Collection[str] | None
+    passing: frozenset[object]
+    patient: bool = False
+
+
+@dataclass(slots=True)
+class VictimSearch:
+    """A search that is under way.
+
+    ``steps`` says how many it has taken, ``round`` when it was gone on with last; ``reason`` is why the gang had no
+    place when the books were of ``version``.
+    """
+
+    query: Query
+    work: Work
+    over: bool = False
+    found: Found | None = None
+    steps: int = 0
+    round: int = 0
+    version: int = -1
+    reason: Reason | None = None
+
+    def go_on(self, left: int) -> int:
+        """Go on until a cost of ``left`` is spent; what is left of it."""
+        self.steps += 1
+        while left > 0 and not self.over:
+            try:
+                left -= next(self.work)
+            except StopIteration as end:
+                self.over, self.found = True, end.value
+        return left
+
+
+def search(registry: Registry, books: Books, planner: Planner, query: Query) -> VictimSearch:
+    """Begin to search."""
+    return VictimSearch(query, _search(registry, books, planner, query))
+
+
+def _search(registry: Registry, books: Books, planner: Planner, query: Query) -> Work:
+    trial = _begin_trial(books, planner, query)
+    nodes = max(len(books.accounts), 1)
+    victims: list[Victim] = []
+    for key in list(registry.gangs):
+        gang = registry.gangs.get(key)
+        if gang is None or not query.may_go(gang):
+            continue
+        taken = victims_of(gang)
+        if not taken or taken[0].priority >= query.priority:
+            continue
+        uses = [use for uid in taken[0].uids if (use := use_of(books, uid)) is not None]
+        if query.usable is not None and not any(use.assignment.node in query.usable for use in uses):
+            continue
+        for use in uses:
+            trial.crowd.add(use)
+        victims.extend(taken)
+        yield A_POD * len(gang.members)
+    if not victims:
+        return None
+    most = min(max(TRIED_NODES // nodes, TRIALS[0]), TRIALS[1])
+    chosen, asked = yield from _choose(books, trial, query, victims, most)
+    places = _without(books, trial, query, chosen)
+    if places is not None and asked >= most and not any(wish.pod.devices for wish in query.wishes):
+        # The search was cut short. Who isn't where the gang goes isn't in its way; among the others it is looked again.
+        nodes_used = {one.node for one in places}
+        held = books.holdings
+        near = [
+            victim
+            for victim in chosen
+            if any(uid in held and held[uid].assignment.node in nodes_used for uid in victim.uids)
+        ]
+        fewer, _ = yield from _choose(books, trial, query, near, most)
+        better = _without(books, trial, query, fewer)
+        if better is not None:
+            chosen, places = fewer, better
+    return None if places is None else Found(chosen, places)
+
+
+def _choose(
+    books: Books, trial: Trial, query: Query, victims: Sequence[Victim], most: int
+) -> Generator[int, None, tuple[tuple[Victim, ...], int]]:
+    """The victims chosen of these, none where all of them aren't enough; and how many sets have been tried."""
+    yield A_POD * len(victims)
+    choosing = choice(victims, most)
+    question, before, asked = next(choosing, None), query.going, 0
+    while question is not None:
+        gone = question | query.going
+        found = try_without(books, trial, query, gone)
+        asked += 1
+        yield len(books.accounts) + len(gone ^ before)
+        before = gone
+        try:
+            question = choosing.send(found is not None)
+        except StopIteration as end:
+            return end.value or (), asked
+    return (), asked
+
+
+def _without(
+    books: Books, trial: Trial, query: Query, victims: Sequence[Victim]
+) -> tuple[Assignment, ...] | None:
+    if not victims:
+        return None
+    return try_without(books, trial, query, query.going.union(*(one.uids for one in victims)))
+
+
+def without_more(registry: Registry, books: Books, planner: Planner, query: Query) -> Found | None:
+    """Where the gang goes once those have gone who are going, on the nodes kept for it if that is possible."""
+    if not query.going and registry.lowest_priority >= query.priority:
+        return None
+    trial = _begin_trial(books, planner, query)
+    nodes = books.keeps.of(query.key)
+    places = try_without(books, trial, query, query.going, nodes) if nodes else None
+    if places is None:
+        places = try_without(books, trial, query, query.going)
+    return None if places is None else Found((), places)
+
+
+def confirmed(
+    registry: Registry, books: Books, planner: Planner, query: Query, victims: Sequence[Victim]
+) -> Found | None:
+    """What a search of several steps has found, if it still holds; None if it has to be searched for again."""
+    for victim in victims:
+        holder = registry.gangs.get(victim.gang)
+        if holder is None or not query.may_go(holder) or victim not in victims_of(holder):
+            return None
+    places = _without(books, _begin_trial(books, planner, query), query, victims)
+    return None if places is None else Found(tuple(victims), places)
+
+
+def _begin_trial(books: Books, planner: Planner, query: Query) -> Trial:
+    """A copy of the books for the query."""
+    devices = any(wish.pod.devices for wish in query.wishes)
+    return Trial(books, planner.eligibility, planner.topology, devices)
+
+
+def try_without(
+    books: Books, trial: Trial, query: Query, gone: frozenset[str], within: Collection[str] | None = None
+) -> tuple[Assignment, ...] | None:
+    """Where the gang would go once the pods ``gone`` have gone; None for nowhere."""
+    with books.keeps.passing(query.passing):
+        return trial.place(query.wishes, query.key, query.settled, gone, within)

@@ -1,0 +1,114 @@
+"""Looking for victims in steps, on arrays: the answer is that of trying each set by itself on the books as they are."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.gangs.making_way import victims_of
+from fluence_extender.gangs.preemption import Victim, choose
+from fluence_extender.gangs.victim_search import TRIALS, Found, Query, search
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.trial import Trial
+from tests.core.values import GIB, node, pod
+from tests.core.world import World
+
+PORT = (HostPort(8080),)
+DEVICES = """
+resources:
+  - {type: qpu, name: fez, count: 2}
+  - {type: accelerator, name: chip0, parent: n0, with: [{type: lane, count: 1}]}
+"""
+EVERYTHING = 10**9
+
+
+def crowded(dice: random.Random) -> World:
+    """Up to six nodes on which gangs of all kinds run."""
+    nodes = [node(f"n{number}", 4000) for number in range(dice.randint(1, 6))]
+    world = World(*nodes, ResourcesFile("test", DEVICES), scheduling=True)
+    for number in range(dice.randint(1, 8)):
+        size = dice.randint(1, 3)
+        for member in range(size + dice.choice((0, 0, 1))):
+            world.pod(
+                f"low{number}-{member}",
+                labels={GROUP_LABEL: f"low{number}"},
+                annotations={GROUP_SIZE_ANNOTATION: str(size)},
+                requests=asked(dice),
+                priority=dice.randint(0, 3),
+                gates=(GATE,),
+                host_ports=PORT if dice.random() < 0.2 else (),
+                devices={"qpu": 1} if dice.random() < 0.15 else {},
+            )
+    world.advance(4)
+    return world
+
+
+def asked(dice: random.Random) -> Resources:
+    return Resources(
+        {"cpu": dice.choice((500, 1000, 2000, 3000)), "memory": dice.randint(0, 3) * GIB, "pods": 1}
+    )
+
+
+def wanted(dice: random.Random) -> list[Pod]:
+    like = {
+        "requests": asked(dice),
+        "host_ports": PORT if dice.random() < 0.2 else (),
+        "devices": dice.choice(({}, {}, {}, {"qpu": 1}, {"lane": 1})),
+    }
+    mixed = dice.random() < 0.3
+    return [
+        pod(f"high-{number}", **{**like, "requests": asked(dice)} if mixed else like)
+        for number in range(dice.randint(1, 4))
+    ]
+
+
+def by_itself(world: World, planner: Planner, query: Query) -> tuple[Victim, ...]:
+    """Each set tried on a new copy of the books, pod by pod."""
+
+    def fits(gone: frozenset[str]) -> bool:
+        trial = Trial(world.books, world.controller.eligibility)
+        return trial.place(query.wishes, query.key, query.settled, gone) is not None
+
+    gangs = world.controller.registry.gangs.values()
+    candidates = [
+        victim
+        for gang in gangs
+        if gang.priority < query.priority
+        and (query.usable is None or any(one.assignment for one in gang.alive()))
+        for victim in victims_of(gang)
+    ]
+    return choose(candidates, fits, TRIALS[1]) or ()
+
+
+def in_steps(world: World, planner: Planner, query: Query, cost: int) -> Found | None:
+    found = search(world.controller.registry, world.books, planner, query)
+    for _ in range(100_000):
+        if found.over:
+            return found.found
+        found.go_on(cost)
+    raise AssertionError("the search doesn't end")
+
+
+@given(st.integers(0, 2**20))
+def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -> None:
+    dice = random.Random(seed)
+    world = crowded(dice)
+    try:
+        planner = Planner(world.books, world.controller.eligibility)
+        wishes = [Wish(one) for one in wanted(dice)]
+        usable = None if any(one.pod.devices for one in wishes) else set(world.controller.eligibility.nodes)
+        query = Query("high", wishes, (), frozenset(), 2, lambda _: True, usable, frozenset())  # type: ignore[arg-type]
+        version, held = world.books.version, dict(world.books.holdings)
+        expected = by_itself(world, planner, query)
+        for cost in (1, 40, EVERYTHING):
+            found = in_steps(world, planner, query, cost)
+            assert (found.victims if found is not None else ()) == expected
+        assert (world.books.version, dict(world.books.holdings)) == (version, held)
+    finally:
+        world.close()
