@@ -148,4 +148,5 @@ class Replica:
         """Judge by what ``other`` knows of disturbances, and report to it."""
         mine = self.scheduler
         mine.disturbed, mine.refusing = other.disturbed, other.refusing
+        mine.begun_elsewhere, mine.came = other.begun_elsewhere, other.came
         mine.overcommitted, mine.premature = other.overcommitted, other.premature

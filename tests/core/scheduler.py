@@ -42,7 +42,8 @@ class KubeScheduler:
     ``overcommitted`` lists the pods bound beyond their node's room, which their kubelet would refuse, unless
     the node is in ``disturbed``: somebody else changed it while the pod was being bound. ``premature`` lists those that
     were bound before as many members of their gang as make it whole had reached bind, or were bound, unless the gang is
-    in ``begun_elsewhere``: somebody else bound a member, and the others are completed beside it one by one.
+    in ``begun_elsewhere``: somebody else bound a member, and the others are completed beside it one by one; ``came``
+    has the members of each gang that have reached bind.
     """
 
     def __init__(self, cluster: MemoryCluster | Link) -> None:
@@ -54,7 +55,7 @@ class KubeScheduler:
         self.overcommitted: list[str] = []
         self.premature: list[str] = []
         self.begun_elsewhere: set[str] = set()
-        self._came: dict[str, set[str]] = {}
+        self.came: dict[str, set[str]] = {}
         self.disturbed: set[str] = set()
         self.unclaimed: set[str] = set()
         self._assumed: dict[str, str] = {}
@@ -186,7 +187,7 @@ class KubeScheduler:
         name, size = pod.labels.get(GROUP_LABEL), pod.annotations.get(GROUP_SIZE_ANNOTATION)
         if name is None or size is None or name in self.begun_elsewhere:
             return True
-        came = self._came.setdefault(name, set())
+        came = self.came.setdefault(name, set())
         came.add(pod.uid)
         came.update(
             one.uid for one in self.cluster.pods() if one.node and one.labels.get(GROUP_LABEL) == name
