@@ -12,7 +12,7 @@ from fluence_extender.model.resources import Resources
 
 
 class Crowd:
-    """Uses on the nodes of ``rooms``.
+    """Uses on the nodes of ``rooms``, in which they are counted.
 
     ``apart`` are those with host ports or devices, which aren't in the arrays: they are counted one by one.
     """
@@ -43,15 +43,16 @@ class Crowd:
         here = [uid for uid in uids if uid in at]
         return here, [] if len(here) == len(uids) else [uid for uid in uids if uid not in at]
 
-    def count(self, free: Amounts, uids: Collection[str], sign: int) -> None:
-        """Add to ``free``, nodes x resources, what these pods use (``sign`` is 1), or take it away (-1)."""
+    def count(self, uids: Collection[str], sign: int) -> None:
+        """Count these pods out of the rooms (``sign`` is 1: they have more left), or back in (-1)."""
         at = self._at
         places = np.array([at[uid] for uid in uids], dtype=np.intp)
         if not len(places):
             return
         rows, sizes = self._as_arrays()
-        amounts = sizes[places][:, : free.shape[1]]
-        np.add.at(free, rows[places], sign * amounts)
+        # Only now: a resource that no node has had before has made the rooms wider.
+        free = self._rooms.free[:, : sizes.shape[1]]
+        np.add.at(free, rows[places], sign * sizes[places])
 
     def _as_arrays(self) -> tuple[Amounts, Amounts]:
         if self._arrays is None:

@@ -134,14 +134,14 @@ class PlanningCopy:
         self._count(use, -1)
 
     def end_all(self, uids: Collection[str], crowd: Crowd) -> None:
-        """Let many pods be gone that are in the arrays of ``crowd``."""
+        """Let many pods be gone that are in ``crowd``, which counts in this copy's rooms."""
         self._gone.update(uids)
-        crowd.count(self.free.now().free, uids, 1)
+        crowd.count(uids, 1)
 
     def bring_all_back(self, uids: Collection[str], crowd: Crowd) -> None:
         """Let many pods be there again that were gone."""
         self._gone.difference_update(uids)
-        crowd.count(self.free.now().free, uids, -1)
+        crowd.count(uids, -1)
 
     def _count(self, use: Use, sign: int) -> None:
         self.free.count(use.assignment.node, use.requests, use.ports, sign)
