@@ -51,6 +51,8 @@ bench: $(INSTALLED) ## What calls, matches, changes of nodes, restarts and admis
 	$(BIN)/python -m benchmarks.plugin_start
 	$(BIN)/python -m benchmarks.node_changes $(ARGS)
 	$(BIN)/python -m benchmarks.restart $(ARGS)
+	$(BIN)/python -m benchmarks.preemption
+	$(BIN)/python -m benchmarks.beside
 	$(BIN)/python -m benchmarks.webhook $(ARGS)
 
 chaos: $(INSTALLED) ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
