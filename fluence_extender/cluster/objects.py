@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from fluence_extender.cluster.connection import Connection, Request
-from fluence_extender.cluster.port import Gone
-
-Json = dict[str, Any]
+from fluence_extender.cluster.port import Gone, Json
 
 
 class ApiObjects:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
@@ -89,6 +89,7 @@ class Deleted:
     object: Watched
 
 
+Json = dict[str, Any]
 Observation = Listed | Changed | Deleted
 Sink = Callable[[Observation], None]
 
@@ -166,6 +167,22 @@ class Regarding:
     namespace: str
     name: str
     uid: str = ""
+
+
+class Objects(Protocol):
+    """Whole objects by their path; see `objects.ApiObjects`. Each call raises a `ClusterError` subclass."""
+
+    async def read(self, path: str) -> Json | None:
+        """The object, None where there is none."""
+        ...
+
+    async def create(self, path: str, body: Json) -> Json:
+        """Make it. Raises `Conflict` where it is there."""
+        ...
+
+    async def replace(self, path: str, body: Json) -> Json:
+        """Write what was read and altered. Raises `Conflict` where it has changed since."""
+        ...
 
 
 class Cluster(Protocol):

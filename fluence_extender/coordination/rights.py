@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
-from fluence_extender.cluster.port import ClusterError, Conflict
+from fluence_extender.cluster.port import ClusterError, Conflict, Json, Objects
 from fluence_extender.model.coordination import SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, WEBHOOK_NAME
 
 log = structlog.get_logger(__name__)
-
-Json = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
 RULES: list[Json] = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "patch"]}]
@@ -29,22 +27,6 @@ FRESH = 60.0
 REFUSED = 5.0
 """Seconds until a failure is followed by another try: admissions wait for it."""
 TRIES = 3
-
-
-class Objects(Protocol):
-    """Whole objects by their path; see `cluster.objects.ApiObjects`. Each method raises `ClusterError`."""
-
-    async def read(self, path: str) -> Json | None:
-        """The object, None where there is none."""
-        ...
-
-    async def create(self, path: str, body: Json) -> Json:
-        """Make it. Raises `Conflict` where it is there."""
-        ...
-
-    async def replace(self, path: str, body: Json) -> Json:
-        """Write what was read and altered. Raises `Conflict` where it has changed since."""
-        ...
 
 
 class SidecarAccounts:

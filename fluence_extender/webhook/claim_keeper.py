@@ -6,11 +6,11 @@ import asyncio
 
 import structlog
 
-from fluence_extender.cluster.port import Changed, ClusterError, Kind, Listed, Observation
+from fluence_extender.cluster.port import Changed, ClusterError, Kind, Listed, Objects, Observation
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.webhook.claims import Objects, is_ours, lease_path
+from fluence_extender.webhook.claims import is_ours, lease_path
 
 log = structlog.get_logger(__name__)
 

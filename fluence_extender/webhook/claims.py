@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
-from fluence_extender.cluster.port import ClusterError, Conflict
+from fluence_extender.cluster.port import ClusterError, Conflict, Objects
 from fluence_extender.model.coordination import producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json
@@ -29,22 +29,6 @@ MOST_KEPT = 1000
 OWNERS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
 MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 ENDED = ("Succeeded", "Failed")
-
-
-class Objects(Protocol):
-    """Objects by path; see `cluster.objects.ApiObjects`. Every call raises `ClusterError`."""
-
-    async def read(self, path: str) -> Json | None:
-        """The object, None where there is none."""
-        ...
-
-    async def create(self, path: str, body: Json) -> Json:
-        """Make it. Raises `Conflict` where it is there."""
-        ...
-
-    async def replace(self, path: str, body: Json) -> Json:
-        """Write what was read and altered. Raises `Conflict` where it has changed since."""
-        ...
 
 
 def lease_path(namespace: str, group: str) -> str:

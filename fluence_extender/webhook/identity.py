@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from fluence_extender.cluster.port import ClusterError, Conflict, Denied
+from fluence_extender.cluster.port import ClusterError, Conflict, Denied, Objects
 from fluence_extender.webhook.authority import Authority, BrokenAuthority, read_authority, settled
 from fluence_extender.webhook.certificates import (
     STANDARD,
@@ -30,11 +30,10 @@ from fluence_extender.webhook.certificates import (
     renewal_due,
     signed_by,
 )
+from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, is_ours
 
 log = structlog.get_logger(__name__)
-
-Json = dict[str, Any]
 
 SECRET = "fluence-webhook-ca"
 TRIES = 5
@@ -53,22 +52,6 @@ class Identity:
     bundle: bytes
     expires: datetime
     fault: str = ""
-
-
-class Objects(Protocol):
-    """Whole objects of the API server by their path; see `cluster.objects.ApiObjects`. Each raises `ClusterError`."""
-
-    async def read(self, path: str) -> Json | None:
-        """The object, None where there is none."""
-        ...
-
-    async def create(self, path: str, body: Json) -> Json:
-        """Make it. Raises `Conflict` where it is there."""
-        ...
-
-    async def replace(self, path: str, body: Json) -> Json:
-        """Write what was read and altered. Raises `Conflict` where it has changed since."""
-        ...
 
 
 class Source(Protocol):

@@ -15,8 +15,8 @@ from typing import Any
 import structlog
 
 from fluence_extender.cluster.backoff import jittered
-from fluence_extender.cluster.port import ClusterError, Conflict, Denied
-from fluence_extender.webhook.identity import Identity, NoIdentity, Objects, Source
+from fluence_extender.cluster.port import ClusterError, Conflict, Denied, Objects
+from fluence_extender.webhook.identity import Identity, NoIdentity, Source
 from fluence_extender.webhook.registration import (
     NAME,
     OWNER,

@@ -14,11 +14,9 @@ from __future__ import annotations
 import base64
 import copy
 from dataclasses import dataclass
-from typing import Any
 
 from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME
-
-Json = dict[str, Any]
+from fluence_extender.webhook.contract import Json
 
 NAME = "fluence-webhook"
 PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"
