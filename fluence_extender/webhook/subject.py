@@ -5,7 +5,6 @@ Invariant: a pod that admission has patched already says the same of itself as b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,7 @@ from fluence_extender.model.coordination import (
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.contract import Json
+from fluence_extender.webhook.validity import LABEL_VALUE, LONGEST_LABEL
 
 UNDECIDED = "undecided"
 """The role of a pod of a shared group that is like all others of it: one of them is to claim to be the producer."""
@@ -36,9 +36,6 @@ UNDECIDED = "undecided"
 POD_INDEX = "apps.kubernetes.io/pod-index"
 JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
 NAMING_OWNERS = ("Job", "ReplicaSet", "StatefulSet")
-LONGEST_LABEL = 63
-
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 
 class Unfit(ValueError):
@@ -187,7 +184,7 @@ def _wired(spec: Mapping[str, Any]) -> bool:
 def _check_producer_name(group: str, role: str) -> None:
     if not role:
         return
-    if len(producer_group(group)) > LONGEST_LABEL or not _LABEL_VALUE.fullmatch(group):
+    if not all(LABEL_VALUE.fullmatch(name) for name in (group, producer_group(group))):
         raise Unfit(
             f"shared group {group!r} has no valid name for its producer's group, {producer_group(group)!r}: label the "
             f"pods with a {GROUP_LABEL} of at most {LONGEST_LABEL - len(PRODUCER_SUFFIX)} characters"

@@ -18,9 +18,11 @@ LONGEST_LABEL = 63
 MOST_ANNOTATIONS = 256 * 1024
 """Bytes of all annotations together."""
 
-_LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""An RFC 1123 subdomain; its length isn't looked at."""
+
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 _LINUX_ONLY = {"allowPrivilegeEscalation", "capabilities", "runAsUser", "seccompProfile"}
 _MAPS = ("metadata.labels", "metadata.annotations", "spec.schedulingGroup", "spec.os")
@@ -106,7 +108,7 @@ def faults(pod: Json) -> list[str]:
                 f"{where} has a securityContext for Linux: quantum pods run on Linux, remove spec.os"
             )
     group = (spec.get("schedulingGroup") or {}).get("podGroupName") or "unnamed"
-    if not _SUBDOMAIN.fullmatch(group):
+    if not OBJECT_NAME.fullmatch(group):
         found.append(f"spec.schedulingGroup.podGroupName {group!r} isn't the name of an object")
     return found + _metadata_faults(pod["metadata"])
 
@@ -135,7 +137,7 @@ def _metadata_faults(metadata: Mapping[str, Any]) -> list[str]:
     found = [
         f"label {key}={value} isn't valid: at most {LONGEST_LABEL} letters, digits, '-', '_' and '.'"
         for key, value in labels.items()
-        if not _LABEL.fullmatch(value)
+        if not LABEL_VALUE.fullmatch(value)
     ]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MOST_ANNOTATIONS:
         found.append(f"annotations take more than {MOST_ANNOTATIONS} bytes")

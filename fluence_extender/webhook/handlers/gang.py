@@ -5,16 +5,13 @@ Where no PodGroups are served, the label is the link.
 
 from __future__ import annotations
 
-import re
-
 from fluence_extender.gangs.conventions import coscheduling
 from fluence_extender.model.names import GROUP_LABEL, OWNER_SIZE_ANNOTATION
 from fluence_extender.webhook.contract import Context, GroupKind, Request
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.subject import Subject
+from fluence_extender.webhook.validity import OBJECT_NAME
 
-OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""An RFC 1123 subdomain; that it is short enough follows from its being a label's value."""
 SIZING_OWNERS = ("ReplicaSet", "StatefulSet")
 """Owners that say how many pods there are to be at once, and that placement doesn't watch."""
 
@@ -32,6 +29,7 @@ def link(draft: Draft, group: str, kind: GroupKind) -> None:
     """Name the PodGroup ``group`` on the pod, in the way of the kind that is served."""
     if kind is GroupKind.NONE:
         return
+    # That the name is short enough follows from its being a label's value.
     if not OBJECT_NAME.fullmatch(group):
         draft.warn(
             f"label {GROUP_LABEL}={group} can't be a PodGroup's name, so the gang is known by its label alone: use "
