@@ -17,12 +17,11 @@ import msgspec
 from fluence_extender.cluster import wire
 from fluence_extender.cluster.affinity import required_affinity
 from fluence_extender.cluster.budgets import decode_budgets, forbidding
-from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.connection import STRATEGIC_PATCH, Connection, Request
 from fluence_extender.cluster.discovery import Discovery
 from fluence_extender.cluster.errors import Busy, Invalid, NoAnswer
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.group_status import (
-    STRATEGIC_PATCH,
     condition_patch,
     members_patch,
     status_path,

@@ -128,6 +128,10 @@ class _Transport(RESTClientObject):
             await asyncio.sleep(0.01)
 
 
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+"""The content type of patches that tell the items of a list apart by their key, whatever their order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request; ``attempt`` says for messages what it is to do ("bind pod a/b"), ``body`` becomes JSON.

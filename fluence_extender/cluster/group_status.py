@@ -11,7 +11,6 @@ from typing import Any
 
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 LONGEST_MESSAGE = 32_000
 _EARLY = ("v1alpha1", "v1alpha2")
 

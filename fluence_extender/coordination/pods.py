@@ -12,14 +12,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.connection import STRATEGIC_PATCH, Connection, Request
 from fluence_extender.cluster.decode import decode_pod
 from fluence_extender.cluster.port import ClusterError, Gone
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PAGE = 500
 
 
