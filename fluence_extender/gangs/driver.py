@@ -80,6 +80,9 @@ BIND_LIMIT = 8.0
 """Seconds for all tries together: after the barrier's 20 still an answer before kube-scheduler's httpTimeout of 30."""
 
 STEER_PAUSE = 1.0
+FORBIDDEN = (403, 422)
+"""HTTP statuses that say no to what is asked, not to who asks now."""
+
 EVICT_PAUSE = 2.0
 
 
@@ -301,10 +304,11 @@ class Driver:
         latest = found[1].pod
         pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
         try:
-            if pin is None and latest.nominated != node:
-                await self._cluster.nominate(latest, node)
-            if GATE in latest.gates:
-                await self._cluster.ungate(latest, GATE, pin)
+            if pin is None or not await self._pinned(latest, pin):
+                if latest.nominated != node:
+                    await self._cluster.nominate(latest, node)
+                if GATE in latest.gates:
+                    await self._cluster.ungate(latest, GATE)
             self._controller.lifecycle.note(pod.uid, What.STEERED, f"to {node}")
             self._controller.lifecycle.steered(pod.uid)
         except Gone:
@@ -317,6 +321,17 @@ class Driver:
             level = log.error if isinstance(error, Denied) else log.warning
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
             self._later(STEER_PAUSE, self._controller.lifecycle.steer_failed, pod.uid)
+
+    async def _pinned(self, pod: Pod, pin: Pin) -> bool:
+        """Pin and ungate the pod; whether that was allowed: it may be edited meanwhile, or a policy may forbid it."""
+        try:
+            await self._cluster.ungate(pod, GATE, pin)
+        except ClusterError as error:
+            if error.status not in FORBIDDEN:
+                raise
+            log.warning("pod can't be pinned; it is nominated", pod=pod.key, node=pin.node, error=str(error))
+            return False
+        return True
 
     def _later(self, pause: float, failed: Callable[[str], None], uid: str) -> None:
         """Tell the controller after ``pause`` seconds that a write has failed, so that it decides anew."""

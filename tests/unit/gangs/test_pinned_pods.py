@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.cluster.port import ClusterError
 from fluence_extender.gangs.pins import SPARES, may_be_pinned, pinning, spare_nodes
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME, PINNED_ANNOTATION
@@ -171,3 +172,22 @@ def test_pod_that_was_refused_the_pin_is_steered_all_the_same(world: MakeWorld) 
     w.cluster.deliver()
     w.advance(5)
     assert w.nodes_of(one) == ["n0"]
+
+
+@pytest.mark.parametrize("status", [403, 422])
+def test_pod_that_a_policy_keeps_from_being_pinned_is_nominated(world: MakeWorld, status: int) -> None:
+    w = world(node("n0"))
+    w.cluster.fail("ungate", ClusterError("its affinity stays as it is", status))
+    (one,) = owned(w, "g", 1000)
+    w.advance(3)
+    assert w.nodes_of(one) == ["n0"]
+    assert writes(w, one) == ["ungate", "nominate", "ungate", "bind"]
+
+
+def test_pin_whose_answer_is_lost_is_written_again(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.fail("ungate")
+    (one,) = owned(w, "g", 1000)
+    w.advance(5)
+    assert w.nodes_of(one) == ["n0"]
+    assert writes(w, one) == ["ungate", "ungate", "bind"]
