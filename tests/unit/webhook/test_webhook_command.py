@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from click.testing import CliRunner, Result
 
 from fluence_extender import admission
@@ -12,6 +14,13 @@ from fluence_extender.admission import webhook_target
 from fluence_extender.cli import main
 from fluence_extender.settings import WebhookSettings
 from fluence_extender.webhook.registration import Service, Url
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """The command sets up the log on the streams of its runner, which end with the call."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
