@@ -24,7 +24,7 @@ from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of,
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
-from tests.e2e.service import Fluence
+from tests.e2e.service import Fluence, backends
 from tests.e2e.test_reasons import wait_for_event
 from tests.e2e.workloads import ONE_DEVICE, QPU, RESOURCES, deployment, gang, labelled, ours, pod_group
 
@@ -279,7 +279,7 @@ def test_24_devices_of_the_file_are_known(
     resources(RESOURCES)
     namespace.create(quantum("a"), quantum("b"))
     pods = namespace.wait_until_bound(2)
-    assert {placed_on(one) for one in pods} == {"ibm_fez", "rigetti_ankaa"}
+    assert {placed_on(one) for one in pods} == backends(fluence) == {"ibm_fez", "rigetti_ankaa"}
 
 
 def test_25_bad_edit_of_the_file_changes_nothing_for_new_pods(

@@ -9,18 +9,21 @@ import urllib.error
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fluence_extender.demo.webhook import Webhook
 from fluence_extender.localcluster import ApiError, ControlPlane
-from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, ROLE_ANNOTATION, SHARED
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.webhook.certificates import read_bundle
 from fluence_extender.webhook.registration import NAME, OWNER, OWNER_LABEL, PATH
 from tests.e2e.admission import SECRET_PATH, Admission, environment, running
 from tests.e2e.harness import Namespace, job, pod, wait_for
 from tests.e2e.installation import Installation
+from tests.e2e.plugin import user_shell
 from tests.e2e.workloads import QPU, labelled, ours
 from tests.unit.webhook.certificates import shown_by
 from tests.unit.webhook.reviews import written
@@ -111,6 +114,30 @@ def test_pods_of_other_schedulers_are_never_sent(admission: Admission) -> None:
         assert "env" not in stored["spec"]["containers"][0]
         assert not {"initContainers", "volumes", "schedulingGates"} & stored["spec"].keys()
     assert answered(admission) == before
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes", "told"),
+    [
+        ({GROUP_LABEL: "one", "scheduling.x-k8s.io/pod-group": "two"}, {}, "names group 'one'"),
+        ({GROUP_LABEL: "one"}, {GROUP_SIZE_ANNOTATION: "three"}, "write a whole number"),
+        ({GROUP_LABEL: "one"}, {ROLE_ANNOTATION: "boss"}, "write 'producer' or 'consumer'"),
+    ],
+    ids=["two groups", "a size that is no number", "a role that there is not"],
+)
+def test_pod_that_says_what_can_not_be_is_admitted_as_it_is_and_kubectl_says_why(
+    labels: dict[str, str], notes: dict[str, str], told: str, admission: Admission, tmp_path: Path
+) -> None:
+    metadata = {"name": "unclear", "namespace": "default", "labels": labels, "annotations": notes}
+    shell = user_shell(admission.plane.kubeconfig, "default", tmp_path)
+    manifest = json.dumps({**quantum(), "metadata": metadata})
+    warned = shell.run("create", "--dry-run=server", "--output=json", "--filename=-", stdin=manifest)
+    assert warned.returncode == 0, warned.stderr
+    assert "Warning: fluence left the pod as it is: " in warned.stderr
+    assert told in warned.stderr
+    stored = json.loads(warned.stdout)
+    assert "env" not in stored["spec"]["containers"][0]
+    assert stored["metadata"]["labels"] == labels
 
 
 def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespace: Namespace) -> None:
