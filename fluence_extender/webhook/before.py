@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fluence_extender.model.coordination import PRODUCER
+from fluence_extender.model.coordination import CONSUMER, PRODUCER
 from fluence_extender.webhook.contract import Context, Json, Request
 from fluence_extender.webhook.handlers.gang import SIZING_OWNERS
 from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
@@ -54,7 +54,8 @@ def needs(pod: Json, said: Subject, request: Request, handlers: Sequence[str], c
     """What has to be asked before this pod, which says what `look` has found in it, is patched."""
     subject = decided(said, request, handlers)
     undecided = said.role == UNDECIDED and subject.role and request.leads is None
-    gangs = "gang" in handlers and subject.named and not subject.role and subject.size is None
+    consumes = bool(subject.role) and said.role in (UNDECIDED, CONSUMER)
+    gangs = "gang" in handlers and subject.size is None and (consumes if subject.role else subject.named)
     sized = (gangs and subject.owner[0] in SIZING_OWNERS) or (subject.role and is_its_job(subject))
     asks_owner = sized and request.replicas is None
     return Needs(

@@ -6,6 +6,7 @@ Where no PodGroups are served, the label is the link.
 from __future__ import annotations
 
 from fluence_extender.gangs.conventions import coscheduling
+from fluence_extender.model.coordination import CONSUMER
 from fluence_extender.model.names import GROUP_LABEL, OWNER_SIZE_ANNOTATION
 from fluence_extender.webhook.contract import Context, GroupKind, Request
 from fluence_extender.webhook.draft import Draft
@@ -17,12 +18,14 @@ SIZING_OWNERS = ("ReplicaSet", "StatefulSet")
 
 
 def handle(draft: Draft, subject: Subject, request: Request, context: Context) -> None:
-    """Link the pod to its group, unless it is part of a shared quantum job and so is linked already."""
-    if not subject.named or subject.role:
+    """Note how large its owner makes the gang, and link the pod to it; one of a shared job is linked already."""
+    gang = subject.role == CONSUMER if subject.role else subject.named
+    if not gang:
         return
     if subject.size is None and subject.owner[0] in SIZING_OWNERS and request.replicas is not None:
         draft.put("metadata", "annotations", OWNER_SIZE_ANNOTATION, value=str(max(request.replicas, 1)))
-    link(draft, subject.group, context.groups)
+    if not subject.role:
+        link(draft, subject.group, context.groups)
 
 
 def link(draft: Draft, group: str, kind: GroupKind) -> None:

@@ -109,7 +109,7 @@ async def test_who_doesnt_produce_needs_no_account() -> None:
 async def test_group_without_a_label_is_its_owners_name() -> None:
     cluster = Cluster(leads=False)
     await settled(grouped(ASKING, group="", mode="shared", owner=("ReplicaSet", "web-5")), cluster)
-    assert cluster.asked == ["claim of lab/web-5 by r1"]
+    assert cluster.asked == ["replicas of ReplicaSet lab/web-5", "claim of lab/web-5 by r1"]
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
@@ -122,6 +122,19 @@ async def test_owner_is_asked_for_the_size_that_nobody_else_knows(kind: str) -> 
     assert after["metadata"]["annotations"] == {"fluence.flux-framework.org/owner-size": "3"}
     silent = await settled(body, Cluster(size=None))
     assert mutate(body, silent[0], ALL, CONTEXT).patch == ()
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+@pytest.mark.parametrize("group", ["", "g"])
+@pytest.mark.parametrize(("index", "leads"), [(None, False), ("1", None)])
+async def test_consumers_learn_of_their_owner_how_many_of_them_start_together(
+    kind: str, group: str, index: str | None, leads: bool | None
+) -> None:
+    body = grouped(ASKING, group=group, mode="shared", owner=(kind, "o"), index=index)
+    request, context = await settled(body, Cluster(size=3, leads=leads))
+    after = applied(body, mutate(body, request, ALL, context))
+    assert after["metadata"]["annotations"]["fluence.flux-framework.org/owner-size"] == "3"
+    assert mutate(after, request, ALL, context).patch == ()
 
 
 async def test_owner_is_asked_in_a_dry_run_too_and_nothing_is_made() -> None:
