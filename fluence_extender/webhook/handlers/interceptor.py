@@ -5,6 +5,8 @@ Invariant: a container's own PYTHONPATH goes on to count, after ours.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fluence_extender.model.coordination import (
     PACKAGE_VOLUME,
     POD_UID_VARIABLE,
@@ -28,13 +30,36 @@ UNPRIVILEGED: Json = {
 """What the strictest pod security standard (restricted) asks for; the user is that of our image."""
 
 
+STAGE_ASKS = {"cpu": "10m", "memory": "64Mi"}
+STAGE_LIMITS = {"cpu": "200m", "memory": "64Mi"}
+
+
+def own_resources(draft: Draft, asks: Mapping[str, str], limits: Mapping[str, str]) -> Json:
+    """What a container of ours asks for: ``asks``, or where all the user's containers are limited, ``limits``.
+
+    There a quota may demand limits, and a pod of the class Guaranteed keeps it. A pod that says itself what it needs as
+    a whole (KEP-2837) shares that with us.
+    """
+    if draft.spec.get("resources"):
+        return {}
+    limited = {
+        name: amount
+        for name, amount in limits.items()
+        if all(
+            name in ((one.get("resources") or {}).get("limits") or {}) for _, one in users_containers(draft)
+        )
+    }
+    requests = {**asks, **limited}
+    return {"requests": requests, "limits": limited} if limited else {"requests": requests}
+
+
 def intercept(draft: Draft, context: Context) -> None:
     """Stage the interceptor and let every container of the user's find it."""
     if not any(one.get("name") == PACKAGE_VOLUME for one in draft.spec.get("volumes") or ()):
         draft.insert("spec", "volumes", values=[{"name": PACKAGE_VOLUME, "emptyDir": {}}])
     if not any(one.get("name") == STAGE_CONTAINER for one in draft.spec.get("initContainers") or ()):
         # Before the user's init containers, which may submit tasks too.
-        draft.insert("spec", "initContainers", values=[_stage(context)], at=0)
+        draft.insert("spec", "initContainers", values=[_stage(draft, context)], at=0)
     add_variables(draft, [from_field(POD_UID_VARIABLE, "metadata.uid")])
     for path, container in users_containers(draft):
         if not any(one.get("mountPath") == STAGED for one in container.get("volumeMounts") or ()):
@@ -44,7 +69,9 @@ def intercept(draft: Draft, context: Context) -> None:
 
 
 def _prepend(draft: Draft, path: tuple[str | int, ...], variables: list[Json]) -> None:
-    index = next((i for i, one in enumerate(variables) if one.get("name") == PYTHONPATH), None)
+    # Of several with one name the last counts.
+    named = [i for i, one in enumerate(variables) if one.get("name") == PYTHONPATH]
+    index = named[-1] if named else None
     if index is None:
         draft.insert(*path, values=[{"name": PYTHONPATH, "value": STAGED}], at=0)
         return
@@ -59,13 +86,13 @@ def _prepend(draft: Draft, path: tuple[str | int, ...], variables: list[Json]) -
         draft.put(*path, index, "value", value=f"{STAGED}:{value}" if value else STAGED)
 
 
-def _stage(context: Context) -> Json:
+def _stage(draft: Draft, context: Context) -> Json:
     return {
         "name": STAGE_CONTAINER,
         "image": context.sidecar_image,
         "imagePullPolicy": context.sidecar_pull_policy,
         "command": list(STAGE_COMMAND),
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+        "resources": own_resources(draft, STAGE_ASKS, STAGE_LIMITS),
         "volumeMounts": [{"name": PACKAGE_VOLUME, "mountPath": STAGED}],
         "securityContext": UNPRIVILEGED,
     }

@@ -25,10 +25,11 @@ from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.webhook.contract import Context, Json, Request
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers.environment import backend_variables, from_field
-from fluence_extender.webhook.handlers.interceptor import UNPRIVILEGED
+from fluence_extender.webhook.handlers.interceptor import UNPRIVILEGED, own_resources
 from fluence_extender.webhook.subject import Subject
 
 USUAL_ACCOUNTS = (None, "", "default", SIDECAR_ACCOUNT)
+ASKS = {"cpu": "100m", "memory": "256Mi"}
 TOKEN_LASTS = 3607
 """Seconds; kubelet renews it before. The number is that of the tokens that Kubernetes mounts itself."""
 
@@ -84,7 +85,7 @@ def _sidecar(draft: Draft, subject: Subject, context: Context) -> Json:
         "command": list(SIDECAR_COMMAND),
         "restartPolicy": "Always",
         "env": [*own, *_credentials(first, {one["name"] for one in own})],
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        "resources": own_resources(draft, ASKS, ASKS),
         "volumeMounts": [{"name": TOKEN_VOLUME, "mountPath": TOKEN_MOUNT, "readOnly": True}],
         "securityContext": UNPRIVILEGED,
     }

@@ -140,6 +140,14 @@ def test_own_python_path_goes_on_to_count_after_the_interceptor() -> None:
     assert python_path([])["PYTHONPATH"] == "/opt/fluence-staged"
 
 
+def test_last_of_several_python_paths_is_the_one_that_counts() -> None:
+    twice: list[dict[str, object]] = [
+        {"name": "PYTHONPATH", "value": "/a"},
+        {"name": "PYTHONPATH", "value": "/b"},
+    ]
+    assert python_path(twice)["PYTHONPATH"] == "/opt/fluence-staged:/b"
+
+
 def test_python_path_from_elsewhere_goes_on_to_count_too() -> None:
     source = {"configMapKeyRef": {"name": "paths", "key": "python"}}
     found = python_path([{"name": "PYTHONPATH", "valueFrom": source}])

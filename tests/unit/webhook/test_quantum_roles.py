@@ -49,6 +49,27 @@ def test_sidecar_neither_keeps_the_pod_running_nor_fails_it() -> None:
     assert found["resources"] == {"requests": {"cpu": "100m", "memory": "256Mi"}}
 
 
+def test_ours_have_limits_where_all_of_the_users_containers_have_them() -> None:
+    """A quota may ask for them, and a pod of the class Guaranteed stays one."""
+    whole = {"cpu": "1", "memory": "1Gi", QPU: "1"}
+    limited = container(resources={"requests": whole, "limits": whole})
+    inits = admitted(grouped(limited, mode="shared", index="0"))["spec"]["initContainers"]
+    for one in inits:
+        assert one["resources"]["limits"].keys() == {"cpu", "memory"}
+        assert one["resources"]["requests"] == one["resources"]["limits"]
+    memory = container(resources={"requests": whole, "limits": {"memory": "1Gi", QPU: "1"}})
+    (stage,) = admitted(grouped(memory))["spec"]["initContainers"]
+    assert stage["resources"] == {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+    (stage,) = admitted(grouped(limited, container("free")))["spec"]["initContainers"]
+    assert "limits" not in stage["resources"]
+
+
+def test_ours_share_what_the_pod_asks_for_as_a_whole() -> None:
+    """More than the pod has, asked for by its containers, is refused by the API server."""
+    body = shared(index="0", resources={"requests": {"cpu": "100m"}, "limits": {"cpu": "150m"}})
+    assert [one["resources"] for one in admitted(body)["spec"]["initContainers"]] == [{}, {}]
+
+
 def test_ours_come_before_the_users_init_containers() -> None:
     body = grouped(quantum(), mode="shared", index="0", initContainers=[container("mine")])
     assert init_names(admitted(body)) == ["fluence-stage", "fluence-sidecar", "mine"]
