@@ -79,8 +79,9 @@ class Keeper:
         try:
             stored = await self._objects.read(PATH)
         except ClusterError as error:
-            await self._identify()
-            self._tell(str(error))
+            # Without an identity that is told; one problem at a time, so that each is told once.
+            if await self._identify():
+                self._tell(str(error))
             return
         self._trusted = registered_bundle(stored)
         if not await self._identify() or not self._may_register():

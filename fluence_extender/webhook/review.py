@@ -19,8 +19,8 @@ from fluence_extender.webhook.contract import Json, Outcome, Request
 VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
-WARNING_LENGTH = 240
-"""Characters of one warning; the API server may cut longer ones off (k8s.io/apiserver, pkg/warning: 256)."""
+WARNING_LENGTH = 400
+"""Characters of one warning. The API server shows ten of them whole (k8s.io/apiserver, pkg/endpoints/filters)."""
 
 WARNINGS = 10
 """Warnings of one answer; the API server shows 4096 characters in all."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
+from structlog.testing import capture_logs
+
 from fluence_extender.cluster.port import ClusterError, Conflict
 from fluence_extender.webhook.certificates import read_bundle, signed_by
 from fluence_extender.webhook.identity import SECRET, Identity, SharedAuthority
@@ -125,6 +127,14 @@ async def test_missing_right_is_told_with_what_to_do() -> None:
     await replica.look()
     assert replica.keeper.problem == ""
     assert replica.accepted()
+
+
+async def test_lasting_problem_is_logged_once_however_much_is_missing() -> None:
+    replica = Replica()
+    replica.objects.before = unreachable
+    with capture_logs() as logs:
+        await replica.look(5)
+    assert sum(one["event"] == "the webhook isn't registered as it should be" for one in logs) == 1
 
 
 async def test_outage_is_told_and_what_was_registered_stays_so() -> None:

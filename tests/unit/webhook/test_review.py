@@ -10,6 +10,7 @@ import pytest
 
 from fluence_extender.webhook.contract import Operation, Outcome
 from fluence_extender.webhook.review import BadReview, answer, read_review
+from tests.unit.webhook.pods import QPU, container, grouped, warned
 from tests.unit.webhook.reviews import UID, written
 
 
@@ -118,9 +119,18 @@ def test_warnings_go_where_the_user_sees_them() -> None:
     assert told(Outcome(warnings=("one", "two")))["warnings"] == ["one", "two"]
 
 
+def test_what_to_do_is_told_however_long_the_names_are() -> None:
+    (said,) = warned(grouped(container(asks={QPU: "1"}), group="g" * 63, mode="shared"))
+    assert told(Outcome(warnings=(said,)))["warnings"] == [said]
+    both = grouped(group="g" * 63)
+    both["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-name": "h" * 63}
+    (said,) = warned(both)
+    assert told(Outcome(warnings=(said,)))["warnings"] == [said]
+
+
 def test_warnings_are_made_fit_for_a_header() -> None:
     (shown,) = told(Outcome(warnings=("a\r\nSet-Cookie: b\x00\tc" + "x" * 500,)))["warnings"]
     assert shown.startswith("a  Set-Cookie: b  cxxx")
-    assert len(shown) == 240
+    assert len(shown) == 400
     assert shown.endswith("…")
     assert len(told(Outcome(warnings=tuple(map(str, range(50)))))["warnings"]) == 10
