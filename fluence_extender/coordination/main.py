@@ -6,13 +6,12 @@ The sidecar's modules are imported only where they are used: staging runs before
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-DESTINATION = "/opt/fluence-staged"
+from fluence_extender.model.coordination import STAGED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fluence_extender.coordination", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     staging = commands.add_parser("stage", help="put the interceptor into a folder for a pod's containers")
-    usual = os.environ.get("FLUENCE_STAGE_DIR") or DESTINATION
+    usual = os.environ.get("FLUENCE_STAGE_DIR") or STAGED
     staging.add_argument("destination", nargs="?", type=Path, default=Path(usual))
     mock = commands.add_parser("mock-qpu", help="serve the HTTP interface of a backend that isn't there")
     mock.add_argument("--port", type=int, default=8080)
@@ -64,6 +63,8 @@ def sidecar() -> int:
         return 2
     for problem in problems:
         print(f"fluence-sidecar: {problem}", file=sys.stderr)
+    import asyncio
+
     from fluence_extender.cluster.errors import BadKubeconfig
     from fluence_extender.coordination.running import run
 
