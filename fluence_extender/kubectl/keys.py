@@ -158,6 +158,15 @@ KEYS = (
         f"{names.BACKEND_ANNOTATION}: ibm_fez",
     ),
     Explained(
+        names.PINNED_ANNOTATION,
+        "annotation",
+        "pod",
+        SERVICE,
+        "The node that a pod with a controller was planned on when its gate went; its node affinity names that node and"
+        " a few spare ones. Should it find room on none of them, it is evicted, and its successor is planned anew.",
+        f"{names.PINNED_ANNOTATION}: node-7",
+    ),
+    Explained(
         f"{names.ATTRIBUTE_PREFIX}*",
         "annotation",
         "pod",
