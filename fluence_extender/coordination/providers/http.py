@@ -66,7 +66,9 @@ class HttpQueue:
     def _tasks(self, pod_uid: str) -> list[Mapping[str, Any]]:
         url = self._endpoint if self._file else f"{self._endpoint}/tasks?{urlencode({'tag': pod_uid})}"
         listed = asked(ask("GET", url), "list tasks").get("tasks")
-        return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        if not isinstance(listed, list):
+            raise ProviderError(f'list tasks: {url} gives no {{"tasks": [...]}}')
+        return [one for one in listed if isinstance(one, dict)]
 
 
 def _created(task: Mapping[str, Any]) -> float:

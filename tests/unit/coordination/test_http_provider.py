@@ -108,18 +108,17 @@ def test_endpoints_must_be_urls(endpoint: str) -> None:
         Http().connect({"endpoint": endpoint}, {})
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"null",
-        b"[]",
-        b"{",
-        b'{"tasks": 5}',
-        b'{"tasks": [1, "a", {"id": 5, "tag": "uid"}, {"tag": "uid"}]}',
-    ],
-)
-def test_nonsense_holds_no_tasks(body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{", b"<html>Log in</html>", b"{}", b'{"tasks": 5}'])
+def test_an_answer_without_a_list_is_told_and_not_taken_for_no_tasks(body: bytes) -> None:
+    with (
+        serving(lambda call: Reply(200, body)) as url,
+        pytest.raises(ProviderError, match="gives no"),
+    ):
+        Http().connect({"endpoint": url}, {}).find_my_tasks("uid")
+
+
+def test_tasks_that_are_nonsense_are_passed_over() -> None:
+    body = b'{"tasks": [1, "a", {"id": 5, "tag": "uid"}, {"tag": "uid"}]}'
     with serving(lambda call: Reply(200, body)) as url:
         assert Http().connect({"endpoint": url}, {}).find_my_tasks("uid") == []
 
