@@ -8,7 +8,8 @@
     was never seen                 waits for one
 
 The while is for another producer to take the place of the one that ended. Invariant: a new run under a name that was
-used before isn't started by what is left of the old one, unless nobody comes who could start it.
+used before isn't started by what is left of the old one, unless nobody comes who could start it. That a group had a
+producer stands on one of its gated consumers, so that a process which has never seen it knows.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fluence_extender.coordination.release import handover, noted, waiting
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
     PRODUCER,
+    PRODUCER_SEEN_ANNOTATION,
     PRODUCER_SUFFIX,
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
@@ -34,7 +36,7 @@ PATIENCE = 300.0
 """Seconds that a consumer waits for another producer once none lives."""
 
 AGAIN = 15.0
-"""Seconds until a release that was asked for is asked for again, if it isn't seen to have happened."""
+"""Seconds until a release or a mark that was asked for is asked for again, if it isn't seen to have happened."""
 
 Group = tuple[str, str]
 """Namespace and name of a shared group."""
@@ -114,6 +116,7 @@ class LateConsumers:
         self._had_producer: set[Group] = set()
         self._orphaned_since: dict[str, float] = {}
         self._asked: dict[str, float] = {}
+        self._marked: dict[Group, float] = {}
         self._listed = False
 
     def take(self, seen: Observation) -> None:
@@ -140,13 +143,27 @@ class LateConsumers:
         now = self._clock()
         return [one for group in sorted(self._pods) for one in self._of_group(group, now)]
 
+    def marks(self) -> list[Pod]:
+        """Consumers on which is to be written now that their group had a producer: one of each such group."""
+        now = self._clock()
+        found = []
+        for group in sorted(self._had_producer):
+            gated = waiting((one for one in self._pods[group].values() if not _leads(one)), group[1])
+            if not gated or any(PRODUCER_SEEN_ANNOTATION in one.annotations for one in gated):
+                self._marked.pop(group, None)
+            elif now - self._marked.get(group, -AGAIN) >= AGAIN:
+                self._marked[group] = now
+                found.append(min(gated, key=lambda one: one.uid))
+        return found
+
     @property
     def next_due(self) -> float | None:
         """When `actions` may say more, though nothing more is seen."""
         waiting_for = [
             since + PATIENCE for uid, since in self._orphaned_since.items() if uid not in self._asked
         ]
-        return min([*waiting_for, *(at + AGAIN for at in self._asked.values())], default=None)
+        asked = (*self._asked.values(), *self._marked.values())
+        return min([*waiting_for, *(at + AGAIN for at in asked)], default=None)
 
     def _of_group(self, group: Group, now: float) -> list[Release]:
         pods = list(self._pods[group].values())
@@ -156,7 +173,8 @@ class LateConsumers:
         consumers = [one for one in pods if not _leads(one)]
         gated = waiting(consumers, group[1])
         orphaned = not any(map(lives, producers)) and (
-            group in self._had_producer or any(_told(one) is not None for one in consumers)
+            group in self._had_producer
+            or any(_told(one) is not None or PRODUCER_SEEN_ANNOTATION in one.annotations for one in consumers)
         )
         found = []
         for consumer in gated:
@@ -196,6 +214,7 @@ class LateConsumers:
         if not pods:
             del self._pods[group]
             self._had_producer.discard(group)
+            self._marked.pop(group, None)
 
     def _forget(self, uid: str) -> None:
         self._orphaned_since.pop(uid, None)

@@ -14,6 +14,7 @@ import structlog
 from fluence_extender.cluster.backoff import jittered
 from fluence_extender.cluster.port import ClusterError, Gone, Observation
 from fluence_extender.coordination.late import LateConsumers, Release
+from fluence_extender.model.coordination import PRODUCER_SEEN_ANNOTATION
 from fluence_extender.model.pod import Pod
 
 log = structlog.get_logger(__name__)
@@ -28,6 +29,10 @@ class Releases(Protocol):
 
     async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Annotate ``pod`` and remove its gate, in one step. Raises `ClusterError`."""
+        ...
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Annotate ``pod``. Raises `ClusterError`."""
         ...
 
 
@@ -60,10 +65,20 @@ class LateKeeper:
                 continue
 
     async def work(self) -> None:
-        """Release who is to be released now."""
+        """Release who is to be released now, and write down which groups had a producer."""
+        for pod in self._consumers.marks():
+            await self._mark(pod)
         due = self._consumers.actions()
         for first in range(0, len(due), AT_ONCE):
             await asyncio.gather(*map(self._do, due[first : first + AT_ONCE]))
+
+    async def _mark(self, pod: Pod) -> None:
+        try:
+            await self._releases.annotate(pod, {PRODUCER_SEEN_ANNOTATION: "true"})
+        except Gone:
+            return
+        except ClusterError as error:
+            log.warning("a consumer isn't told of its producer yet", pod=pod.key, error=str(error))
 
     async def _do(self, one: Release) -> None:
         try:

@@ -51,6 +51,14 @@ class ApiReleases:
         attempt = f"remove gate {READY_GATE} of pod {pod.key}"
         await self._connection.call(Request("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
 
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """See `late_keeper.Releases`."""
+        body = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        await self._connection.call(
+            Request("PATCH", path, f"annotate pod {pod.key}", None, body, STRATEGIC_PATCH)
+        )
+
 
 class ApiPods(ApiReleases):
     """`release.Pods` over a `Connection`."""

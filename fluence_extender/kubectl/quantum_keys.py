@@ -102,6 +102,14 @@ ROWS: tuple[Row, ...] = (
         f"{coordination.RELEASED_ANNOTATION}: the task is next",
     ),
     (
+        coordination.PRODUCER_SEEN_ANNOTATION,
+        "annotation",
+        "pod",
+        WEBHOOK,
+        "On a consumer that waits: its group had a producer. If that is gone and none comes, consumers start anyway.",
+        f'{coordination.PRODUCER_SEEN_ANNOTATION}: "true"',
+    ),
+    (
         names.OWNER_SIZE_ANNOTATION,
         "annotation",
         "pod",

@@ -41,6 +41,8 @@ CONSUMER_PRIORITY_CLASS = "fluence-quantum-classical"
 QUANTUM_JOB_ID_ANNOTATION = f"{DOMAIN}/quantum-job-id"
 RELEASED_ANNOTATION = f"{DOMAIN}/released"
 """On the producer, with its task's id, before the first gate is removed: why. Later consumers start at once."""
+PRODUCER_SEEN_ANNOTATION = f"{DOMAIN}/producer-seen"
+"""On one of the gated consumers: its group had a producer, which may be gone since."""
 PRODUCER_BACKEND_ANNOTATION = f"producer.{BACKEND_ANNOTATION}"
 PRODUCER_ATTRIBUTE_PREFIX = f"producer.{ATTRIBUTE_PREFIX}"
 

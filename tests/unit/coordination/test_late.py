@@ -12,6 +12,7 @@ from fluence_extender.coordination.late import AGAIN, PATIENCE, LateConsumers
 from fluence_extender.coordination.late_keeper import LateKeeper
 from fluence_extender.model.coordination import (
     PRODUCER_BACKEND_ANNOTATION,
+    PRODUCER_SEEN_ANNOTATION,
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
     RELEASED_ANNOTATION,
@@ -119,6 +120,27 @@ def test_a_producer_that_is_gone_for_good_holds_nobody_for_ever(late: LateConsum
     assert released(late) == [("a", "")]
 
 
+def test_that_there_was_a_producer_outlives_the_process_that_saw_it(
+    late: LateConsumers, clock: Clock
+) -> None:
+    assert sees(late, consumer("a"), consumer("b")) == []
+    assert late.marks() == []
+    sees(late, producer(), consumer("a"), consumer("b"))
+    (marked,) = late.marks()
+    assert late.marks() == []
+    clock.now += AGAIN
+    assert late.marks() == [marked]
+    seen = replace(marked, annotations={**marked.annotations, PRODUCER_SEEN_ANNOTATION: "true"})
+    late.take(Changed(Kind.POD, seen))
+    clock.now += AGAIN
+    assert late.marks() == []
+    assert late.next_due is None
+    restarted = LateConsumers(clock)
+    assert sees(restarted, seen, consumer("b")) == []
+    clock.now += PATIENCE
+    assert sorted(released(restarted)) == [("a", ""), ("b", "")]
+
+
 def test_consumers_wait_for_a_producer_that_was_never_there(late: LateConsumers, clock: Clock) -> None:
     assert sees(late, consumer("a"), consumer("b")) == []
     clock.now += 100 * PATIENCE
@@ -168,6 +190,12 @@ def test_a_new_list_is_the_whole_truth(late: LateConsumers, clock: Clock) -> Non
 class Releases:
     released: list[str] = field(default_factory=list)
     errors: list[ClusterError] = field(default_factory=list)
+    marked: list[str] = field(default_factory=list)
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        if self.errors:
+            raise self.errors.pop()
+        self.marked.append(pod.name)
 
     async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         if self.errors:
@@ -176,7 +204,9 @@ class Releases:
 
 
 async def test_the_keeper_releases_many_and_survives_refusals(clock: Clock) -> None:
-    releases = Releases(errors=[ClusterError("HTTP 500", 500), Gone("gone", 404)])
+    releases = Releases(
+        errors=[ClusterError("HTTP 500", 500), Gone("gone", 404), ClusterError("HTTP 500", 500)]
+    )
     keeper = LateKeeper(releases, clock)
     consumers = [consumer(f"c{number}") for number in range(40)]
     keeper.take(Listed(Kind.POD, (producer(annotations=DECIDED), *consumers)))
@@ -185,6 +215,7 @@ async def test_the_keeper_releases_many_and_survives_refusals(clock: Clock) -> N
     clock.now += AGAIN
     await keeper.work()
     assert {pod.name for pod in consumers} == set(releases.released)
+    assert releases.marked == ["c0"]
 
 
 def test_gates_of_others_are_no_reason_to_release(late: LateConsumers) -> None:
