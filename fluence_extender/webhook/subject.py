@@ -25,7 +25,7 @@ from fluence_extender.model.coordination import (
     SIDECAR_CONTAINER,
     producer_group,
 )
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, RESOURCE_PREFIX
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.validity import LABEL_VALUE, LONGEST_LABEL
@@ -83,7 +83,7 @@ def read(pod: Json) -> Subject:
     if role == PRODUCER and _wired(pod["spec"]):
         group = group.removesuffix(PRODUCER_SUFFIX)
     _check_producer_name(group, role)
-    said = _remarks(annotations, labels, bool(label) or owner[0] in NAMING_OWNERS)
+    said = _remarks(annotations, labels, QPU in devices, bool(label) or owner[0] in NAMING_OWNERS)
     return Subject(
         devices=devices,
         group=group,
@@ -191,7 +191,9 @@ def _check_producer_name(group: str, role: str) -> None:
         )
 
 
-def _remarks(annotations: Mapping[str, str], labels: Mapping[str, str], grouped: bool) -> list[str]:
+def _remarks(
+    annotations: Mapping[str, str], labels: Mapping[str, str], asks: bool, grouped: bool
+) -> list[str]:
     said = []
     mode = annotations.get(COORDINATION_ANNOTATION)
     if mode not in (None, SHARED, INDEPENDENT):
@@ -204,7 +206,16 @@ def _remarks(annotations: Mapping[str, str], labels: Mapping[str, str], grouped:
             f"annotation {COORDINATION_ANNOTATION} is {SHARED!r}, but the pod names no group: add the label "
             f"{GROUP_LABEL}"
         )
+    if mode in (None, INDEPENDENT) and annotations.get(ROLE_ANNOTATION):
+        said.append(
+            f"annotation {ROLE_ANNOTATION} counts in shared jobs only: add the annotation "
+            f"{COORDINATION_ANNOTATION}={SHARED}"
+        )
     observe = labels.get(OBSERVE_LABEL)
+    if observe == "true" and mode != SHARED and not asks:
+        said.append(
+            f"label {OBSERVE_LABEL} counts for pods that ask for a {RESOURCE_PREFIX}{QPU} only: ask for one"
+        )
     if observe not in (None, "true", "false"):
         said.append(f'label {OBSERVE_LABEL} is {observe!r} and counts as "false": write "true" to observe')
     return said

@@ -62,7 +62,13 @@ def intercept(draft: Draft, context: Context) -> None:
         draft.insert("spec", "initContainers", values=[_stage(draft, context)], at=0)
     add_variables(draft, [from_field(POD_UID_VARIABLE, "metadata.uid")])
     for path, container in users_containers(draft):
-        if not any(one.get("mountPath") == STAGED for one in container.get("volumeMounts") or ()):
+        there = [one for one in container.get("volumeMounts") or () if one.get("mountPath") == STAGED]
+        if any(one.get("name") != PACKAGE_VOLUME for one in there):
+            draft.warn(
+                f"container {container.get('name')} has a mount of its own at {STAGED}, so its tasks can't be "
+                "marked: mount it elsewhere"
+            )
+        if not there:
             mount = {"name": PACKAGE_VOLUME, "mountPath": STAGED, "readOnly": True}
             draft.insert(*path, "volumeMounts", values=[mount])
         _prepend(draft, (*path, "env"), container.get("env") or [])

@@ -112,7 +112,19 @@ def test_mount_of_the_users_where_the_interceptor_goes_is_kept() -> None:
     body = grouped(
         container(asks={QPU: "1"}, volumeMounts=[mount]), volumes=[{"name": "mine", "emptyDir": {}}]
     )
-    assert admitted(body)["spec"]["containers"][0]["volumeMounts"] == [mount]
+    outcome = mutate(body, REQUEST, ALL, CONTEXT)
+    assert applied(body, outcome)["spec"]["containers"][0]["volumeMounts"] == [mount]
+    assert "mount it elsewhere" in outcome.warnings[0]
+
+
+def test_what_counts_for_quantum_jobs_only_is_told_elsewhere() -> None:
+    body = grouped(container(asks={QPU: "1"}))
+    body["metadata"]["annotations"] = {"fluence.flux-framework.org/coordination-role": "producer"}
+    (said,) = mutate(body, REQUEST, ALL, CONTEXT).warnings
+    assert "add the annotation fluence.flux-framework.org/coordination=shared" in said
+    (said,) = mutate(grouped(observe="true"), REQUEST, ALL, CONTEXT).warnings
+    assert "counts for pods that ask for a fluxion.flux-framework.org/qpu only" in said
+    assert mutate(grouped(observe="true", mode="shared"), REQUEST, ALL, CONTEXT).warnings == ()
 
 
 def test_container_of_the_users_with_our_name_is_not_doubled() -> None:
