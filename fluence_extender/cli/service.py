@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ from fluence_extender.cli.options import (
     object_name,
     setting,
 )
+from fluence_extender.cli.running import run_server
 from fluence_extender.settings import ENGINES, POLICIES, Settings
 
 if TYPE_CHECKING:
@@ -128,29 +128,9 @@ def serve(completion_limit: float, assembly_limit: float, log_format: str, **opt
 
 
 def _run(settings: Settings) -> None:
-    import uvloop
-
     from fluence_extender.first_lists import serve as serve_cluster
 
-    try:
-        uvloop.run(serve_cluster(settings, _tell))
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        if isinstance(error, _refusals()):
-            raise click.ClickException(str(error)) from None
-        raise
-
-
-def _refusals() -> tuple[type[Exception], ...]:
-    """What the service says for itself when it can't start."""
-    from fluence_extender.cluster.errors import BadKubeconfig
-    from fluence_extender.cluster.resources_file import ResourcesFileError
-    from fluence_extender.first_lists import StartRefused
-    from fluence_extender.matcher.errors import EngineUnavailable
-    from fluence_extender.serving.listening import CannotListen
-
-    return StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable
+    run_server(lambda: serve_cluster(settings, _tell))
 
 
 def _tell(listeners: Listeners, engine: Engine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ import click
 
 from fluence_extender import __version__
 from fluence_extender.cli.options import KUBECONFIG, LOG_FORMAT, NAMESPACE, RESOURCES, object_name, setting
+from fluence_extender.cli.running import run_server
 from fluence_extender.settings import DEFAULT_WEBHOOK_SERVICE, WebhookSettings
 
 if TYPE_CHECKING:
@@ -120,28 +120,9 @@ def webhook(log_format: str, **options: Any) -> None:
 
 
 def _run(settings: WebhookSettings) -> None:
-    import uvloop
-
     from fluence_extender.admission import run
 
-    try:
-        uvloop.run(run(settings, _tell))
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        if isinstance(error, _refusals()):
-            raise click.ClickException(str(error)) from None
-        raise
-
-
-def _refusals() -> tuple[type[Exception], ...]:
-    """What the webhook says for itself when it can't start."""
-    from fluence_extender.cluster.errors import BadKubeconfig
-    from fluence_extender.cluster.resources_file import ResourcesFileError
-    from fluence_extender.first_lists import StartRefused
-    from fluence_extender.serving.listening import CannotListen
-
-    return StartRefused, BadKubeconfig, ResourcesFileError, CannotListen
+    run_server(lambda: run(settings, _tell))
 
 
 def _tell(address: Address) -> None:
