@@ -123,7 +123,11 @@ BAD_GRAPHS = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), BAD_VERTICES + BAD_GRAPHS, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    BAD_VERTICES + BAD_GRAPHS,
+    ids=lambda value: value[:60] if isinstance(value, str) else None,
+)
 def test_a_graph_is_refused_with_the_place(
     stub: Stub, library: Library, change: Callable[[Json], object], said: str
 ) -> None:
