@@ -25,6 +25,8 @@ ARRIVES_WITHIN = 15.0
 """Seconds after which the pod of a claim exists, or never will: admission and storage take no longer (10 s each)."""
 FRESH = 1.0
 """Seconds for which an owner's size is believed: it creates its pods in a burst."""
+TRIES = 3
+"""How often a claim that has changed while it was looked at is looked at again."""
 MOST_KEPT = 1000
 OWNERS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
 MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -53,13 +55,16 @@ class ApiClaims:
     async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
         """Whether the request ``uid`` is the producer of ``group``; None where that can't be found out."""
         name = producer_group(group)
-        try:
-            return await self._claim(namespace, name, uid)
-        except Conflict:
-            return False
-        except ClusterError as error:
-            log.warning("a producer can't be chosen", group=f"{namespace}/{group}", problem=str(error))
-            return None
+        for _ in range(TRIES):
+            try:
+                return await self._claim(namespace, name, uid)
+            except Conflict:
+                # Another request was faster, or the claim went with its pod meanwhile: what is there now says which.
+                continue
+            except ClusterError as error:
+                log.warning("a producer can't be chosen", group=f"{namespace}/{group}", problem=str(error))
+                return None
+        return False
 
     async def _claim(self, namespace: str, name: str, uid: str) -> bool | None:
         path = lease_path(namespace, name)

@@ -21,12 +21,13 @@ READY_GATE = "quantum.braket/ready"
 @contextmanager
 def registered(plane: ControlPlane, *arguments: str) -> Iterator[Webhook]:
     """While this lasts the API server calls a webhook of ours; afterwards it calls none."""
-    with Webhook(plane, arguments=arguments) as webhook:
-        try:
+    try:
+        with Webhook(plane, arguments=arguments) as webhook:
             yield webhook
-        finally:
-            with suppress(ApiError):
-                plane.api.delete(REGISTRATION)
+    finally:
+        # Not before it has ended: it puts a registration back that goes meanwhile.
+        with suppress(ApiError):
+            plane.api.delete(REGISTRATION)
 
 
 def quantum(name: str, group: str = "", **said: Any) -> Manifest:

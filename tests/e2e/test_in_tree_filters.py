@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.harness import Manifest, Namespace, node_of
 from tests.e2e.nodes import NodeFactory
@@ -48,11 +50,12 @@ def test_members_spread_over_zones(fluence: Fluence, namespace: Namespace, own_n
     assert Counter(zone[node_of(one)] for one in pods) == {"a": 2, "b": 2}
 
 
+@pytest.mark.timeout(600)
 def test_members_for_which_there_are_too_few_nodes_say_so_and_bind_nobody(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:
     own_nodes(2, cpu="4")
     namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart")))
     told = "kube-scheduler's own filters refused a member"
-    fluence.wait_for_reason(namespace.name, "apart", told, timeout=280)
+    fluence.wait_for_reason(namespace.name, "apart", told, timeout=540)
     assert not [one for one in namespace.pods() if node_of(one)]
