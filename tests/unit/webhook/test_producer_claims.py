@@ -58,6 +58,22 @@ async def test_of_many_that_ask_at_once_one_produces() -> None:
     assert sorted(outcomes, key=bool) == [False] * 49 + [True]
 
 
+async def test_claim_that_goes_with_its_pod_while_it_is_taken_over_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab()
+    assert await lab.claim("a")
+    await lab.arrived()
+    lab.producers()
+
+    async def gone(path: str, body: Json) -> Json:
+        del lab.objects.objects[LEASE]
+        raise Conflict("Precondition failed: UID in precondition")
+
+    monkeypatch.setattr(lab.objects, "replace", gone)
+    assert [await lab.claim(uid) for uid in ("b", "c")] == [True, False]
+
+
 async def test_other_groups_have_producers_of_their_own() -> None:
     lab = Lab()
     assert await lab.claim("a")
