@@ -398,7 +398,8 @@ class Driver:
                 case ReportMembers(members, status):
                     await self._cluster.report_members(members, status)
         except ClusterError as error:
-            log.info("status not written", error=str(error))
+            whose = report.pod.key if isinstance(report, ReportPod) else report.group.name
+            log.info("status not written", whose=whose, error=str(error))
 
     async def bind(self, uid: str, node: str) -> None:
         """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""
