@@ -47,12 +47,16 @@ class Outcome:
 
 @dataclass(slots=True)
 class Quiet:
-    """Looks at ``stage``; ``wanted`` are the workloads that users want, ``patience`` is in seconds."""
+    """Looks at ``stage``; ``wanted`` are the workloads that users want, ``patience`` is in seconds.
+
+    ``grain`` is what the engine counts, in millicores.
+    """
 
     stage: Stage
     wanted: dict[str, Create]
     witness: Witness
     patience: float
+    grain: int
     excused: set[str] = field(default_factory=set)
     revived: list[str] = field(default_factory=list)
     drift: float = 0.0
@@ -114,7 +118,7 @@ class Quiet:
             *refused_and_left(self.wanted, pods),
             *devices_held_twice(pods),
             *overfull(nodes, pods, self.excused),
-            *waiting_although_it_fits(self.wanted, nodes, pods),
+            *waiting_although_it_fits(self.wanted, nodes, pods, self.grain),
             *differences,
         ]
 

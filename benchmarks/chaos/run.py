@@ -16,6 +16,7 @@ from benchmarks.chaos.stage import PODS, Stage
 from benchmarks.chaos.story import Story
 from benchmarks.chaos.users import Users
 from benchmarks.chaos.witness import Witness
+from fluence_extender.graph.units import COARSE, FINE
 from fluence_extender.localcluster import ApiError, TimedOut
 from fluence_extender.localcluster.process import tail
 from tests.e2e.harness import summary, wait_for
@@ -76,7 +77,8 @@ class Run:
             agenda = Agenda(story)
             users = Users(stage.api, agenda)
             witness = Witness(stage.plane.api, {})
-            quiet = Quiet(stage, users.wanted, witness, PATIENCE)
+            grain = (COARSE if report.engine == "fluxion" else FINE).cpu_millicores
+            quiet = Quiet(stage, users.wanted, witness, PATIENCE, grain)
             accidents = Accidents(stage, agenda, quiet.note_drift)
             witness.start()
             marks: list[int] = []

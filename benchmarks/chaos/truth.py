@@ -12,6 +12,7 @@ from benchmarks.chaos.deeds import Create, Form
 from benchmarks.chaos.witness import workload_of
 from fluence_extender.localcluster.admission import amounts, effective_requests
 from fluence_extender.localcluster.nodes import is_ready
+from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.stamp import recorded_devices
 from tests.e2e.harness import Manifest, annotations_of, node_of, phase_of, summary
 
@@ -99,10 +100,16 @@ def overfull(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], excused: C
 
 
 def waiting_although_it_fits(
-    wanted: Mapping[str, Create], nodes: Mapping[str, Manifest], pods: Sequence[Manifest]
+    wanted: Mapping[str, Create],
+    nodes: Mapping[str, Manifest],
+    pods: Sequence[Manifest],
+    grain: int = 1,
 ) -> list[str]:
-    """Complete gangs of compute pods of which nothing is bound, and for which there is room beyond doubt."""
-    room = _room(nodes, pods)
+    """Complete gangs of compute pods of which nothing is bound, and for which there is room beyond doubt.
+
+    ``grain`` is in millicores what the engine counts: it gives each of our pods a multiple of that.
+    """
+    room = _room(nodes, pods, grain)
     found: list[str] = []
     for name, mine in by_workload(pods).items():
         what = wanted.get(name)
@@ -111,20 +118,35 @@ def waiting_although_it_fits(
         waiting = [pod for pod in mine if is_alive(pod) and not node_of(pod)]
         if len(waiting) < what.members or len(waiting) < len(mine):
             continue
-        largest = max(effective_requests(pod["spec"])["cpu"] for pod in waiting)
+        largest = max(_rounded(effective_requests(pod["spec"])["cpu"], grain) for pod in waiting)
         if sum(free // largest for free in room.values()) >= len(waiting):
             found.append(f"waits although it fits: {what}: {', '.join(map(summary, mine))}")
     return found
 
 
-def _room(nodes: Mapping[str, Manifest], pods: Iterable[Manifest]) -> dict[str, int]:
-    """Free millicores of each node that takes pods."""
+def _room(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], grain: int) -> dict[str, int]:
+    """Free millicores of each node that takes pods, as an engine counts them.
+
+    What others leave rounds down, what each pod of ours has rounds up.
+    """
     room = {
         name: amounts(node["status"]["allocatable"])["cpu"]
         for name, node in nodes.items()
         if is_ready(node) and not node["spec"].get("unschedulable") and not node["spec"].get("taints")
     }
+    ours = dict.fromkeys(room, 0)
     for pod in pods:
-        if node_of(pod) in room and phase_of(pod) not in ENDED:
-            room[node_of(pod)] -= effective_requests(pod["spec"]).get("cpu", 0)
-    return {name: max(0, free) for name, free in room.items()}
+        name = node_of(pod)
+        if name not in room or phase_of(pod) in ENDED:
+            continue
+        asked = effective_requests(pod["spec"]).get("cpu", 0)
+        if pod["spec"].get("schedulerName") == SCHEDULER_NAME:
+            ours[name] += _rounded(asked, grain)
+        else:
+            room[name] -= asked
+    return {name: max(0, free // grain * grain - ours[name]) for name, free in room.items()}
+
+
+def _rounded(amount: int, grain: int) -> int:
+    """``amount`` rounded up to a multiple of ``grain``."""
+    return -(-amount // grain) * grain

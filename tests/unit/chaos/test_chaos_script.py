@@ -102,6 +102,22 @@ def test_gang_that_waits_although_it_fits_is_found() -> None:
     assert not waiting_although_it_fits({"w1": GANG}, {"n0": node("n0", 2)}, waiting[:1])
 
 
+def test_gang_that_fits_only_in_parts_of_cores_waits_for_an_engine_that_counts_whole_ones() -> None:
+    small = [member(0), member(1)]
+    for pod in small:
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
+    assert waiting_although_it_fits({"w1": GANG}, {"n0": node("n0", 1)}, small)
+    assert not waiting_although_it_fits({"w1": GANG}, {"n0": node("n0", 1)}, small, 1000)
+    assert waiting_although_it_fits({"w1": GANG}, {"n0": node("n0", 2)}, small, 1000)
+    bound = member(0, "n0")
+    bound["metadata"]["labels"][WORKLOAD] = "w2"
+    bound["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
+    assert not waiting_although_it_fits({"w1": GANG}, {"n0": node("n0", 2)}, [*small, bound], 1000)
+    bound["spec"]["schedulerName"] = "default-scheduler"
+    assert not waiting_although_it_fits({"w1": GANG}, {"n0": node("n0", 2)}, [*small, bound], 1000)
+    assert waiting_although_it_fits({"w1": GANG}, {"n0": node("n0", 3)}, [*small, bound], 1000)
+
+
 def test_gang_was_whole_once_all_were_bound_until_none_is() -> None:
     witness = Witness(api=None, sizes={"w1": 2})  # type: ignore[arg-type]
     witness.take("ADDED", member(0, "n0"))
