@@ -44,7 +44,7 @@ from fluence_extender.serving.bodies import JSON, posted_json, respond
 from fluence_extender.serving.listening import Address
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.certificates import make_authority, make_leaf
-from fluence_extender.webhook.contract import Context, GroupKind
+from fluence_extender.webhook.contract import Bounds, Context, GroupKind
 from fluence_extender.webhook.endpoint import WebhookApp
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.identity import SharedAuthority
@@ -97,6 +97,9 @@ class NothingToSettle:
     async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
         return False
 
+    async def bounds(self, namespace: str) -> Bounds:
+        return {}
+
     async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
         return 4
 
@@ -125,7 +128,7 @@ def webhook_app() -> ASGIApp:
     target = Url("https://127.0.0.1/mutate", "127.0.0.1")
     source = SharedAuthority(objects, "default", target.hosts, lambda: datetime.now(UTC))
     keeper = Keeper(objects, source, target, lambda identity: None, lambda: True)
-    judge = Admission(tuple(HANDLERS), lambda: context, nothing, nothing)
+    judge = Admission(tuple(HANDLERS), lambda: context, nothing, nothing, nothing)
     return WebhookApp(judge, keeper, WebhookMetrics(), lambda: "")
 
 

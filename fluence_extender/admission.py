@@ -40,6 +40,7 @@ from fluence_extender.webhook.endpoint import WebhookApp
 from fluence_extender.webhook.group_keeper import GroupKeeper
 from fluence_extender.webhook.identity import GivenFiles, Identity, SharedAuthority, Source
 from fluence_extender.webhook.keeper import Keeper
+from fluence_extender.webhook.limit_ranges import ApiLimitRanges
 from fluence_extender.webhook.listener import SecureListener
 from fluence_extender.webhook.metrics import WebhookMetrics
 from fluence_extender.webhook.registration import Service, Target, Url
@@ -97,7 +98,8 @@ async def _run(
     )
     claims = ApiClaims(objects, time.time)
     accounts = SidecarAccounts(objects, time.monotonic)
-    admission = Admission(settings.handlers, lambda: surroundings.context, accounts, claims)
+    limits = ApiLimitRanges(objects, time.monotonic)
+    admission = Admission(settings.handlers, lambda: surroundings.context, accounts, claims, limits)
     app = WebhookApp(admission, keeper, metrics, lambda: surroundings.missing)
     with stop_signals() as stop:
         async with SecureListener(app, Address(settings.host, settings.port), tls) as listener:

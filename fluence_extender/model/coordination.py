@@ -49,7 +49,6 @@ PRODUCER_ATTRIBUTE_PREFIX = f"producer.{ATTRIBUTE_PREFIX}"
 # Containers, volumes and mounts that admission adds to a pod.
 STAGE_CONTAINER = "fluence-stage"
 SIDECAR_CONTAINER = "fluence-sidecar"
-OWN_CONTAINERS = frozenset((STAGE_CONTAINER, SIDECAR_CONTAINER))
 PACKAGE_VOLUME = "fluence-pkg"
 STAGED = "/opt/fluence-staged"
 """Where the interceptor is staged: mounted read-only in the user's containers, first in their PYTHONPATH."""

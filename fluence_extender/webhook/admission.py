@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from fluence_extender.webhook.before import Accounts, Claims, settle
+from fluence_extender.webhook.before import Accounts, Claims, LimitRanges, settle
 from fluence_extender.webhook.contract import Context, Json, Outcome, Request
 from fluence_extender.webhook.metrics import Answered
 from fluence_extender.webhook.mutate import concerns, look, mutate
@@ -29,11 +29,13 @@ class Admission:
         context: Callable[[], Context],
         accounts: Accounts,
         claims: Claims,
+        limits: LimitRanges,
     ) -> None:
         self._handlers = tuple(handlers)
         self._context = context
         self._accounts = accounts
         self._claims = claims
+        self._limits = limits
 
     async def decide(self, body: bytes) -> tuple[bytes, Answered, int]:
         """The answer to a review, how it ended, and how many warnings it has. Raises `review.BadReview`."""
@@ -53,7 +55,7 @@ class Admission:
         pod, request, context = review.pod, review.request, self._context()
         said = _said(pod, request)
         request, context = await settle(
-            pod, request, self._handlers, context, self._accounts, self._claims, said
+            pod, request, self._handlers, context, self._accounts, self._claims, self._limits, said
         )
         outcome = mutate(pod, request, self._handlers, context, said)
         return Answered.PATCHED if outcome.patch else Answered.UNCHANGED, outcome

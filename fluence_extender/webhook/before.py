@@ -2,7 +2,8 @@
 
 The sidecar's account must exist when its pod is created, or the API server refuses the pod. Among pods that are all
 alike exactly one produces, however many replicas of ours admit them at once. And how many pods there are is said by
-their owner alone: how large the gang of a ReplicaSet or StatefulSet is, and whether a Job has more than one pod.
+their owner alone: how large the gang of a ReplicaSet or StatefulSet is, and whether a Job has more than one pod. And
+containers of ours must ask for what the LimitRanges of the namespace allow.
 
 Invariant: nothing is made for a dry run or for pods of others.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fluence_extender.model.coordination import CONSUMER, PRODUCER
-from fluence_extender.webhook.contract import Context, Json, Request
+from fluence_extender.webhook.contract import Bounds, Context, Json, Request
 from fluence_extender.webhook.handlers.gang import SIZING_OWNERS
 from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
 from fluence_extender.webhook.mutate import concerns, decided, is_its_job, look
@@ -26,6 +27,14 @@ class Accounts(Protocol):
 
     async def ensure(self, namespace: str) -> bool:
         """Whether they are there now; made where they aren't. Doesn't raise."""
+        ...
+
+
+class LimitRanges(Protocol):
+    """Where it is said what containers may ask for."""
+
+    async def bounds(self, namespace: str) -> Bounds:
+        """What containers in ``namespace`` are bound to; nothing where that can't be found out. Doesn't raise."""
         ...
 
 
@@ -43,9 +52,14 @@ class Claims(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod needs: the sidecar's account, a claim in the shared ``group``, the size of its owner (kind, name)."""
+    """What a pod needs.
+
+    The sidecar's account, what the namespace's LimitRanges say, a claim in the shared ``group``, the size of its owner
+    (kind, name).
+    """
 
     account: bool = False
+    bounds: bool = False
     group: str = ""
     owner: tuple[str, str] = ("", "")
 
@@ -60,6 +74,7 @@ def needs(pod: Json, said: Subject, request: Request, handlers: Sequence[str], c
     asks_owner = sized and request.replicas is None
     return Needs(
         account=_needs_account(pod, subject, handlers) and request.namespace not in context.accounts,
+        bounds=subject.quantum and "quantum" in handlers and request.bounds is None,
         group=subject.group if undecided else "",
         owner=subject.owner if asks_owner else ("", ""),
     )
@@ -77,6 +92,7 @@ async def settle(
     context: Context,
     accounts: Accounts,
     claims: Claims,
+    limits: LimitRanges,
     said: Subject | None = None,
 ) -> tuple[Request, Context]:
     """The request and context with what this pod needs; the same ones for most pods.
@@ -94,12 +110,12 @@ async def settle(
         found = await claims.replicas(request.namespace, *wanted.owner)
         request = replace(request, replicas=found)
         wanted = needs(pod, said, request, handlers, context)
-    if request.dry_run:
-        return request, context
-    if wanted.group:
+    if wanted.group and not request.dry_run:
         leads = await claims.claim(request.namespace, wanted.group, request.uid)
         request = replace(request, leads=leads)
         wanted = needs(pod, said, request, handlers, context)
-    if wanted.account and await accounts.ensure(request.namespace):
+    if wanted.bounds:
+        request = replace(request, bounds=await limits.bounds(request.namespace))
+    if wanted.account and not request.dry_run and await accounts.ensure(request.namespace):
         context = replace(context, accounts=context.accounts | {request.namespace})
     return request, context

@@ -9,6 +9,7 @@ Invariant: values only. The same pod, request and context give the same outcome.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -27,12 +28,29 @@ class GroupKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """What containers may ask for of one resource, as quantities: between ``least`` and ``most`` (None: any amount).
+
+    ``limited``: each container has a limit, or is given one; ``ratio``: how many times its request that may be.
+    """
+
+    least: str = "0"
+    most: str | None = None
+    limited: bool = False
+    ratio: str | None = None
+
+
+Bounds = Mapping[str, Bound]
+"""By the name of the resource."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One admission request for a pod.
 
     ``namespace`` and ``name`` are the request's (the pod may lack both; ``name`` is "" with generateName). ``leads``
-    says whether this pod claimed to be its shared group's producer, ``replicas`` how many pods its owner wants at once:
-    None where nobody was asked, or nobody knows.
+    says whether this pod claimed to be its shared group's producer, ``replicas`` how many pods its owner wants at once,
+    ``bounds`` what its namespace allows containers: None where nobody was asked, or nobody knows.
     """
 
     namespace: str
@@ -42,6 +60,7 @@ class Request:
     uid: str = ""
     leads: bool | None = None
     replicas: int | None = None
+    bounds: Bounds | None = None
 
 
 @dataclass(frozen=True, slots=True)

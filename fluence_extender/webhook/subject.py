@@ -28,6 +28,7 @@ from fluence_extender.model.coordination import (
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, RESOURCE_PREFIX
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.contract import Json
+from fluence_extender.webhook.own_containers import is_own
 from fluence_extender.webhook.validity import LABEL_VALUE, LONGEST_LABEL
 
 UNDECIDED = "undecided"
@@ -178,7 +179,7 @@ def _by_index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
 
 
 def _wired(spec: Mapping[str, Any]) -> bool:
-    return any(one.get("name") == SIDECAR_CONTAINER for one in spec.get("initContainers") or ())
+    return any(is_own(one, SIDECAR_CONTAINER) for one in spec.get("initContainers") or ())
 
 
 def _check_producer_name(group: str, role: str) -> None:

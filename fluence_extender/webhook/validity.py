@@ -145,7 +145,8 @@ def _metadata_faults(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _twice(what: str, names: Iterable[str]) -> list[str]:
-    return [f"{what} {name!r} is there twice" for name, count in Counter(names).items() if count > 1]
+    told = "is there twice: it is one that admission adds, choose another for yours"
+    return [f"{what} {name!r} {told}" for name, count in Counter(names).items() if count > 1]
 
 
 def _containers(pod: Json) -> Iterator[tuple[str, Json]]:

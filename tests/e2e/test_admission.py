@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fluence_extender.demo.webhook import Webhook
+from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.admitted import (
     READY_GATE,
@@ -197,6 +198,32 @@ def test_13_23_restart_gives_no_device_away_twice(
     assert placed_on(namespace.pod("first")) == placed_on(first) == "ibm_fez"
     namespace.delete_pod("first")
     assert placed_on(namespace.wait_for_phase("second", "Running")) == "ibm_fez"
+
+
+def test_quantum_pod_is_admitted_where_a_limit_range_asks_for_more_than_ours_need(
+    webhook: Webhook, namespace: Namespace
+) -> None:
+    bounds = {"type": "Container", "min": {"cpu": "150m", "memory": "300Mi"}, "max": {"cpu": "8"}}
+    metadata = {"name": "no-dwarfs"}
+    namespace.create(
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": [bounds]}}
+    )
+    wait_for(lambda: refused(namespace, ours("dwarf", cpu="100m")), 60, "small containers to be refused")
+    (stored,) = namespace.create(quantum("one", observe="true", cpu="1", memory="1Gi"))
+    for name, cpu in (("fluence-stage", "200m"), ("fluence-sidecar", "150m")):
+        asked = containers(stored)[name]["resources"]
+        assert asked["requests"] == {"cpu": cpu, "memory": "300Mi"}
+        assert asked["limits"]["cpu"] == cpu
+
+
+def refused(namespace: Namespace, pod: Manifest) -> bool:
+    """Whether the API server would refuse the pod."""
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    try:
+        namespace.api.request("POST", path, pod, query={"dryRun": "All"})
+    except ApiError as error:
+        return error.status == 403
+    return False
 
 
 def wait_for_contract(namespace: Namespace, variable: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.model.coordination import OWN_CONTAINERS
-from fluence_extender.webhook.contract import Context, GroupKind, Request
+from fluence_extender.webhook.contract import Bound, Context, GroupKind, Request
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mutate import mutate
+from fluence_extender.webhook.own_containers import is_own
 from fluence_extender.webhook.validity import faults, shape_faults
 from tests.unit.webhook.pods import RESOURCES, applied
 
@@ -139,6 +139,7 @@ REQUESTS = st.builds(
     dry_run=st.booleans(),
     leads=st.sampled_from([None, True, False]),
     replicas=st.sampled_from([None, 0, 3]),
+    bounds=st.sampled_from([None, {"cpu": Bound("1", "2", True, "1")}]),
 )
 SELECTED = st.permutations(list(HANDLERS)).flatmap(
     lambda names: st.sampled_from([names[:count] for count in range(4)])
@@ -195,7 +196,7 @@ def _check_container(was: Json, now: Json) -> None:
 
 
 def _users(pod: Json, field: str) -> list[Json]:
-    return [one for one in pod["spec"].get(field) or () if one["name"] not in OWN_CONTAINERS]
+    return [one for one in pod["spec"].get(field) or () if not is_own(one)]
 
 
 def _rest(pod: Json) -> Json:

@@ -15,7 +15,6 @@ from typing import Any
 from fluence_extender.graph.virtual import VirtualResource, VirtualResources, environment_name
 from fluence_extender.model.coordination import (
     BACKEND_VARIABLE,
-    OWN_CONTAINERS,
     QRMI_BACKEND_VARIABLE,
     QRMI_NAME_VARIABLES,
     QRMI_PREFIX,
@@ -26,6 +25,7 @@ from fluence_extender.model.coordination import (
 from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft, Step
+from fluence_extender.webhook.own_containers import is_own
 
 CONTAINER_LISTS = ("initContainers", "containers")
 
@@ -34,7 +34,7 @@ def users_containers(draft: Draft) -> Iterator[tuple[tuple[Step, ...], Json]]:
     """The path and value of each container that isn't ours, init containers too."""
     for field in CONTAINER_LISTS:
         for index, container in enumerate(draft.spec.get(field) or ()):
-            if container.get("name") not in OWN_CONTAINERS:
+            if not is_own(container):
                 yield ("spec", field, index), container
 
 

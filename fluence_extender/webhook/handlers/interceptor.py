@@ -16,9 +16,11 @@ from fluence_extender.model.coordination import (
     STAGED,
     USERS_PYTHONPATH,
 )
-from fluence_extender.webhook.contract import Context, Json
+from fluence_extender.webhook.bounds import fitted
+from fluence_extender.webhook.contract import Context, Json, Request
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers.environment import add_variables, from_field, users_containers
+from fluence_extender.webhook.own_containers import is_own
 
 UNPRIVILEGED: Json = {
     "allowPrivilegeEscalation": False,
@@ -34,32 +36,33 @@ STAGE_ASKS = {"cpu": "10m", "memory": "64Mi"}
 STAGE_LIMITS = {"cpu": "200m", "memory": "64Mi"}
 
 
-def own_resources(draft: Draft, asks: Mapping[str, str], limits: Mapping[str, str]) -> Json:
-    """What a container of ours asks for: ``asks``, or where all the user's containers are limited, ``limits``.
+def own_resources(
+    draft: Draft, request: Request, name: str, asks: Mapping[str, str], limits: Mapping[str, str]
+) -> Json:
+    """What our container ``name`` asks for: ``asks``, or where all the user's containers are limited, ``limits``.
 
     There a quota may demand limits, and a pod of the class Guaranteed keeps it. A pod that says itself what it needs as
-    a whole (KEP-2837) shares that with us.
+    a whole (KEP-2837) shares that with us. What the namespace's LimitRanges say comes before.
     """
     if draft.spec.get("resources"):
         return {}
-    limited = {
-        name: amount
-        for name, amount in limits.items()
-        if all(
-            name in ((one.get("resources") or {}).get("limits") or {}) for _, one in users_containers(draft)
+    users = [(one.get("resources") or {}).get("limits") or {} for _, one in users_containers(draft)]
+    limited = [name for name in limits if all(name in one for one in users)]
+    fit = fitted(asks, limits, limited, request.bounds or {})
+    if "memory" in fit.short:
+        draft.warn(
+            f"a LimitRange allows container {name} {fit.short['memory']} of memory, and it needs up to "
+            f"{asks['memory']}: it may be ended for that, so allow more"
         )
-    }
-    requests = {**asks, **limited}
-    return {"requests": requests, "limits": limited} if limited else {"requests": requests}
+    return fit.resources
 
 
-def intercept(draft: Draft, context: Context) -> None:
+def intercept(draft: Draft, request: Request, context: Context) -> None:
     """Stage the interceptor and let every container of the user's find it."""
-    if not any(one.get("name") == PACKAGE_VOLUME for one in draft.spec.get("volumes") or ()):
+    if not any(is_own(one, STAGE_CONTAINER) for one in draft.spec.get("initContainers") or ()):
         draft.insert("spec", "volumes", values=[{"name": PACKAGE_VOLUME, "emptyDir": {}}])
-    if not any(one.get("name") == STAGE_CONTAINER for one in draft.spec.get("initContainers") or ()):
         # Before the user's init containers, which may submit tasks too.
-        draft.insert("spec", "initContainers", values=[_stage(draft, context)], at=0)
+        draft.insert("spec", "initContainers", values=[_stage(draft, request, context)], at=0)
     add_variables(draft, [from_field(POD_UID_VARIABLE, "metadata.uid")])
     for path, container in users_containers(draft):
         there = [one for one in container.get("volumeMounts") or () if one.get("mountPath") == STAGED]
@@ -92,13 +95,13 @@ def _prepend(draft: Draft, path: tuple[str | int, ...], variables: list[Json]) -
         draft.put(*path, index, "value", value=f"{STAGED}:{value}" if value else STAGED)
 
 
-def _stage(draft: Draft, context: Context) -> Json:
+def _stage(draft: Draft, request: Request, context: Context) -> Json:
     return {
         "name": STAGE_CONTAINER,
         "image": context.sidecar_image,
         "imagePullPolicy": context.sidecar_pull_policy,
         "command": list(STAGE_COMMAND),
-        "resources": own_resources(draft, STAGE_ASKS, STAGE_LIMITS),
+        "resources": own_resources(draft, request, STAGE_CONTAINER, STAGE_ASKS, STAGE_LIMITS),
         "volumeMounts": [{"name": PACKAGE_VOLUME, "mountPath": STAGED}],
         "securityContext": UNPRIVILEGED,
     }

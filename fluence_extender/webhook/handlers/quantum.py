@@ -31,4 +31,4 @@ def handle(draft: Draft, subject: Subject, request: Request, context: Context) -
         lead(draft, subject, context)
     if subject.role == PRODUCER or subject.observed:
         add_sidecar(draft, subject, request, context)
-    intercept(draft, context)
+    intercept(draft, request, context)

@@ -26,6 +26,7 @@ from fluence_extender.webhook.contract import Context, Json, Request
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers.environment import backend_variables, from_field
 from fluence_extender.webhook.handlers.interceptor import UNPRIVILEGED, own_resources
+from fluence_extender.webhook.own_containers import is_own
 from fluence_extender.webhook.subject import Subject
 
 USUAL_ACCOUNTS = (None, "", "default", SIDECAR_ACCOUNT)
@@ -37,10 +38,10 @@ TOKEN_LASTS = 3607
 def add_sidecar(draft: Draft, subject: Subject, request: Request, context: Context) -> None:
     """Add the sidecar, behind the container that stages (its image is there then) and before the user's."""
     inits = draft.spec.get("initContainers") or []
-    if not any(one.get("name") == SIDECAR_CONTAINER for one in inits):
-        staged = bool(inits) and inits[0].get("name") == STAGE_CONTAINER
-        draft.insert("spec", "initContainers", values=[_sidecar(draft, subject, context)], at=int(staged))
-    if not any(one.get("name") == TOKEN_VOLUME for one in draft.spec.get("volumes") or ()):
+    if not any(is_own(one, SIDECAR_CONTAINER) for one in inits):
+        staged = bool(inits) and is_own(inits[0], STAGE_CONTAINER)
+        ours = _sidecar(draft, subject, request, context)
+        draft.insert("spec", "initContainers", values=[ours], at=int(staged))
         draft.insert("spec", "volumes", values=[_token()])
     _account(draft, request, context)
 
@@ -63,7 +64,7 @@ def _account(draft: Draft, request: Request, context: Context) -> None:
         )
 
 
-def _sidecar(draft: Draft, subject: Subject, context: Context) -> Json:
+def _sidecar(draft: Draft, subject: Subject, request: Request, context: Context) -> Json:
     first = (draft.spec.get("containers") or [{}])[0]
     said = (
         {"name": GANG_GROUP_VARIABLE, "value": subject.group}
@@ -85,7 +86,7 @@ def _sidecar(draft: Draft, subject: Subject, context: Context) -> Json:
         "command": list(SIDECAR_COMMAND),
         "restartPolicy": "Always",
         "env": [*own, *_credentials(first, {one["name"] for one in own})],
-        "resources": own_resources(draft, ASKS, ASKS),
+        "resources": own_resources(draft, request, SIDECAR_CONTAINER, ASKS, ASKS),
         "volumeMounts": [{"name": TOKEN_VOLUME, "mountPath": TOKEN_MOUNT, "readOnly": True}],
         "securityContext": UNPRIVILEGED,
     }

@@ -55,6 +55,7 @@ CALLS = {
     ("apps", "replicasets", "get"),  # how large a gang is
     ("apps", "statefulsets", "get"),
     *(("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")),  # who produces
+    ("", "limitranges", "list"),  # what containers may ask for
     # The account of sidecars.
     ("", "serviceaccounts", "create"),
     ("rbac.authorization.k8s.io", "roles", "create"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.webhook.before import settle
-from fluence_extender.webhook.contract import Context, Request
+from fluence_extender.webhook.contract import Bound, Bounds, Context, Request
 from fluence_extender.webhook.mutate import mutate
 from tests.unit.webhook.pods import ALL, QPU, REQUEST, applied, container, env, grouped, pod
 
@@ -23,6 +23,7 @@ class Cluster:
     def __init__(self, account: bool = True, leads: bool | None = True, size: int | None = 3) -> None:
         self.account, self.leads, self.size = account, leads, size
         self.asked: list[str] = []
+        self.read: list[str] = []
 
     async def ensure(self, namespace: str) -> bool:
         self.asked.append(f"account in {namespace}")
@@ -31,6 +32,10 @@ class Cluster:
     async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
         self.asked.append(f"claim of {namespace}/{group} by {uid}")
         return self.leads
+
+    async def bounds(self, namespace: str) -> Bounds:
+        self.read.append(namespace)
+        return {"cpu": Bound(least="1")}
 
     async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
         self.asked.append(f"replicas of {kind} {namespace}/{name}")
@@ -44,18 +49,15 @@ async def settled(
     context: Context = CONTEXT,
     handlers: tuple[str, ...] = ALL,
 ) -> tuple[Request, Context]:
-    return await settle(body, request, handlers, context, cluster, cluster)
+    return await settle(body, request, handlers, context, cluster, cluster, cluster)
 
 
 @pytest.mark.parametrize(
     "body",
     [
         pod(),
-        pod(ASKING),
         grouped(size="2"),
-        grouped(ASKING),
         grouped(ASKING, mode="shared", index="1"),
-        grouped(ASKING, mode="shared", size="1"),
         grouped(ASKING, mode="shared", scheduler="default-scheduler"),
         grouped(ASKING, mode="shared", size="none"),
         grouped(owner=("Job", "j")),
@@ -66,7 +68,27 @@ async def settled(
 async def test_most_pods_need_nothing(body: Json) -> None:
     cluster = Cluster()
     assert await settled(body, cluster) == (REQUEST, CONTEXT)
-    assert cluster.asked == []
+    assert cluster.asked == cluster.read == []
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    "body",
+    [pod(ASKING), grouped(ASKING), grouped(ASKING, mode="shared", size="1"), grouped(ASKING, mode="shared")],
+)
+async def test_containers_of_ours_need_what_the_limit_ranges_say(body: Json, dry_run: bool) -> None:
+    cluster = Cluster()
+    request, _ = await settled(body, cluster, replace(REQUEST, dry_run=dry_run))
+    assert (cluster.read, request.bounds) == (["lab"], {"cpu": Bound(least="1")})
+    await settled(body, cluster, request)
+    await settled(body, cluster, handlers=("fluxion", "gang"))
+    assert cluster.read == ["lab"]
+
+
+async def test_consumers_have_no_containers_of_ours() -> None:
+    cluster = Cluster(leads=False)
+    await settled(grouped(ASKING, mode="shared"), cluster)
+    assert cluster.read == []
 
 
 @pytest.mark.parametrize(
@@ -185,5 +207,6 @@ async def test_patched_pod_needs_nothing_any_more() -> None:
     after = applied(body, mutate(body, request, ALL, context))
     assert env(after)["FLUENCE_COORDINATION_ROLE"] == "producer"
     cluster.asked.clear()
-    assert await settled(after, cluster, context=context) == (REQUEST, context)
+    known = replace(REQUEST, bounds={})
+    assert await settled(after, cluster, known, context) == (known, context)
     assert cluster.asked == []

@@ -13,7 +13,7 @@ import pytest
 
 from fluence_extender.webhook import admission
 from fluence_extender.webhook.admission import Admission
-from fluence_extender.webhook.contract import Context
+from fluence_extender.webhook.contract import Bounds, Context
 from fluence_extender.webhook.endpoint import MAX_BODY, WebhookApp
 from fluence_extender.webhook.identity import SharedAuthority
 from fluence_extender.webhook.keeper import Keeper
@@ -50,6 +50,9 @@ class Settled:
         self.asked.append(group)
         return True
 
+    async def bounds(self, namespace: str) -> Bounds:
+        return {}
+
     async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
         self.asked.append(name)
         return None
@@ -66,7 +69,9 @@ class Service:
         source = SharedAuthority(self.objects, "kube-system", target.hosts, lambda: datetime.now(UTC))
         self.keeper = Keeper(self.objects, source, target, lambda identity: None, lambda: not self.missing)
         context = Context(gate_by_webhook=True)
-        judge = Admission(("fluxion", "quantum", "gang"), lambda: context, self.settled, self.settled)
+        judge = Admission(
+            ("fluxion", "quantum", "gang"), lambda: context, self.settled, self.settled, self.settled
+        )
         app = WebhookApp(judge, self.keeper, WebhookMetrics(), lambda: self.missing)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://webhook")
 

@@ -13,10 +13,12 @@ from tests.unit.webhook.pods import (
     ALL,
     CONTEXT,
     QPU,
+    QUBIT,
     REQUEST,
     admitted,
     applied,
     container,
+    env,
     grouped,
     pod,
     warned,
@@ -128,9 +130,24 @@ def test_what_counts_for_quantum_jobs_only_is_told_elsewhere() -> None:
 
 
 def test_container_of_the_users_with_our_name_is_not_doubled() -> None:
-    body = grouped(container(asks={QPU: "1"}), container("fluence-stage"), observe="true")
-    (said,) = warned(body)
-    assert "container 'fluence-stage' is there twice" in said
+    for field in ("containers", "initContainers"):
+        for name in ("fluence-stage", "fluence-sidecar"):
+            body = grouped(container(asks={QPU: "1"}), observe="true")
+            body["spec"][field] = [*body["spec"].get(field, ()), container(name)]
+            (said,) = warned(body)
+            assert f"container '{name}' is there twice: it is one that admission adds" in said
+
+
+@pytest.mark.parametrize("name", ["fluence-pkg", "fluence-token"])
+def test_volume_of_the_users_with_our_name_is_not_written_to(name: str) -> None:
+    claim = {"name": name, "persistentVolumeClaim": {"claimName": "mine"}}
+    (said,) = warned(grouped(container(asks={QPU: "1"}), observe="true", volumes=[claim]))
+    assert f"volume '{name}' is there twice" in said
+
+
+def test_container_of_the_users_with_our_name_is_a_container_like_any_other() -> None:
+    body = grouped(container("fluence-stage", asks={QUBIT: "1"}))
+    assert env(admitted(body), "fluence-stage")["FLUXION_BACKEND"]
 
 
 def test_mount_of_the_users_with_the_volume_of_another() -> None:

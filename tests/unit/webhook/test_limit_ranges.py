@@ -1,0 +1,175 @@
+"""Containers of ours in a namespace whose LimitRanges would have their pod refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluence_extender.model.quantity import nanos
+from fluence_extender.webhook.bounds import fitted, read_bounds
+from fluence_extender.webhook.contract import Bound
+from fluence_extender.webhook.limit_ranges import FRESH, ApiLimitRanges
+from fluence_extender.webhook.mutate import mutate
+from tests.unit.webhook.pods import ALL, CONTEXT, QPU, REQUEST, applied, container, grouped
+from tests.unit.webhook.stored_objects import StoredObjects, refusing
+
+Json = dict[str, Any]
+PATH = "/api/v1/namespaces/lab/limitranges"
+ASKS = {"cpu": "100m", "memory": "256Mi"}
+
+
+def limit_range(kind: str = "Container", **limits: dict[str, str]) -> Json:
+    """A LimitRange as the API server stores it; defaults follow from bounds as it fills them in."""
+    stored = {name: dict(amounts) for name, amounts in limits.items()}
+    if kind == "Container":
+        default, request = (stored.setdefault(name, {}) for name in ("default", "defaultRequest"))
+        for name, amount in stored.get("max", {}).items():
+            default.setdefault(name, amount)
+        for source in (default, stored.get("min", {})):
+            for name, amount in source.items():
+                request.setdefault(name, amount)
+    return {"spec": {"limits": [{"type": kind, **stored}]}}
+
+
+def admits(resources: Json, ranges: list[Json]) -> bool:
+    """Whether the API server's LimitRanger admits a container, after it has filled in what is missing."""
+    requests, limits = dict(resources.get("requests") or {}), dict(resources.get("limits") or {})
+    every = [limit for one in ranges for limit in one["spec"]["limits"] if limit["type"] == "Container"]
+    for limit in every:
+        for name, amount in limit.get("default", {}).items():
+            limits.setdefault(name, amount)
+        for name, amount in limit.get("defaultRequest", {}).items():
+            requests.setdefault(name, amount)
+    said = all(nanos(requests[name]) <= nanos(limits[name]) for name in requests if name in limits)
+    return said and all(_obeys(limit, requests, limits) for limit in every)
+
+
+def _obeys(limit: Json, requests: dict[str, str], limits: dict[str, str]) -> bool:
+    for name, amount in limit.get("min", {}).items():
+        if name not in requests or nanos(requests[name]) < nanos(amount):
+            return False
+        if name in limits and nanos(limits[name]) < nanos(amount):
+            return False
+    for name, amount in limit.get("max", {}).items():
+        if name not in limits or nanos(limits[name]) > nanos(amount):
+            return False
+    for name, ratio in limit.get("maxLimitRequestRatio", {}).items():
+        if name not in limits or nanos(limits[name]) > nanos(ratio) // 10**9 * nanos(requests[name]):
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("said", "resources"),
+    [
+        ({}, {"requests": ASKS}),
+        ({"min": {"memory": "512Mi"}}, {"requests": {"cpu": "100m", "memory": "512Mi"}}),
+        ({"min": {"cpu": "50m", "memory": "64Mi"}}, {"requests": ASKS}),
+        (
+            {"default": {"memory": "32Mi"}},
+            {"requests": ASKS, "limits": {"memory": "256Mi"}},
+        ),
+        (
+            {"max": {"memory": "128Mi"}},
+            {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "128Mi"}},
+        ),
+        (
+            {"min": {"cpu": "0.5"}, "max": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "1"}},
+            {"requests": {"cpu": "0.5", "memory": "256Mi"}, "limits": {"cpu": "0.5"}},
+        ),
+    ],
+)
+def test_bounds_are_kept(said: dict[str, dict[str, str]], resources: Json) -> None:
+    ranges = [limit_range(**said)]
+    assert fitted(ASKS, ASKS, (), read_bounds(ranges)).resources == resources
+    assert admits(resources, ranges)
+
+
+def test_limit_that_may_not_be_many_times_the_request_is_asked_for() -> None:
+    bounds = read_bounds([limit_range(max={"cpu": "2"}, maxLimitRequestRatio={"cpu": "4"})])
+    loose = fitted({"cpu": "50m"}, {"cpu": "200m"}, (), bounds).resources
+    assert loose == {"requests": {"cpu": "50m"}, "limits": {"cpu": "200m"}}
+    tight = fitted({"cpu": "10m"}, {"cpu": "200m"}, (), bounds).resources
+    assert tight == {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}
+
+
+def test_of_several_the_strictest_counts_and_those_of_pods_or_volumes_not() -> None:
+    bounds = read_bounds(
+        [
+            limit_range(min={"cpu": "1"}, max={"cpu": "4"}, maxLimitRequestRatio={"cpu": "3"}),
+            limit_range(min={"cpu": "500m"}, max={"cpu": "2000m"}, maxLimitRequestRatio={"cpu": "2"}),
+            limit_range("Pod", min={"cpu": "3"}),
+            limit_range("PersistentVolumeClaim", min={"storage": "1Gi"}),
+            {"spec": {"limits": [{"type": "Container", "min": {"memory": "much"}}]}},
+            {},
+        ]
+    )
+    assert bounds == {"cpu": Bound("1", "2000m", True, "2")}
+
+
+MEMORY = st.sampled_from(["16Mi", "64Mi", "100M", "256Mi", "1Gi"])
+CPU = st.sampled_from(["1m", "10m", "100m", "0.2", "2"])
+AMOUNTS = st.fixed_dictionaries({}, optional={"cpu": CPU, "memory": MEMORY})
+
+
+@st.composite
+def consistent(draw: st.DrawFn) -> Json:
+    """A LimitRange that the API server takes: of each resource min <= defaultRequest <= default <= max."""
+    said: dict[str, dict[str, str]] = {}
+    for name, amount in (("cpu", CPU), ("memory", MEMORY)):
+        least, middle, most = sorted((draw(amount) for _ in range(3)), key=nanos)
+        for field, value in (("min", least), ("default", middle), ("max", most)):
+            if draw(st.booleans()):
+                said.setdefault(field, {})[name] = value
+        if draw(st.booleans()):
+            said.setdefault("maxLimitRequestRatio", {})[name] = draw(st.sampled_from(["1", "2", "10"]))
+    return limit_range(**said)
+
+
+@given(consistent(), st.sets(st.sampled_from(["cpu", "memory"])))
+def test_what_ours_ask_for_is_admitted(limits: Json, limited: set[str]) -> None:
+    for asks, most in ((ASKS, ASKS), ({"cpu": "10m", "memory": "64Mi"}, {"cpu": "200m", "memory": "64Mi"})):
+        fit = fitted(asks, most, limited, read_bounds([limits]))
+        assert admits(fit.resources, [limits])
+        assert limited <= fit.resources.get("limits", {}).keys()
+        for name in limited:
+            assert fit.resources["requests"][name] == fit.resources["limits"][name]
+
+
+def test_pod_is_given_containers_within_the_bounds_and_less_memory_than_needed_is_told() -> None:
+    body = grouped(container(asks={QPU: "1", "cpu": "1"}), mode="shared", index="0")
+    bounds = read_bounds([limit_range(min={"cpu": "250m"}, max={"memory": "100Mi"})])
+    outcome = mutate(body, replace(REQUEST, bounds=bounds), ALL, CONTEXT)
+    stage, sidecar = applied(body, outcome)["spec"]["initContainers"]
+    assert stage["resources"] == {
+        "requests": {"cpu": "250m", "memory": "64Mi"},
+        "limits": {"memory": "64Mi"},
+    }
+    assert sidecar["resources"] == {
+        "requests": {"cpu": "250m", "memory": "100Mi"},
+        "limits": {"memory": "100Mi"},
+    }
+    (said,) = outcome.warnings
+    assert "container fluence-sidecar 100Mi of memory, and it needs up to 256Mi" in said
+
+
+async def test_limit_ranges_are_read_anew_after_a_moment() -> None:
+    objects, now = StoredObjects(), [0.0]
+    source = ApiLimitRanges(objects, lambda: now[0])
+    assert await source.bounds("lab") == {}
+    objects.put(PATH, {"items": [limit_range(min={"cpu": "1"})]})
+    assert await source.bounds("lab") == {}
+    now[0] += FRESH
+    assert await source.bounds("lab") == {"cpu": Bound(least="1")}
+    assert await source.bounds("elsewhere") == {}
+
+
+async def test_without_the_right_to_read_them_ours_ask_for_what_they_need() -> None:
+    objects = StoredObjects()
+    objects.put(PATH, {"items": [limit_range(min={"cpu": "1"})]})
+    objects.before = refusing("read")
+    assert await ApiLimitRanges(objects, lambda: 0.0).bounds("lab") == {}
