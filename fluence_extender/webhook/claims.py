@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from fluence_extender.cluster.port import ClusterError, Conflict, Objects
-from fluence_extender.model.coordination import producer_group
+from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION, producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json
 
@@ -89,12 +89,14 @@ class ApiClaims:
         return True
 
     async def _there(self, namespace: str, group: str) -> bool:
-        """Whether the group has a pod that hasn't ended and isn't going."""
+        """Whether the group has a producer that hasn't ended and isn't going."""
         query = f"labelSelector={GROUP_LABEL.replace('/', '%2F')}%3D{group}"
         found = await self._objects.read(f"/api/v1/namespaces/{namespace}/pods?{query}") or {}
         pods = found.get("items") or []
         return any(
-            (pod.get("status") or {}).get("phase") not in ENDED and "deletionTimestamp" not in pod["metadata"]
+            (pod["metadata"].get("annotations") or {}).get(ROLE_ANNOTATION) == PRODUCER
+            and (pod.get("status") or {}).get("phase") not in ENDED
+            and "deletionTimestamp" not in pod["metadata"]
             for pod in pods
         )
 

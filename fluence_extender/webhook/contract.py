@@ -43,6 +43,9 @@ class Bound:
 Bounds = Mapping[str, Bound]
 """By the name of the resource."""
 
+Group = tuple[str, str]
+"""Namespace and name of a group."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -69,7 +72,8 @@ class Context:
 
     ``resources`` is None where no resources.yaml was read. ``gate_by_webhook``: nothing else adds our scheduling gate.
     ``accounts`` are the namespaces in which the sidecar's account is known to exist. ``priority_class``: the
-    PriorityClass of consumers exists (a pod that names a missing one is refused).
+    PriorityClass of consumers exists (a pod that names a missing one is refused). ``producers`` are the groups that
+    producers are in, ``namesakes`` other pods' groups that could be such.
     """
 
     resources: VirtualResources | None = None
@@ -77,6 +81,8 @@ class Context:
     gate_by_webhook: bool = False
     accounts: frozenset[str] = frozenset()
     priority_class: bool = True
+    producers: frozenset[Group] = frozenset()
+    namesakes: frozenset[Group] = frozenset()
     sidecar_image: str = "fluence-extender"
     sidecar_pull_policy: str = "IfNotPresent"
 

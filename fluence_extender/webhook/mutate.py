@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fluence_extender.model.coordination import CONSUMER, PRODUCER, ROLE_ANNOTATION
+from fluence_extender.model.coordination import (
+    CONSUMER,
+    PRODUCER,
+    PRODUCER_SUFFIX,
+    ROLE_ANNOTATION,
+    producer_group,
+)
 from fluence_extender.model.names import GATE, SCHEDULER_NAME
 from fluence_extender.webhook.contract import Context, Json, Outcome, Request
 from fluence_extender.webhook.draft import Draft
@@ -36,6 +42,7 @@ def mutate(
     draft = Draft(pod)
     for text in subject.warnings:
         draft.warn(text)
+    _tell_namesakes(draft, subject, request, context)
     if context.gate_by_webhook:
         _gate(draft)
     for name in handlers:
@@ -92,6 +99,22 @@ def _gate(draft: Draft) -> None:
     gates = {gate.get("name") for gate in draft.spec.get("schedulingGates") or ()}
     if GATE not in gates and not draft.spec.get("nodeName"):
         draft.insert("spec", "schedulingGates", values=[{"name": GATE}])
+
+
+def _tell_namesakes(draft: Draft, subject: Subject, request: Request, context: Context) -> None:
+    """Tell of two groups that go by one name, as their pods are one gang."""
+    produces = subject.role == PRODUCER
+    group = producer_group(subject.group) if produces else subject.group
+    if (request.namespace, group) in (context.namesakes if produces else context.producers):
+        other = (
+            "pods of another group"
+            if produces
+            else f"the producer of shared group {group[: -len(PRODUCER_SUFFIX)]!r}"
+        )
+        draft.warn(
+            f"group {group!r} is also that of {other}, and all of them count as one gang: give one of the groups "
+            "another name"
+        )
 
 
 def _unpatched(why: str) -> str:

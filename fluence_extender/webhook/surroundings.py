@@ -18,6 +18,7 @@ from fluence_extender.cluster.port import ClusterError, Denied, Kind, Listed, Ob
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS
 from fluence_extender.webhook.contract import Context, GroupKind, Json
+from fluence_extender.webhook.namesakes import Namesakes
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +53,7 @@ class Surroundings:
         self._reader = reader
         self._served: dict[Kind, bool] = {}
         self._looked = False
+        self._namesakes = Namesakes()
         self._listed_resources = False
 
     @property
@@ -71,7 +73,10 @@ class Surroundings:
         self.context = replace(self.context, resources=resources)
 
     def take(self, seen: Observation) -> None:
-        """Learn from the lists of PodGroups whether there are such things."""
+        """Learn from the lists of PodGroups whether there are such things, and from pods who goes by which name."""
+        if self._namesakes.take(seen):
+            found = self._namesakes
+            self.context = replace(self.context, producers=found.of_producers, namesakes=found.of_others)
         if isinstance(seen, Listed) and seen.kind in (Kind.POD_GROUP, Kind.COSCHEDULING_GROUP):
             self._served[seen.kind] = seen.served
             self.context = replace(self.context, groups=self._groups())

@@ -31,10 +31,12 @@ class Lab:
     async def claim(self, uid: str) -> bool | None:
         return await self.claims.claim("lab", "g", uid)
 
-    def producers(self, *phases: str, deleting: bool = False) -> None:
+    def producers(self, *phases: str, deleting: bool = False, role: str = PRODUCER) -> None:
         """The pods of the producer's group, as they are now."""
-        going = {"deletionTimestamp": "2027-01-01T00:00:00Z"} if deleting else {}
-        pods = [{"metadata": dict(going), "status": {"phase": phase}} for phase in phases]
+        metadata: Json = {"annotations": {ROLE_ANNOTATION: role}}
+        if deleting:
+            metadata["deletionTimestamp"] = "2027-01-01T00:00:00Z"
+        pods = [{"metadata": metadata, "status": {"phase": phase}} for phase in phases]
         self.objects.put(PODS, {"items": pods})
 
     async def arrived(self) -> None:
@@ -122,6 +124,14 @@ async def test_claim_is_void_at_once_when_its_pod_is_going_or_has_ended(
     assert await lab.claim("b")
     assert "ownerReferences" not in lab.objects.objects[LEASE]["metadata"]
     assert not await lab.claim("c")
+
+
+async def test_pods_of_another_group_of_that_name_dont_hold_the_claim() -> None:
+    lab = Lab()
+    await lab.claim("a")
+    await lab.arrived()
+    lab.producers("Running", role="")
+    assert await lab.claim("b")
 
 
 @pytest.mark.parametrize("before", [unreachable, refusing("read"), refusing("create")])
