@@ -4,12 +4,14 @@
     lives                          waits: its sidecar decides
     lives, has decided             starts, with what it has decided
     ended, of the same owner       starts at once, if that one had decided
+    succeeded, of the same owner   starts after a moment, if that one's sidecar didn't come to decide
     ended, or gone, none lives     starts after a while, with what any of them had decided or others were told
     was never seen                 waits for one
 
-The while is for another producer to take the place of the one that ended. Invariant: a new run under a name that was
-used before isn't started by what is left of the old one, unless nobody comes who could start it. That a group had a
-producer stands on one of its gated consumers, so that a process which has never seen it knows.
+The moment is for what its sidecar still writes; nobody takes the place of a pod that succeeded. The while is for
+another producer to take the place of the one that ended. Invariant: a new run under a name that was used before isn't
+started by what is left of the old one, unless nobody comes who could start it. That a group had a producer stands on
+one of its gated consumers, so that a process which has never seen it knows.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ from fluence_extender.model.pod import Pod
 
 PATIENCE = 300.0
 """Seconds that a consumer waits for another producer once none lives."""
+
+MOMENT = 15.0
+"""Seconds that a consumer waits once its producer has succeeded without a decision."""
 
 AGAIN = 15.0
 """Seconds until a release or a mark that was asked for is asked for again, if it isn't seen to have happened."""
@@ -86,9 +91,20 @@ def told_by(
             ended_with = ended_with or told
     if not patient:
         return None
+    if (silent := ended_in_silence(consumer, producers)) is not None:
+        ended_with = handover(silent.annotations, "")
     for sibling in siblings:
         ended_with = ended_with or _told(sibling)
     return ended_with or {QUANTUM_JOB_ID_ANNOTATION: ""}
+
+
+def ended_in_silence(consumer: Pod, producers: Iterable[Pod]) -> Pod | None:
+    """The producer of the consumer's own run that succeeded before its sidecar had decided."""
+    for one in producers:
+        mine = consumer.owner is not None and one.owner == consumer.owner
+        if mine and one.phase == "Succeeded" and not one.deleting and noted(one) is None:
+            return one
+    return None
 
 
 def _told(sibling: Pod) -> dict[str, str] | None:
@@ -115,6 +131,7 @@ class LateConsumers:
         self._of: dict[str, Group] = {}
         self._had_producer: set[Group] = set()
         self._orphaned_since: dict[str, float] = {}
+        self._patience: dict[str, float] = {}
         self._asked: dict[str, float] = {}
         self._marked: dict[Group, float] = {}
         self._listed = False
@@ -160,7 +177,9 @@ class LateConsumers:
     def next_due(self) -> float | None:
         """When `actions` may say more, though nothing more is seen."""
         waiting_for = [
-            since + PATIENCE for uid, since in self._orphaned_since.items() if uid not in self._asked
+            since + self._patience[uid]
+            for uid, since in self._orphaned_since.items()
+            if uid not in self._asked
         ]
         asked = (*self._asked.values(), *self._marked.values())
         return min([*waiting_for, *(at + AGAIN for at in asked)], default=None)
@@ -182,7 +201,9 @@ class LateConsumers:
                 self._orphaned_since.setdefault(consumer.uid, now)
             else:
                 self._orphaned_since.pop(consumer.uid, None)
-            patient = orphaned and now - self._orphaned_since[consumer.uid] >= PATIENCE
+            longest = MOMENT if ended_in_silence(consumer, producers) is not None else PATIENCE
+            self._patience[consumer.uid] = longest
+            patient = orphaned and now - self._orphaned_since[consumer.uid] >= longest
             told = told_by(consumer, producers, consumers, patient)
             if told is not None and now - self._asked.get(consumer.uid, -AGAIN) >= AGAIN:
                 self._asked[consumer.uid] = now
@@ -218,6 +239,7 @@ class LateConsumers:
 
     def _forget(self, uid: str) -> None:
         self._orphaned_since.pop(uid, None)
+        self._patience.pop(uid, None)
         self._asked.pop(uid, None)
 
 

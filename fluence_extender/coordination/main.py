@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,8 +53,21 @@ def stage(destination: Path) -> int:
     return 0
 
 
+def note_signals() -> list[int]:
+    """The signals to end that come from now on; the sidecar looks here once it can act on them.
+
+    Most of its start is imports. Linux drops signals to the first process of a container that has no handler for them
+    (pid_namespaces(7)), so a producer that ends at once would end in silence.
+    """
+    seen: list[int] = []
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda number, _: seen.append(number))
+    return seen
+
+
 def sidecar() -> int:
     """Run the sidecar by its environment; 0, 1 where no task was found, 2 where it can't begin."""
+    told = note_signals()
     from fluence_extender.coordination.options import read_options
 
     try:
@@ -69,7 +83,7 @@ def sidecar() -> int:
     from fluence_extender.coordination.running import run
 
     try:
-        return asyncio.run(run(options, os.environ))
+        return asyncio.run(run(options, os.environ, told))
     except BadKubeconfig as error:
         print(f"fluence-sidecar: {error}", file=sys.stderr)
         return 2

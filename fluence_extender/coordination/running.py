@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 
 import structlog
 
@@ -21,8 +21,11 @@ from fluence_extender.coordination.sidecar import Sidecar
 log = structlog.get_logger(__name__)
 
 
-async def run(options: Options, environ: Mapping[str, str]) -> int:
-    """Run until SIGTERM or SIGINT; the exit code. Raises `cluster.errors.BadKubeconfig` without an API server."""
+async def run(options: Options, environ: Mapping[str, str], told: Sized = ()) -> int:
+    """Run until SIGTERM or SIGINT; the exit code. Raises `cluster.errors.BadKubeconfig` without an API server.
+
+    ``told`` are such signals that came before.
+    """
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -37,6 +40,8 @@ async def run(options: Options, environ: Mapping[str, str]) -> int:
         loop = asyncio.get_running_loop()
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(one, sidecar.stop)
+        if told:
+            sidecar.stop()
         try:
             reports = await listen(options.pod_uid, sidecar.reported)
         except OSError as error:

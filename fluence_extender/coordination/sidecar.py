@@ -19,7 +19,8 @@ from typing import TypeVar
 
 import structlog
 
-from fluence_extender.cluster.port import ClusterError
+from fluence_extender.cluster.backoff import Backoff
+from fluence_extender.cluster.port import ClusterError, Gone
 from fluence_extender.coordination.following import Following, Verdict
 from fluence_extender.coordination.guarded import Guarded
 from fluence_extender.coordination.options import Options, annotated
@@ -31,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 15.0
-READ_AT_END = 10.0
+LOOK_AT_END = 10.0
 
 T = TypeVar("T")
 
@@ -158,11 +159,9 @@ class Sidecar:
 
     async def _end(self) -> Verdict | None:
         """The verdict where we are told to stop first; None: nobody is released."""
-        try:
-            async with asyncio.timeout(READ_AT_END):
-                own = await self._pods.own()
-        except (ClusterError, TimeoutError) as error:
-            log.warning("our own pod can't be read, so nobody is released", error=str(error))
+        own = await self._insist(self._still_there, self._options.ungate)
+        if own is None:
+            log.warning("our own pod is gone or can't be read, so nobody is released")
             return None
         self._own = own
         if own.deleting:
@@ -170,11 +169,17 @@ class Sidecar:
             return None
         if not self._following.tasks:
             try:
-                async with asyncio.timeout(READ_AT_END):
+                async with asyncio.timeout(LOOK_AT_END):
                     await self._look()
             except TimeoutError:
                 log.warning("the vendor gave no answer at the end")
         return self._following.end("the producer has ended")
+
+    async def _still_there(self) -> Pod | None:
+        try:
+            return await self._pods.own()
+        except Gone:
+            return None
 
     # Releasing.
 
@@ -184,7 +189,7 @@ class Sidecar:
             lambda: self._pods.note(note_of(verdict, self._options.pod_uid)), self._options.ungate
         )
         told = handover(self._own.annotations if self._own is not None else {}, verdict.task)
-        pause = FIRST_PAUSE
+        pauses = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         last: list[str] = []
         while True:
             ending = self._stopping.is_set()
@@ -195,10 +200,9 @@ class Sidecar:
             if ending and (not problems or self._clock() >= self._leave_at):
                 return
             if problems:
-                await self._pause(pause, self._stopping.is_set())
-                pause = min(2 * pause, LONGEST_PAUSE)
+                await self._pause(pauses.delay(), self._stopping.is_set())
             else:
-                pause = FIRST_PAUSE
+                pauses.reset()
                 await self._pause(self._options.look)
 
     async def _release_once(self, told: dict[str, str]) -> list[str]:
@@ -232,7 +236,7 @@ class Sidecar:
 
     async def _insist(self, call: Callable[[], Awaitable[T]], after_stop: float = 0.0) -> T | None:
         """What ``call`` gives, tried until it does; None once ``after_stop`` seconds have passed after `stop`."""
-        pause = FIRST_PAUSE
+        pauses = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 return await call()
@@ -240,5 +244,4 @@ class Sidecar:
                 log.warning("the API server refuses or is away; trying again", error=str(error))
             if self._stopping.is_set() and self._clock() >= self._stopped_at + after_stop:
                 return None
-            await self._pause(pause, self._stopping.is_set())
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await self._pause(pauses.delay(), self._stopping.is_set())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from fluence_extender.cluster.port import Changed, ClusterError, Deleted, Gone, Kind, Listed
-from fluence_extender.coordination.late import AGAIN, PATIENCE, LateConsumers
+from fluence_extender.coordination.late import AGAIN, MOMENT, PATIENCE, LateConsumers
 from fluence_extender.coordination.late_keeper import LateKeeper
 from fluence_extender.model.coordination import (
     PRODUCER_BACKEND_ANNOTATION,
@@ -96,6 +96,37 @@ def test_where_no_other_producer_comes_consumers_start(late: LateConsumers, cloc
     clock.now += PATIENCE - 1
     assert released(late) == []
     assert late.next_due == clock.now + 1
+    clock.now += 1
+    assert released(late) == [("a", "")]
+
+
+def test_producer_that_succeeded_before_its_sidecar_could_decide_holds_nobody_for_long(
+    late: LateConsumers, clock: Clock
+) -> None:
+    late.take(Listed(Kind.POD, (producer(phase="Succeeded", owner=JOB), consumer("a", owner=JOB))))
+    assert released(late) == []
+    assert late.next_due == clock.now + MOMENT
+    clock.now += MOMENT
+    (one,) = late.actions()
+    assert one.told[QUANTUM_JOB_ID_ANNOTATION] == ""
+    assert one.told[PRODUCER_BACKEND_ANNOTATION] == "ibm_fez"
+
+
+@pytest.mark.parametrize(
+    ("ended", "owner"),
+    [
+        (producer(phase="Failed", owner=JOB), JOB),
+        (producer(phase="Succeeded", owner=JOB, deleting=True), JOB),
+        (producer(phase="Succeeded", owner=JOB), Owner("Job", "j", "uid-second-run")),
+        (producer(phase="Succeeded"), None),
+    ],
+)
+def test_where_another_producer_may_come_consumers_give_it_time(
+    late: LateConsumers, clock: Clock, ended: Pod, owner: Owner | None
+) -> None:
+    assert sees(late, ended, consumer("a", owner=owner)) == []
+    clock.now += PATIENCE - 1
+    assert released(late) == []
     clock.now += 1
     assert released(late) == [("a", "")]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.coordination.main import main
+from fluence_extender.coordination.main import main, sidecar
+from fluence_extender.coordination.options import Options
 
 BIN = Path(sys.executable).parent
 OWN = {"FLUENCE_POD_UID": "u", "FLUENCE_POD_NAME": "p"}
@@ -40,6 +41,31 @@ def test_options_that_cant_be_read_are_told_and_dont_stop_it() -> None:
     ended = run(str(BIN / "fluence-sidecar"), **OWN, FLUENCE_POLL_INTERVAL="soon")
     assert "poll 'soon' is no duration" in ended.stderr
     assert "no cluster to connect to" in ended.stderr
+
+
+@pytest.mark.parametrize("one", [signal.SIGTERM, signal.SIGINT])
+def test_signal_to_end_that_comes_while_it_starts_is_not_lost(
+    one: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    known = []
+
+    def reads(environ: object) -> tuple[Options, list[str]]:
+        signal.raise_signal(one)
+        return Options("u", "p"), []
+
+    async def runs(options: Options, environ: object, told: list[int]) -> int:
+        known.extend(told)
+        return 0
+
+    monkeypatch.setattr("fluence_extender.coordination.options.read_options", reads)
+    monkeypatch.setattr("fluence_extender.coordination.running.run", runs)
+    try:
+        assert sidecar() == 0
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert known == [one]
 
 
 @pytest.mark.parametrize("arguments", [[], ["launch"], ["stage", "a", "b"]])

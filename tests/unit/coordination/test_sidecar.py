@@ -37,7 +37,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries follow at once."""
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.002)
-    monkeypatch.setattr(module, "READ_AT_END", 2.0)
+    monkeypatch.setattr(module, "LOOK_AT_END", 2.0)
 
 
 @dataclass
@@ -274,6 +274,21 @@ async def test_told_to_stop_while_the_api_server_is_away_it_ends() -> None:
     pods.fault = failing(10**9, "own", "note", "group", "release")
     options = replace(QUICK, ungate=0.05)
     assert await Life(pods, Vendor(), options).live(lambda: len(pods.calls) > 3) == 0
+    assert pods.gated() == ["a"]
+
+
+async def test_told_to_stop_while_the_api_server_is_away_for_a_moment_it_still_releases() -> None:
+    pods = cluster("a")
+    pods.fault = failing(5, "own")
+    assert await Life(pods, Vendor()).live(lambda: True, begin=Sidecar.stop) == 0
+    assert not pods.gated()
+
+
+async def test_told_to_stop_after_its_pod_is_gone_it_ends_at_once() -> None:
+    pods = cluster("a")
+    del pods.pods["lead"]
+    assert await Life(pods, Vendor()).live(lambda: True, begin=Sidecar.stop) == 0
+    assert pods.calls == [("own", "lead")] * 2
     assert pods.gated() == ["a"]
 
 
