@@ -29,7 +29,7 @@ import urllib3
 
 from fluence_extender.localcluster import components
 from fluence_extender.localcluster.access import Access
-from fluence_extender.localcluster.api import Api
+from fluence_extender.localcluster.api import Api, ApiError
 from fluence_extender.localcluster.binaries import Binaries, ensure_binaries
 from fluence_extender.localcluster.components import Layout
 from fluence_extender.localcluster.errors import FolderInUse, LocalClusterError
@@ -65,7 +65,7 @@ class ControlPlane:
         *,
         binaries: Binaries | None = None,
         progress: Progress | None = None,
-        timeout: float = 60,
+        timeout: float = 120,
         node_lease: int = components.NODE_LEASE,
     ) -> None:
         self._given = folder
@@ -300,8 +300,21 @@ class ControlPlane:
         self._components.clear()
 
     def _api_ready(self) -> bool:
-        # The default namespace is made only after the server calls itself ready.
-        return self.api.reachable("/readyz") and self.api.reachable("/api/v1/namespaces/default")
+        # The default namespace is made only after the server calls itself ready, and admission may refuse what it
+        # hasn't learnt enough about yet.
+        return (
+            self.api.reachable("/readyz")
+            and self.api.reachable("/api/v1/namespaces/default")
+            and self._takes_pods()
+        )
+
+    def _takes_pods(self) -> bool:
+        probe = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "main", "image": "probe"}]}}
+        try:
+            self.api.request("POST", "/api/v1/namespaces/default/pods", probe, query={"dryRun": "All"})
+        except ApiError:
+            return False
+        return True
 
     def _answers(self, url: str) -> bool:
         with urllib3.PoolManager(ca_certs=str(self.access.authority_file)) as pool:

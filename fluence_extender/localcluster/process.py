@@ -81,7 +81,7 @@ class Component:
         command: Sequence[str],
         log: Path,
         ready: Callable[[], bool] | None = None,
-        timeout: float = 60,
+        timeout: float = 120,
     ) -> None:
         self.name = name
         self.command = tuple(command)

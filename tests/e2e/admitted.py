@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 from fluence_extender.demo.webhook import Webhook
@@ -16,6 +17,7 @@ from tests.e2e.workloads import QPU, labelled, ours
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/fluence-webhook"
 INDEX = "batch.kubernetes.io/job-completion-index"
 READY_GATE = "quantum.braket/ready"
+BACKEND = "FLUXION_BACKEND"
 
 
 @contextmanager
@@ -23,11 +25,22 @@ def registered(plane: ControlPlane, *arguments: str) -> Iterator[Webhook]:
     """While this lasts the API server calls a webhook of ours; afterwards it calls none."""
     try:
         with Webhook(plane, arguments=arguments) as webhook:
+            wait_until_called(plane.api)
             yield webhook
     finally:
         # Not before it has ended: it puts a registration back that goes meanwhile.
         with suppress(ApiError):
             plane.api.delete(REGISTRATION)
+
+
+def wait_until_called(api: Api) -> None:
+    """Wait until the API server has read the registration, which it does a moment after it was written."""
+    path = "/api/v1/namespaces/default/pods"
+
+    def called() -> bool:
+        return BACKEND in environment(api.request("POST", path, quantum("probe"), query={"dryRun": "All"}))
+
+    wait_for(called, what="the API server to call the webhook")
 
 
 def quantum(name: str, group: str = "", **said: Any) -> Manifest:
@@ -69,8 +82,12 @@ def _field(pod: Manifest, source: Manifest) -> str:
 def groups(api: Api, namespace: str) -> dict[str, Manifest]:
     """The native PodGroups of a namespace by name."""
     for version in ("v1beta1", "v1alpha3", "v1alpha2"):
-        with suppress(ApiError):
+        try:
             listed = api.get(f"/apis/scheduling.k8s.io/{version}/namespaces/{namespace}/podgroups")
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+        else:
             return {one["metadata"]["name"]: one for one in listed["items"]}
     raise AssertionError("no PodGroups are served")
 
@@ -83,9 +100,9 @@ def sizes(namespace: Namespace) -> dict[str, int]:
     }
 
 
-def wait_for_sizes(namespace: Namespace, wanted: dict[str, int], timeout: float = 60) -> None:
+def wait_for_sizes(namespace: Namespace, wanted: dict[str, int]) -> None:
     """Wait until there are exactly these PodGroups, of these sizes."""
-    wait_for(lambda: sizes(namespace) == wanted, timeout, f"PodGroups {wanted}", lambda: sizes(namespace))
+    wait_for(lambda: sizes(namespace) == wanted, what=f"PodGroups {wanted}", seen=lambda: sizes(namespace))
 
 
 def gates_of(pod: Manifest) -> list[str]:

@@ -12,7 +12,7 @@ SCRIPT = Path(sysconfig.get_path("scripts")) / "fluence-extender"
 
 
 def run(
-    *arguments: str, environment: Mapping[str, str] | None = None, timeout: float = 60
+    *arguments: str, environment: Mapping[str, str] | None = None, timeout: float = 240
 ) -> subprocess.CompletedProcess[str]:
     """Run ``fluence-extender`` to its end; ``environment`` is added to ours, less what would configure it."""
     inherited = {

@@ -16,13 +16,18 @@ import pytest
 
 from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane, KubeletJudge
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
-from tests.e2e.harness import Cluster, Namespace, wait_for
+from tests.e2e.harness import LONGEST, Cluster, Namespace, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
 from tests.e2e.operators import KINDS, installed
 from tests.e2e.service import Fluence, backends, discrepancies, over_http, through_api_server
 from tests.network.gateway import Gateway
+
+LONGEST_TEST = 900.0
+"""Seconds: each wait of a test has a limit of its own, and tells what it waited for."""
+
+ENDS_JOBS = "batch.kubernetes.io/job-tracking"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,6 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = [item for item in items if here in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONGEST_TEST))
     if config.getoption("--kubeconfig"):
         local = [item for item in ours if "control_plane" in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=local)
@@ -67,7 +74,7 @@ def no_overcommit(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[
     """Fails the test if kubelet's admission, played or real, refused a pod meanwhile."""
     before = len(cluster.judge.violations)
     yield
-    assert cluster.judge.settle(), "the judge of overcommitted nodes fell behind"
+    assert cluster.judge.settle(LONGEST), "the judge of overcommitted nodes fell behind"
     found = cluster.judge.violations[before:]
     if request.node.get_closest_marker("overcommits"):
         assert found, "the test is marked as overcommitting a node, and none was"
@@ -81,12 +88,15 @@ def namespace(cluster: Cluster, no_overcommit: None) -> Iterator[Namespace]:
     name = f"test-{uuid.uuid4().hex[:10]}"
     cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield Namespace(name, cluster.api)
-    cluster.judge.settle()
+    cluster.judge.settle(LONGEST)
     empty(cluster.api, name)
 
 
 def empty(api: Api, namespace: str) -> None:
-    """Delete a namespace, and wait until its pods are gone; what else is in it follows."""
+    """Delete a namespace, and wait until its pods are gone; what else is in it follows.
+
+    Nobody's finalizers keep a pod: a test that ended early may have left some.
+    """
     path = f"/api/v1/namespaces/{namespace}"
     # A namespace that is going takes no new pods, so that a Job can't replace those deleted here.
     with suppress(ApiError):
@@ -95,23 +105,36 @@ def empty(api: Api, namespace: str) -> None:
     def gone() -> bool:
         with suppress(ApiError):
             api.delete(f"{path}/pods", gracePeriodSeconds="0")
-        return not api.get(f"{path}/pods")["items"]
+        left = api.get(f"{path}/pods")["items"]
+        for one in left:
+            if set(one["metadata"].get("finalizers") or ()) - {ENDS_JOBS}:
+                with suppress(ApiError):
+                    api.patch(f"{path}/pods/{one['metadata']['name']}", {"metadata": {"finalizers": None}})
+        return not left
 
-    wait_for(gone, 60, f"the pods of {namespace} to go")
+    wait_for(gone, LONGEST, f"the pods of {namespace} to go")
 
 
 @pytest.fixture
-def nodes(cluster: Cluster) -> Iterator[NodeFactory]:
+def nodes(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[NodeFactory]:
     """Gives nodes of at least the asked size: made for the test and removed after it, or picked from the
     cluster's.
 
-    Called as `ControlPlane.add_nodes` is; names get a prefix of their own unless given.
+    Called as `ControlPlane.add_nodes` is; names get a prefix of their own unless given. Where the service runs, it
+    knows them, and no others, before the test goes on.
     """
-    if cluster.plane:
-        with local_nodes(cluster.plane) as make:
-            yield make
-    else:
+    if cluster.plane is None:
         yield existing_nodes(cluster.nodes(), cluster.pods())
+        return
+
+    def known() -> None:
+        if "fluence" in request.fixturenames:
+            installed: Installation = request.getfixturevalue("installation")
+            if installed.stack.extender.running:
+                Fluence(over_http(lambda: installed.stack.api_url)).wait_for_nodes(cluster.nodes())
+
+    with local_nodes(cluster.plane, known) as make:
+        yield make
 
 
 @pytest.fixture
@@ -195,6 +218,7 @@ def fluence(
         yield from agreeing(cluster, Fluence(through_api_server(cluster.api)), namespace)
         return
     installed: Installation = request.getfixturevalue("installation")
+    installed.mend()
     log = cluster.plane.log(installed.stack.extender.name)
     before = log.stat().st_size
     yield from agreeing(cluster, Fluence(over_http(lambda: installed.stack.api_url)), namespace)
@@ -207,18 +231,22 @@ def agreeing(cluster: Cluster, fluence: Fluence, namespace: Namespace) -> Iterat
     """``fluence``, and afterwards the checks that hold after every test."""
     yield fluence
     agree(cluster, fluence)
-    cluster.judge.settle()
+    cluster.judge.settle(LONGEST)
     empty(cluster.api, namespace.name)
     agree(cluster, fluence)
     assert not fluence.allocations(namespace.name)
-    assert not fluence.gangs(namespace.name)
+    wait_for(
+        lambda: not fluence.gangs(namespace.name),
+        what="the gangs to be forgotten",
+        seen=lambda: fluence.gangs(namespace.name),
+    )
 
 
 def agree(cluster: Cluster, fluence: Fluence) -> None:
     """Wait until the books and the cluster say the same."""
     wait_for(
         lambda: not discrepancies(cluster, fluence),
-        10,
+        LONGEST,
         "the books and the cluster to agree",
         lambda: discrepancies(cluster, fluence),
     )
@@ -250,4 +278,4 @@ def resources(
     yield write
     with suppress(ApiError):
         cluster.api.delete(path)
-    wait_for(lambda: not backends(fluence), 10, "the virtual resources to go", lambda: backends(fluence))
+    wait_for(lambda: not backends(fluence), LONGEST, "the virtual resources to go", lambda: backends(fluence))

@@ -16,8 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.error import HTTPError
 
 import yaml
 
@@ -28,6 +31,9 @@ T = TypeVar("T")
 
 LONGEST = 90.0
 """Seconds that a test waits for what takes moments: kwok needs a while after an outage, and machines are shared."""
+
+NOT_YET = (0, 404, 429, 500, 502, 503)
+"""Answers, and none at all, that may be others in a moment."""
 
 RUN_FOR = "demo.fluence.flux-framework.org/run-for"
 FAIL_AFTER = "demo.fluence.flux-framework.org/fail-after"
@@ -43,7 +49,7 @@ def wait_for(
 ) -> T:
     """The first truthy value of ``predicate()``, asked for up to ``timeout`` seconds, every 50 ms at most.
 
-    An API server that doesn't answer, or lacks the object, counts as not yet. ``seen()`` goes into the error.
+    A server that doesn't answer, or lacks the object, counts as not yet. ``seen()`` goes into the error.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -51,17 +57,32 @@ def wait_for(
         trouble = ""
         try:
             value = predicate()
-        except ApiError as error:
-            if error.status not in (0, 404, 429, 500, 503):
+        except (ApiError, OSError, HTTPException) as error:
+            if not _may_pass(error):
                 raise
-            trouble = str(error)
+            trouble = str(error) or type(error).__name__
         else:
             if value:
                 return value
         answered = time.monotonic()
         if answered >= deadline:
-            raise TimedOut(what, timeout, trouble or (str(seen()) if seen else ""))
+            raise TimedOut(what, timeout, trouble or (_shown(seen) if seen else ""))
         time.sleep(max(0.05, answered - asked))
+
+
+def _shown(seen: Callable[[], object]) -> str:
+    try:
+        return str(seen())
+    except (ApiError, OSError, HTTPException) as error:
+        return str(error)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a server's answer may be another one in a moment."""
+    if isinstance(error, HTTPError):
+        error.close()
+        return error.code in NOT_YET
+    return not isinstance(error, ApiError) or error.status in NOT_YET
 
 
 def pod(
@@ -174,6 +195,19 @@ class Namespace:
         stores them.
         """
         return [self.api.create(document, self.name) for document in documents(*manifests)]
+
+    def create_in_the_end(self, *manifests: Manifest) -> None:
+        """Create objects through an outage: each once, though the answer to the first attempt may be lost."""
+        for manifest in manifests:
+            wait_for(lambda wanted=manifest: self._created(wanted), what="writes to be taken")  # type: ignore[misc]
+
+    def _created(self, manifest: Manifest) -> bool:
+        try:
+            self.api.create(manifest, self.name)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+        return True
 
     def pods(self, **labels: str) -> list[Manifest]:
         """Its pods with these labels, by name."""

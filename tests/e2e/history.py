@@ -32,7 +32,9 @@ class History:
     def wait(self, members: int) -> None:
         """Wait until the watch, which may lag behind a list, has seen so many Bindings."""
         wait_for(
-            lambda: len(self.bound) >= members, 60, f"the watch to have seen {members} Bindings", self.names
+            lambda: len(self.bound) >= members,
+            what=f"the watch to have seen {members} Bindings",
+            seen=self.names,
         )
 
     def names(self) -> list[str]:
@@ -57,22 +59,30 @@ class _Follower:
         self._path = f"/api/v1/namespaces/{namespace.name}/pods"
         self._history = history
         self._ended = threading.Event()
-        listed = self._api.get(self._path)
-        for pod in listed["items"]:
-            history.take(pod)
-        self._version = str(listed["metadata"]["resourceVersion"])
+        self._version = self._list()
         self._watch = self._api.watch(self._path, self._version)
 
     def run(self) -> None:
         """Follow until `close`."""
         while not self._ended.is_set():
             for event in self._watch:
-                self._version = str(event["object"]["metadata"].get("resourceVersion", self._version))
+                if event["type"] == "ERROR":
+                    # An API server that was started anew may not remember so much.
+                    self._version = ""
+                    break
+                self._version = str(event["object"]["metadata"]["resourceVersion"])
                 if event["type"] in ("ADDED", "MODIFIED"):
                     self._history.take(event["object"])
             if not self._ended.wait(0.1):
                 with suppress(ApiError):
+                    self._version = self._version or self._list()
                     self._watch = self._api.watch(self._path, self._version)
+
+    def _list(self) -> str:
+        listed = self._api.get(self._path)
+        for pod in listed["items"]:
+            self._history.take(pod)
+        return str(listed["metadata"]["resourceVersion"])
 
     def close(self) -> None:
         """End it."""
@@ -96,5 +106,5 @@ def recorded(namespace: Namespace) -> Iterator[History]:
     try:
         yield history
     finally:
-        wait_for(ended, 10, "the watch to end")
+        wait_for(ended, what="the watch to end")
     assert not history.moved

@@ -63,6 +63,12 @@ class Installation:
         """Start the extender again, and wait until it is ready."""
         self.stack.extender.start()
 
+    def mend(self) -> None:
+        """Start what a test has killed and left so, and wait until it is ready."""
+        self.revive()
+        assert self.stack.scheduler is not None
+        self.stack.scheduler.start()
+
     @contextmanager
     def scheduler_stopped(self) -> Iterator[None]:
         """While this lasts, plans are made and nothing is bound."""
@@ -76,7 +82,7 @@ class Installation:
 
     def wait_for_gate(self, wanted: bool) -> None:
         """Wait until new pods of ours get the gate, or don't any more."""
-        wait_for(lambda: gated(self.plane.api) is wanted, 20, f"the admission policy to be {wanted}")
+        wait_for(lambda: gated(self.plane.api) is wanted, what=f"the admission policy to be {wanted}")
 
     @contextmanager
     def ungated(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -16,20 +16,22 @@ from fluence_extender.localcluster.nodes import is_ready
 
 
 class NodeFactory(Protocol):
-    """Takes what `ControlPlane.add_nodes` takes and gives the nodes' names."""
+    """Takes what `ControlPlane.add_nodes` takes and gives the nodes' names; ``unseen`` nodes aren't waited for."""
 
     def __call__(self, count: int = 1, **shape: Any) -> list[str]: ...
 
 
 @contextmanager
-def local_nodes(plane: ControlPlane) -> Iterator[NodeFactory]:
-    """Makes nodes, and deletes them at the end."""
+def local_nodes(plane: ControlPlane, known: Callable[[], None]) -> Iterator[NodeFactory]:
+    """Makes nodes, waits by ``known`` until they are seen by whom it may concern, and deletes them at the end."""
     made: list[str] = []
 
-    def make(count: int = 1, **shape: Any) -> list[str]:
+    def make(count: int = 1, *, unseen: bool = False, **shape: Any) -> list[str]:
         shape.setdefault("prefix", f"n{uuid.uuid4().hex[:6]}")
         names = plane.add_nodes(count, **shape)
         made.extend(names)
+        if not unseen:
+            known()
         return names
 
     yield make

@@ -56,14 +56,20 @@ def installed(api: Api, *kinds: str) -> Iterator[None]:
         api.apply(definition(kind))
         group, version, plural, _ = KINDS[kind]
         path = f"/apis/{group}/{version}/{plural}"
-        wait_for(lambda path=path: api.get(path), 60, f"{path} to be served")  # type: ignore[misc]
+        wait_for(lambda path=path: api.get(path), what=f"{path} to be served")  # type: ignore[misc]
     try:
         yield
     finally:
-        for kind in kinds:
-            group, _, plural, _ = KINDS[kind]
+        names = [f"{plural}.{group}" for group, _, plural, _ in (KINDS[kind] for kind in kinds)]
+        for name in names:
             with suppress(ApiError):
-                api.delete(f"{DEFINITIONS}/{plural}.{group}")
+                api.delete(f"{DEFINITIONS}/{name}")
+
+        def left() -> set[str]:
+            return {one["metadata"]["name"] for one in api.get(DEFINITIONS)["items"]} & set(names)
+
+        # One that is on its way out would take along what is made of it anew.
+        wait_for(lambda: not left(), what="the definitions to go", seen=left)
 
 
 def written(kind: str, name: str, **spec: Any) -> Manifest:

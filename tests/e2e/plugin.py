@@ -49,7 +49,7 @@ class Plugin:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
 

@@ -40,7 +40,7 @@ def behind_proxy(installation: Installation) -> Iterator[None]:
         api.patch(f"{CORE}/pods/{NAME}/status", {"status": ips})
         for one in documents(BASE / "users.yaml"):
             api.apply(one)
-        wait_for(lambda: "items" in api.get(f"{PROXY}/v1/nodes"), 60, "the proxy to reach the service")
+        wait_for(lambda: "items" in api.get(f"{PROXY}/v1/nodes"), what="the proxy to reach the service")
         try:
             yield
         finally:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from fluence_extender.localcluster import Api
 from fluence_extender.localcluster.admission import Amounts, amounts, effective_requests
+from fluence_extender.model.happening import What
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     BACKEND_ANNOTATION,
     RESOURCE_PREFIX,
     SCHEDULER_NAME,
 )
-from tests.e2e.harness import Cluster, Manifest, annotations_of, node_of, phase_of, wait_for
+from tests.e2e.harness import LONGEST, Cluster, Manifest, annotations_of, node_of, phase_of, wait_for
 
 Fetch = Callable[[str], str]
 
@@ -29,7 +30,7 @@ def over_http(url: Callable[[], str]) -> Fetch:
     """Asks the service at ``url()``, which may change from one test to the next."""
 
     def fetch(path: str) -> str:
-        with urllib.request.urlopen(f"{url()}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url()}{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
     return fetch
@@ -49,7 +50,7 @@ def through_api_server(api: Api) -> Fetch:
         return next((name for name in names if ask(name, "/readyz").strip() == "ok"), "")
 
     def fetch(path: str) -> str:
-        return ask(wait_for(leader, 30, "a replica to lead"), path)
+        return ask(wait_for(leader, LONGEST, "a replica to lead"), path)
 
     return fetch
 
@@ -91,7 +92,7 @@ class Fluence:
                     return float(sample.value)
         return 0.0
 
-    def wait_for_state(self, namespace: str, name: str, state: str, timeout: float = 20) -> Manifest:
+    def wait_for_state(self, namespace: str, name: str, state: str, timeout: float = LONGEST) -> Manifest:
         """The gang once it is in ``state``."""
 
         def reached() -> Manifest | None:
@@ -104,7 +105,7 @@ class Fluence:
         assert found is not None
         return found
 
-    def wait_for_reason(self, namespace: str, name: str, reason: str, timeout: float = 20) -> Manifest:
+    def wait_for_reason(self, namespace: str, name: str, reason: str, timeout: float = LONGEST) -> Manifest:
         """The gang once it waits for a reason that begins with ``reason``."""
 
         def reached() -> Manifest | None:
@@ -119,6 +120,38 @@ class Fluence:
         )
         assert found is not None
         return found
+
+    def wait_for_nodes(self, names: Collection[str]) -> None:
+        """Wait until the service knows exactly these nodes; pods may be seen before what happened to nodes earlier."""
+
+        def known() -> set[str]:
+            return {one["name"] for one in self.items("/v1/nodes")}
+
+        wait_for(lambda: known() == set(names), what=f"the service to know {sorted(names)}", seen=known)
+
+    def wait_for_problem(self, node: str, problem: str) -> None:
+        """Wait until the service knows why a node is closed."""
+
+        def problems() -> list[str]:
+            return list(self.get(f"/v1/nodes/{node}")["problems"])
+
+        wait_for(lambda: problem in problems(), what=f"{node} to be {problem}", seen=problems)
+
+    def happened(self, namespace: str, name: str) -> list[tuple[str, str]]:
+        """What happened to a gang, in order: what, and to which pod ("": to all of it)."""
+        story = self.get(f"/v1/gangs/{namespace}/{name}")["history"]
+        return [(one["what"], one["pod"]) for one in story]
+
+
+def bound_at_once(fluence: Fluence, namespace: str, name: str) -> bool:
+    """Whether every member of a small gang had been asked for by kube-scheduler before the first was bound.
+
+    That is what can be promised; how long the Bindings then take is the machine's matter.
+    """
+    happened = fluence.happened(namespace, name)
+    members = {pod for what, pod in happened if what == What.BOUND}
+    first = min(number for number, (what, _) in enumerate(happened) if what == What.BOUND)
+    return members <= {pod for what, pod in happened[:first] if what == What.FILTERED}
 
 
 def backends(fluence: Fluence) -> set[str]:

@@ -20,6 +20,7 @@ from tests.e2e.admitted import (
     release,
     sizes,
     wait_for_sizes,
+    wait_until_called,
 )
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, wait_for
 from tests.e2e.history import History
@@ -35,10 +36,17 @@ PRODUCER_BACKEND = f"producer.{BACKEND}"
 
 
 @pytest.fixture(scope="module")
-def webhook(installation: Installation) -> Iterator[Webhook]:
-    """The API server asks a webhook of ours about each new pod, over TLS that it verifies."""
+def only_webhook(installation: Installation) -> Iterator[Webhook]:
     with registered(installation.plane) as webhook:
         yield webhook
+
+
+@pytest.fixture
+def webhook(installation: Installation, only_webhook: Webhook) -> Webhook:
+    """The API server asks a webhook of ours about each new pod, over TLS that it verifies."""
+    only_webhook.start()
+    wait_until_called(installation.plane.api)
+    return only_webhook
 
 
 def placed_on(pod: Manifest) -> str:
@@ -130,7 +138,7 @@ def test_10_shared_gang_is_wired_and_its_consumer_waits(
     told = f"waiting for scheduling gates of others: {READY_GATE}"
     fluence.wait_for_reason(namespace.name, "qgang", told)
     assert told in wait_for_event(namespace, "q-1", "WaitingForGates")["note"]
-    wait_for(lambda: told in waiting(namespace.pod("q-1")), 20, "the condition to say why")
+    wait_for(lambda: told in waiting(namespace.pod("q-1")), what="the condition to say why")
     assert not node_of(namespace.pod("q-1"))
 
 
@@ -208,8 +216,13 @@ def test_quantum_pod_is_admitted_where_a_limit_range_asks_for_more_than_ours_nee
     namespace.create(
         {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": [bounds]}}
     )
-    wait_for(lambda: refused(namespace, ours("dwarf", cpu="100m")), 60, "small containers to be refused")
-    (stored,) = namespace.create(quantum("one", observe="true", cpu="1", memory="1Gi"))
+    body = quantum("one", observe="true", cpu="1", memory="1Gi")
+    # The API server and the webhook learn of it at times of their own.
+    wait_for(
+        lambda: refused(namespace, ours("dwarf", cpu="100m")) and not refused(namespace, body),
+        what="small containers to be refused, and ours to be made large enough",
+    )
+    (stored,) = namespace.create(body)
     for name, cpu in (("fluence-stage", "200m"), ("fluence-sidecar", "150m")):
         asked = containers(stored)[name]["resources"]
         assert asked["requests"] == {"cpu": cpu, "memory": "300Mi"}
@@ -228,13 +241,13 @@ def refused(namespace: Namespace, pod: Manifest) -> bool:
 
 def wait_for_contract(namespace: Namespace, variable: str) -> None:
     """Wait until new pods have a variable: until the webhook has read resources.yaml."""
+    wait_for(lambda: variable in new_variables(namespace, quantum("probe")), what=f"{variable} in new pods")
+
+
+def new_variables(namespace: Namespace, pod: Manifest) -> set[str]:
+    """The variables that a pod would have if it were created now."""
     path = f"/api/v1/namespaces/{namespace.name}/pods"
-
-    def there() -> bool:
-        made = namespace.api.request("POST", path, quantum("probe"), query={"dryRun": "All"})
-        return variable in environment(made)
-
-    wait_for(there, 20, f"{variable} in new pods")
+    return set(environment(namespace.api.request("POST", path, pod, query={"dryRun": "All"})))
 
 
 def waiting(pod: Manifest) -> str:
@@ -255,7 +268,10 @@ def test_20_half_finished_gang_keeps_its_share_and_a_finished_one_gives_it_back(
     short["metadata"]["annotations"]["demo.fluence.flux-framework.org/run-for"] = "100ms"
     namespace.create(short, long)
     namespace.wait_for_phase("pair-0", "Succeeded")
-    assert [one["pod"] for one in fluence.allocations(namespace.name)] == ["pair-1"]
+    wait_for(
+        lambda: [one["pod"] for one in fluence.allocations(namespace.name)] == ["pair-1"],
+        what="the share of the ended pod to be free",
+    )
     namespace.create(ours("next", cpu="2"))
     fluence.wait_for_reason(namespace.name, "next", "busy")
     namespace.delete_pod("pair-1")
@@ -317,7 +333,7 @@ def test_25_bad_edit_of_the_file_changes_nothing_for_new_pods(
     wait_for_contract(namespace, "FLUXION_REGION")
     rejected = metric(webhook, "fluence_webhook_resources_rejected_total")
     resources("backends: [{name: ibm_fez}]")
-    wait_for(lambda: metric(webhook, "fluence_webhook_resources_rejected_total") > rejected, 20, "a refusal")
+    wait_for(lambda: metric(webhook, "fluence_webhook_resources_rejected_total") > rejected, what="a refusal")
     namespace.create(quantum("one"))
     assert environment(namespace.wait_for_phase("one", "Running"))["FLUXION_BACKEND"]
     assert "FLUXION_REGION" in environment(namespace.pod("one"))
@@ -337,10 +353,13 @@ def test_26_29_any_level_can_be_asked_for_and_what_it_cleared_is_absent(
         "resources: [{type: qdevice, name: eagle, attributes: {vendor: ibm, region: us-east}, "
         "with: [{type: qpu, attributes: {region: ''}, with: [{type: qubit, count: 9}]}]}]"
     )
-    wait_for_contract(namespace, "FLUXION_VENDOR")
-    namespace.create(
-        ours("bits", requests={"fluxion.flux-framework.org/qubit": 4}),
+    bits = ours("bits", requests={"fluxion.flux-framework.org/qubit": 4})
+    # Not one that an earlier file is to blame for.
+    wait_for(
+        lambda: {"FLUXION_VENDOR"} == {"FLUXION_VENDOR", "FLUXION_REGION"} & new_variables(namespace, bits),
+        what="the webhook to read resources.yaml",
     )
+    namespace.create(bits)
     found = environment(namespace.wait_for_phase("bits", "Running"))
     assert (found["FLUXION_BACKEND"], found["FLUXION_VENDOR"]) == ("eagle", "ibm")
     assert "FLUXION_REGION" not in found
@@ -378,7 +397,7 @@ def test_31_new_attribute_is_in_the_next_pod_without_a_restart(
     def graph_follows() -> bool:
         return "queue-limit" in str(fluence.get("/v1/graph"))
 
-    wait_for(graph_follows, 20, "the service to follow")
+    wait_for(graph_follows, what="the service to follow")
     namespace.create(quantum("one"))
     assert environment(namespace.wait_for_phase("one", "Running"))["FLUXION_QUEUE_LIMIT"] == "7"
 
@@ -434,7 +453,9 @@ def test_36_41_of_pods_that_are_all_alike_exactly_one_produces(
         )
     # The producer goes, another pod takes its place, and produces.
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases/lab-producer"
-    wait_for(lambda: namespace.api.get(lease)["metadata"].get("ownerReferences"), 60, "the claim to be owned")
+    wait_for(
+        lambda: namespace.api.get(lease)["metadata"].get("ownerReferences"), what="the claim to be owned"
+    )
     (first,) = [one for one, role in zip(pods, roles, strict=True) if role == "producer"]
     namespace.delete_pod(first["metadata"]["name"])
 
@@ -444,7 +465,7 @@ def test_36_41_of_pods_that_are_all_alike_exactly_one_produces(
     def follows() -> bool:
         return [one["metadata"]["uid"] != first["metadata"]["uid"] for one in leading()] == [True]
 
-    wait_for(follows, 60, "another producer", lambda: [one["metadata"] for one in namespace.pods()])
+    wait_for(follows, what="another producer", seen=lambda: [one["metadata"] for one in namespace.pods()])
 
 
 def test_37_independent_pods_of_a_group_are_a_gang_of_equals(

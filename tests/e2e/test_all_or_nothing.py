@@ -31,7 +31,7 @@ def split(fluence: Fluence, namespace: Namespace, groups: tuple[str, str]) -> tu
                 return winner, loser
         return None
 
-    found = wait_for(settled, 60, "one gang to win", lambda: fluence.gangs(namespace.name))
+    found = wait_for(settled, what="one gang to win", seen=lambda: fluence.gangs(namespace.name))
     assert found is not None
     return found
 
@@ -80,6 +80,7 @@ def test_gang_too_big_for_the_cluster_says_so_and_lets_a_small_one_run(
     )
     namespace.create(*gang("small", 4, cpu="1"))
     namespace.wait_until_bound(4)
+    history.wait(4)
     assert {name.partition("-")[0] for name in history.names()} == {"small"}
     assert {one["pod"].partition("-")[0] for one in fluence.allocations(namespace.name)} == {"small"}
 
@@ -94,10 +95,11 @@ def test_deletion_of_a_waiting_gang_leaves_nothing(
     fluence.wait_for_reason(namespace.name, "waits", "busy")
     for name in ("waits-0", "waits-1"):
         namespace.delete_pod(name)
-    wait_for(lambda: fluence.gang(namespace.name, "waits") is None, 10, "the gang to be forgotten")
+    wait_for(lambda: fluence.gang(namespace.name, "waits") is None, what="the gang to be forgotten")
     assert [one["pod"] for one in fluence.allocations(namespace.name)] == ["runs"]
     namespace.create(ours("next", cpu="1"))
     namespace.wait_until_bound(2)
+    history.wait(2)
     assert history.names() == ["runs", "next"]
 
 
@@ -120,6 +122,7 @@ def test_deletion_of_a_planned_gang_frees_its_room(
         fluence.wait_for_state(namespace.name, "next", "committed")
         assert {one["pod"] for one in fluence.allocations(namespace.name)} == {f"next-{i}" for i in range(4)}
     namespace.wait_until_bound(4)
+    history.wait(4)
     assert {name.partition("-")[0] for name in history.names()} == {"next"}
 
 
@@ -135,15 +138,14 @@ def test_planned_gang_that_loses_a_member_holds_nothing_until_it_is_whole_again(
         namespace.create(*gang("trio", 3, cpu="1"))
         fluence.wait_for_state(namespace.name, "trio", "committed")
         namespace.delete_pod("trio-1")
-        fluence.wait_for_reason(namespace.name, "trio", "waiting for members (2 of 3 exist)")
-        assert fluence.gang(namespace.name, "trio") == fluence.wait_for_state(
-            namespace.name, "trio", "waiting"
-        )
+        seen = fluence.wait_for_reason(namespace.name, "trio", "waiting for members (2 of 3 exist)")
+        assert seen["state"] == "waiting"
         assert not fluence.allocations(namespace.name)
     namespace.create(*gang("pair", 2, cpu="1", run_for="1s"))
-    namespace.wait_for_phase("pair-0", "Running")
+    namespace.wait_until_bound(2)
     namespace.create(*gang("trio", 1, first=3, size=3, cpu="1"))
     namespace.wait_until_bound(5)
+    history.wait(5)
     assert [name.partition("-")[0] for name in history.names()] == ["pair", "pair", "trio", "trio", "trio"]
 
 
@@ -157,7 +159,7 @@ def test_deletion_of_a_bound_gang_frees_its_share_at_once(
     fluence.wait_for_reason(namespace.name, "second", "busy")
     for number in range(4):
         namespace.delete_pod(f"first-{number}")
-    namespace.wait_until_bound(4, timeout=10)
+    namespace.wait_until_bound(4)
     assert {one["memory"] for one in fluence.allocations(namespace.name)} == {2 * 2**30}
 
 
@@ -175,7 +177,7 @@ def test_end_of_a_pod_frees_exactly_its_share(
         return [(one["pod"], one["core"], one["memory"]) for one in fluence.allocations(namespace.name)]
 
     left = [("mixed-1", 1.0, 2**30), ("mixed-2", 1.0, 2**30)]
-    wait_for(lambda: held() == left, 10, "the share of the ended pod to be free", held)
+    wait_for(lambda: held() == left, what="the share of the ended pod to be free", seen=held)
     namespace.create(ours("more", cpu="3"), ours("equal", cpu="2", memory="3Gi"))
     namespace.wait_for_phase("equal", "Running")
     fluence.wait_for_reason(namespace.name, "more", "busy")

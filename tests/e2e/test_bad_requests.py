@@ -17,7 +17,7 @@ from tests.e2e.workloads import ours
 VERBS = ("filter", "prioritize", "bind", "preempt")
 
 
-def post(installation: Installation, verb: str, body: bytes, timeout: float = 10) -> tuple[int, bytes]:
+def post(installation: Installation, verb: str, body: bytes, timeout: float = 60) -> tuple[int, bytes]:
     """Post ``body`` to a verb; the status and the answer, for which ``timeout`` seconds are waited."""
     request = urllib.request.Request(f"{installation.stack.verbs_url}/{verb}", body, method="POST")
     request.add_header("Content-Type", "application/json")

@@ -57,11 +57,13 @@ def test_nothing_lands_on_a_cordoned_node(
 ) -> None:
     cordoned, other = own_nodes(2, cpu="2")
     change_node(namespace.api, cordoned, unschedulable=True)
+    fluence.wait_for_problem(cordoned, "cordoned")
     namespace.create(*gang("pair", 2, cpu="1"))
     assert {node_of(one) for one in namespace.wait_until_bound(2)} == {other}
     namespace.create(*gang("waits", 2, cpu="1"))
     # A cordoned node may come back, so the gang isn't called impossible.
     fluence.wait_for_reason(namespace.name, "waits", "busy: 0 of 2 fit now")
+    history.wait(2)
     assert group_of(history.first_states()) == {"pair"}
     change_node(namespace.api, cordoned, unschedulable=False)
     namespace.wait_until_bound(4)
@@ -75,6 +77,7 @@ def test_pod_goes_elsewhere_when_a_node_is_tainted_after_the_start(
 ) -> None:
     tainted, other = own_nodes(2, cpu="2")
     change_node(namespace.api, tainted, taints=[TAINT])
+    fluence.wait_for_problem(tainted, "taint example.com/maintenance:NoSchedule")
     namespace.create(ours("alone", cpu="1"), *gang("pair", 1, cpu="1"))
     assert {node_of(one) for one in namespace.wait_until_bound(2)} == {other}
     tolerant = ours("tolerant", cpu="1", tolerations=[{**TAINT, "operator": "Exists"}])
@@ -101,7 +104,7 @@ def test_planned_members_move_when_their_node_is_tainted(
             held = fluence.allocations(namespace.name)
             return len(held) == 4 and {one["node"] for one in held} == {second, third}
 
-        wait_for(moved, 20, "the members to move", lambda: fluence.gangs(namespace.name))
+        wait_for(moved, what="the members to move", seen=lambda: fluence.gangs(namespace.name))
     assert {node_of(one) for one in namespace.wait_until_bound(4)} == {second, third}
 
 
@@ -119,7 +122,7 @@ def test_planned_members_move_when_their_node_is_removed(
             held = fluence.allocations(namespace.name)
             return len(held) == 4 and {one["node"] for one in held} == {second}
 
-        wait_for(moved, 20, "the members to move", lambda: fluence.gangs(namespace.name))
+        wait_for(moved, what="the members to move", seen=lambda: fluence.gangs(namespace.name))
     assert {node_of(one) for one in namespace.wait_until_bound(4)} == {second}
 
 
@@ -134,7 +137,8 @@ def test_node_that_is_not_ready_is_not_used(
         return str(next(one["status"] for one in conditions if one["type"] == "Ready"))
 
     namespace.api.patch(path, {"metadata": {"annotations": {NODE_READY: "false"}}})
-    wait_for(lambda: ready() == "False", 20, "the node to be NotReady")
+    wait_for(lambda: ready() == "False", what="the node to be NotReady")
+    fluence.wait_for_problem(broken, "not ready")
     namespace.create(ours("alone", cpu="1"))
     fluence.wait_for_reason(namespace.name, "alone", "busy")
     namespace.api.patch(path, {"metadata": {"annotations": {NODE_READY: None}}})
@@ -195,7 +199,7 @@ def test_pod_bound_past_every_scheduler_drives_planned_members_away(
             held = fluence.allocations(namespace.name)
             return len(held) == 2 and {one["node"] for one in held} == {second}
 
-        wait_for(moved, 20, "the members to move", lambda: fluence.gangs(namespace.name))
+        wait_for(moved, what="the members to move", seen=lambda: fluence.gangs(namespace.name))
     bound = namespace.wait_until_bound(3)
     assert [node_of(one) for one in bound] == [first, second, second]
 
@@ -219,7 +223,7 @@ def test_both_schedulers_fill_the_same_nodes_without_overcommitting_them(
             if one["reason"] == "Scheduled"
         }
 
-    wait_for(lambda: len(reporters()) == 8, 10, "the Scheduled events", reporters)
+    wait_for(lambda: len(reporters()) == 8, what="the Scheduled events", seen=reporters)
     for name, reporter in reporters().items():
         assert reporter == ("default-scheduler" if name.startswith("default") else "fluence")
 

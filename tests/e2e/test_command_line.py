@@ -15,7 +15,7 @@ import yaml
 from fluence_extender import __version__
 from fluence_extender.localcluster import ControlPlane
 from tests.e2e.commands import SCRIPT, run
-from tests.e2e.harness import wait_for
+from tests.e2e.harness import LONGEST
 from tests.e2e.installation import BASE
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.workloads import RESOURCES
@@ -185,10 +185,13 @@ def test_serve_ends_cleanly_when_asked_to(stop: signal.Signals, control_plane: C
         text=True,
     ) as serving:
         assert serving.stderr
-        told = [serving.stderr.readline(), serving.stderr.readline()]
-        assert told[0].startswith(f"fluence-extender {__version__}: verbs on http://127.0.0.1:")
-        assert json.loads(told[1])["event"] == "ready"
-        serving.send_signal(stop)
-        wait_for(lambda: serving.poll() is not None, 15, "the service to end")
-        assert serving.returncode == 0
-        assert "Traceback" not in serving.stderr.read()
+        try:
+            first = serving.stderr.readline()
+            assert first.startswith(f"fluence-extender {__version__}: verbs on http://127.0.0.1:")
+            # A machine that is slow may have more to tell.
+            assert "ready" in (json.loads(line)["event"] for line in serving.stderr)
+            serving.send_signal(stop)
+            assert serving.wait(LONGEST) == 0
+            assert "Traceback" not in serving.stderr.read()
+        finally:
+            serving.kill()

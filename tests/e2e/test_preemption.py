@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from uuid import uuid4
 
 import pytest
 
+from fluence_extender.localcluster import ApiError
 from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
@@ -15,7 +17,6 @@ from tests.e2e.workloads import ONE_DEVICE, QPU, gang, labelled, ours
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 HOLD = "example.com/hold"
-LONG = 60.0
 
 PriorityClass = Callable[..., str]
 
@@ -30,11 +31,26 @@ def priority_class(cluster: Cluster) -> Iterator[PriorityClass]:
         head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         cluster.apply({**head, "value": value, **fields})
         made.append(name)
+        wait_for(lambda: accepted(cluster, name), what=f"new pods to be allowed class {name}")
         return name
 
     yield make
     for name in made:
         cluster.api.delete(f"{CLASSES}/{name}")
+
+
+def accepted(cluster: Cluster, priority_class: str) -> bool:
+    """Whether pods may name this class: the API server's admission learns of it a moment after it was made."""
+    path = "/api/v1/namespaces/default/pods"
+    try:
+        cluster.api.request(
+            "POST", path, ours("probe", priorityClassName=priority_class), query={"dryRun": "All"}
+        )
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return False
+    return True
 
 
 def held(members: list[Manifest]) -> list[Manifest]:
@@ -56,6 +72,12 @@ def deleting(namespace: Namespace) -> list[str]:
     )
 
 
+def evictions(namespace: Namespace, name: str) -> list[str]:
+    """What Events say about the eviction of a pod."""
+    told = namespace.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events")["items"]
+    return [one["note"] for one in told if one["regarding"]["name"] == name and one["reason"] == "Evicted"]
+
+
 def bound(namespace: Namespace, *names: str) -> list[bool]:
     return [bool(node_of(namespace.pod(name))) for name in names]
 
@@ -69,36 +91,33 @@ def test_low_gang_makes_way_and_its_room_is_kept_through_a_crash(
 ) -> None:
     nodes = own_nodes(2, cpu="4")
     namespace.create(*held(gang("low", 2, cpu="3")))
-    namespace.wait_until_bound(2, LONG)
+    namespace.wait_until_bound(2)
     namespace.create(*gang("high", 2, cpu="3500m", priorityClassName=priority_class(1000)))
     where = f"preempting {namespace.name}/low: 0 of 2 pods gone"
-    assert fluence.wait_for_reason(namespace.name, "high", where, LONG)["state"] == "waiting"
-    wait_for(lambda: deleting(namespace) == ["low-0", "low-1"], LONG, "both to be evicted")
+    assert fluence.wait_for_reason(namespace.name, "high", where)["state"] == "waiting"
+    wait_for(lambda: deleting(namespace) == ["low-0", "low-1"], what="both to be evicted")
     condition = next(
         one for one in namespace.pod("low-0")["status"]["conditions"] if one["type"] == "DisruptionTarget"
     )
     assert condition["reason"] == "EvictionByEvictionAPI"
-    told = namespace.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events")["items"]
-    assert [
-        one["note"] for one in told if one["regarding"]["name"] == "low-0" and one["reason"] == "Evicted"
-    ] == [f"preempted by gang {namespace.name}/high (priority 1000)"]
+    wait_for(lambda: evictions(namespace, "low-0"), what="the Event about it")
+    assert evictions(namespace, "low-0") == [f"preempted by gang {namespace.name}/high (priority 1000)"]
     wait_for(
         lambda: (
             {namespace.pod(f"high-{number}")["status"].get("nominatedNodeName") for number in range(2)}
             == set(nodes)
         ),
-        LONG,
-        "the nodes to be kept",
+        what="the nodes to be kept",
     )
     let_go(namespace, "low-0")
     installation.crash()
     namespace.create(ours("late", cpu="2"))
     installation.revive()
-    fluence.wait_for_reason(namespace.name, "late", "busy", LONG)
-    fluence.wait_for_reason(namespace.name, "high", "preempting", LONG)
+    fluence.wait_for_reason(namespace.name, "late", "busy")
+    fluence.wait_for_reason(namespace.name, "high", "preempting")
     assert bound(namespace, "high-0", "high-1", "late") == [False, False, False]
     let_go(namespace, "low-1")
-    fluence.wait_for_state(namespace.name, "high", "bound", LONG)
+    fluence.wait_for_state(namespace.name, "high", "bound")
     assert bound(namespace, "high-0", "high-1", "late") == [True, True, False]
 
 
@@ -108,7 +127,7 @@ def test_gang_under_a_disruption_budget_stays_whole(
     own_nodes(2, cpu="4")
     namespace.create(*gang("low", 2, cpu="3", labels={"guarded": "yes"}))
     for number in range(2):
-        namespace.wait_for_phase(f"low-{number}", "Running", LONG)
+        namespace.wait_for_phase(f"low-{number}", "Running")
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -119,8 +138,7 @@ def test_gang_under_a_disruption_budget_stays_whole(
     path = f"/apis/policy/v1/namespaces/{namespace.name}/poddisruptionbudgets/guard"
     wait_for(
         lambda: "observedGeneration" in namespace.api.get(path).get("status", {}),
-        LONG,
-        "the budget to be counted",
+        what="the budget to be counted",
     )
     namespace.create(labelled(ours("high-0", cpu="3", priorityClassName=priority_class(1000)), "high", 1))
     said = wait_for(
@@ -129,18 +147,16 @@ def test_gang_under_a_disruption_budget_stays_whole(
             and "PodDisruptionBudget" in found["reason"]
             and found
         ),
-        LONG,
-        "the budget to be named",
+        what="the budget to be named",
     )
     assert f"PodDisruptionBudget {namespace.name}/guard" in said["reason"]
     assert deleting(namespace) == []
     assert bound(namespace, "low-0", "low-1", "high-0") == [True, True, False]
     namespace.api.delete(path)
-    fluence.wait_for_state(namespace.name, "high", "bound", LONG)
+    fluence.wait_for_state(namespace.name, "high", "bound")
     namespace.wait_for_pods(
         lambda pods: [one["metadata"]["name"] for one in pods] == ["high-0"],
         "the low gang to be gone whole",
-        LONG,
     )
 
 
@@ -149,13 +165,13 @@ def test_policy_never_is_honoured_and_equals_stay(
 ) -> None:
     own_nodes(1, cpu="4")
     namespace.create(ours("low", cpu="3"))
-    namespace.wait_until_bound(1, LONG)
+    namespace.wait_until_bound(1)
     never = priority_class(1000, preemptionPolicy="Never")
     namespace.create(ours("polite", cpu="3", priorityClassName=never), ours("equal", cpu="3"))
     for name in ("polite", "equal"):
-        fluence.wait_for_reason(namespace.name, name, "busy: 0 of 1 fit now, short of cpu", LONG)
+        fluence.wait_for_reason(namespace.name, name, "busy: 0 of 1 fit now, short of cpu")
     namespace.create(ours("marker", cpu="1"))
-    namespace.wait_until_bound(2, LONG)
+    namespace.wait_until_bound(2)
     assert deleting(namespace) == []
     assert bound(namespace, "low", "polite", "equal") == [True, False, False]
 
@@ -170,9 +186,9 @@ def test_scarce_device_is_taken_over(
     own_nodes(1, cpu="8")
     resources(ONE_DEVICE)
     namespace.create(ours("low", cpu="1", requests={QPU: 1}), ours("beside", cpu="1"))
-    namespace.wait_until_bound(2, LONG)
+    namespace.wait_until_bound(2)
     namespace.create(ours("high", cpu="1", requests={QPU: 1}, priorityClassName=priority_class(1000)))
-    fluence.wait_for_state(namespace.name, "high", "bound", LONG)
+    fluence.wait_for_state(namespace.name, "high", "bound")
     assert sorted(one["metadata"]["name"] for one in namespace.pods()) == ["beside", "high"]
     (device,) = [one for one in fluence.allocations(namespace.name) if one["devices"]]
     assert (device["pod"], device["backend"]) == ("high", "ibm_fez")
