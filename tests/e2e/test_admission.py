@@ -468,6 +468,29 @@ def test_36_41_of_pods_that_are_all_alike_exactly_one_produces(
     wait_for(follows, what="another producer", seen=lambda: [one["metadata"] for one in namespace.pods()])
 
 
+def test_first_pod_of_a_stateful_set_that_begins_elsewhere_produces(
+    webhook: Webhook, namespace: Namespace
+) -> None:
+    template = quantum("x", "late", mode="shared")
+    labels = {**template["metadata"]["labels"], "app": "late"}
+    annotations = template["metadata"]["annotations"]
+    spec = {
+        "replicas": 2,
+        "ordinals": {"start": 3},
+        "podManagementPolicy": "Parallel",
+        "serviceName": "late",
+        "selector": {"matchLabels": {"app": "late"}},
+        "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": template["spec"]},
+    }
+    namespace.create(
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "late"}, "spec": spec}
+    )
+    pods = namespace.wait_for_pods(lambda pods: len(pods) == 2, "2 pods")
+    roles = {one["metadata"]["name"]: environment(one)["FLUENCE_COORDINATION_ROLE"] for one in pods}
+    assert roles == {"late-3": "producer", "late-4": "consumer"}
+    wait_for_sizes(namespace, {"late": 1, "late-producer": 1})
+
+
 def test_37_independent_pods_of_a_group_are_a_gang_of_equals(
     webhook: Webhook,
     fluence: Fluence,

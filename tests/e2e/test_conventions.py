@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api
+from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import GATE, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from tests.core import manifests
 from tests.e2e.harness import Manifest, Namespace, job, node_of, wait_for
@@ -57,7 +58,7 @@ def wait_for_status(namespace: Namespace, group: str, **fields: object) -> None:
     def shown() -> dict[str, Any]:
         return status(namespace.api, namespace.name, group)
 
-    wait_for(lambda: fields.items() <= shown().items(), 60, f"PodGroup {group} to be {fields}", shown)
+    wait_for(lambda: fields.items() <= shown().items(), what=f"PodGroup {group} to be {fields}", seen=shown)
 
 
 # The kind of PodGroup that a cluster needn't have.
@@ -162,13 +163,13 @@ def test_two_jobs_that_claim_one_gang_with_different_sizes_are_both_named(
     reason = (
         f"members of gang {namespace.name}/both disagree on its size: Job first says 2, Job second says 3"
     )
-    fluence.wait_for_reason(namespace.name, "both", reason, timeout=60)
+    fluence.wait_for_reason(namespace.name, "both", reason)
     assert not history.bound
     namespace.api.delete(
         f"/apis/batch/v1/namespaces/{namespace.name}/jobs/first", propagationPolicy="Background"
     )
     nodes(2, cpu="8")
-    namespace.wait_until_bound(3, timeout=60)
+    namespace.wait_until_bound(3)
 
 
 def test_members_that_name_another_scheduler_are_said(
@@ -201,11 +202,11 @@ def test_native_gang_with_more_members_than_it_needs_runs_with_its_minimum(
     namespace.create(pod_group("elastic", 2))
     namespace.create(*(grouped(ours(f"elastic-{number}", cpu="1"), "elastic") for number in range(3)))
     namespace.wait_until_bound(2)
-    wait_for(lambda: condition(namespace, "elastic").get("status") == "True", 60, "it to be Scheduled")
+    wait_for(lambda: condition(namespace, "elastic").get("status") == "True", what="it to be Scheduled")
     fluence.wait_for_reason(namespace.name, "elastic", "busy")
     namespace.delete_pod(next(one["metadata"]["name"] for one in namespace.pods() if node_of(one)))
-    namespace.wait_until_bound(2, timeout=60)
-    fluence.wait_for_state(namespace.name, "elastic", "bound", timeout=60)
+    namespace.wait_until_bound(2)
+    fluence.wait_for_state(namespace.name, "elastic", "bound")
 
 
 # Kueue.
@@ -227,14 +228,23 @@ def test_kueue_group_starts_when_kueue_has_admitted_all_of_it(
 
 
 def admit(namespace: Namespace, name: str) -> None:
-    """Remove Kueue's gate, as Kueue does, and leave ours."""
+    """Remove Kueue's gate, as Kueue does, and leave ours; who comes in between makes it try again."""
     path = f"/api/v1/namespaces/{namespace.name}/pods/{name}"
-    gates = [one["name"] for one in namespace.pod(name)["spec"].get("schedulingGates") or ()]
-    assert set(gates) <= {ADMISSION, GATE}
-    left = [{"name": gate} for gate in gates if gate != ADMISSION]
-    pod = namespace.pod(name)
-    pod["spec"]["schedulingGates"] = left
-    namespace.api.request("PUT", path, pod)
+
+    def admitted() -> bool:
+        pod = namespace.pod(name)
+        gates = [one["name"] for one in pod["spec"].get("schedulingGates") or ()]
+        assert set(gates) <= {ADMISSION, GATE}
+        pod["spec"]["schedulingGates"] = [{"name": gate} for gate in gates if gate != ADMISSION]
+        try:
+            namespace.api.request("PUT", path, pod)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            return False
+        return True
+
+    wait_for(admitted, what=f"{name} to be admitted")
 
 
 # JobSet, LeaderWorkerSet, MPI Operator, Trainer, KubeRay.
@@ -259,12 +269,12 @@ def test_job_set_is_one_gang_of_all_its_jobs(
         for number in range(2)
     ]
     namespace.create(driver, workers[0])
-    fluence.wait_for_reason(namespace.name, "train", "waiting for members (3 of 5 exist)", timeout=60)
+    fluence.wait_for_reason(namespace.name, "train", "waiting for members (3 of 5 exist)")
     namespace.create(workers[1])
-    fluence.wait_for_reason(namespace.name, "train", "unsatisfiable: 4 of 5 members", timeout=60)
+    fluence.wait_for_reason(namespace.name, "train", "unsatisfiable: 4 of 5 members")
     assert not history.bound
     own_nodes(1, cpu="1")
-    namespace.wait_until_bound(5, timeout=60)
+    namespace.wait_until_bound(5)
 
 
 def test_stage_of_a_train_job_that_comes_later_is_not_waited_for(
@@ -280,9 +290,9 @@ def test_stage_of_a_train_job_that_comes_later_is_not_waited_for(
     first = manifests.job_set_pod("train", "initializer", 0, 0, 1, 2, labels=label)
     node = manifests.job_set_pod("train", "node", 0, 0, 1, 2, labels=label)
     namespace.create(of_job("train-initializer-0", first, 1))
-    namespace.wait_until_bound(1, timeout=60)
+    namespace.wait_until_bound(1)
     namespace.create(of_job("train-node-0", node, 2))
-    namespace.wait_until_bound(3, timeout=60)
+    namespace.wait_until_bound(3)
     assert fluence.wait_for_state(namespace.name, "train/node", "bound")["size"] == 2
 
 
@@ -296,8 +306,11 @@ def test_each_group_of_a_leader_worker_set_is_a_gang(
             *(member(manifests.leader_worker_pod("vllm", group, worker, 2)) for worker in range(2))
         )
     namespace.wait_until_bound(2)
-    waiting = [one for one in fluence.gangs(namespace.name) if one["state"] == "waiting"]
-    assert len(waiting) == 1
+    wait_for(
+        lambda: sorted(one["state"] for one in fluence.gangs(namespace.name)) == ["bound", "waiting"],
+        what="one to be bound and one to wait",
+        seen=lambda: fluence.gangs(namespace.name),
+    )
     history.wait(2)
     first, second = history.names()
     assert first.split("-")[1] == second.split("-")[1]
@@ -309,9 +322,9 @@ def test_leader_that_has_to_be_ready_first_is_not_held_up_by_its_workers(
     nodes(1, cpu="4")
     namespace.create(written("LeaderWorkerSet", "lws", startupPolicy="LeaderReady"))
     namespace.create(member(manifests.leader_worker_pod("lws", 0, 0, 3)))
-    namespace.wait_until_bound(1, timeout=60)
+    namespace.wait_until_bound(1)
     namespace.create(*(member(manifests.leader_worker_pod("lws", 0, worker, 3)) for worker in (1, 2)))
-    namespace.wait_until_bound(3, timeout=60)
+    namespace.wait_until_bound(3)
 
 
 @pytest.mark.parametrize("gang_scheduling", [False, True], ids=["by its labels", "by its PodGroup"])
@@ -331,12 +344,12 @@ def test_launcher_that_waits_for_ready_workers_does_not_hold_them_up(
     if gang_scheduling:
         namespace.create(written("CoschedulingGroup", "pi", minMember=3, scheduleTimeoutSeconds=0))
     namespace.create(member(manifests.mpi_pod("pi", 0, **label)))
-    fluence.wait_for_reason(namespace.name, "pi", "waiting for members (1 of 2 exist)", timeout=60)
+    fluence.wait_for_reason(namespace.name, "pi", "waiting for members (1 of 2 exist)")
     assert not history.bound
     namespace.create(member(manifests.mpi_pod("pi", 1, **label)))
-    namespace.wait_until_bound(2, timeout=60)
+    namespace.wait_until_bound(2)
     namespace.create(member(manifests.mpi_pod("pi", None, **label)))
-    namespace.wait_until_bound(3, timeout=60)
+    namespace.wait_until_bound(3)
     fluence.wait_for_state(namespace.name, "pi", "bound")
 
 
@@ -355,12 +368,12 @@ def test_ray_cluster_is_a_gang_where_its_owner_wants_it(
         member(manifests.ray_pod("ray", "ray-worker-a")),
         member(manifests.ray_pod("loose", "loose-head", "head")),
     )
-    namespace.wait_for_phase("loose-head", "Running", timeout=60)
-    fluence.wait_for_reason(namespace.name, "ray", "waiting for members (2 of 3 exist)", timeout=60)
+    namespace.wait_for_phase("loose-head", "Running")
+    fluence.wait_for_reason(namespace.name, "ray", "waiting for members (2 of 3 exist)")
     history.wait(1)
     assert history.names() == ["loose-head"]
     namespace.create(member(manifests.ray_pod("ray", "ray-worker-b")))
-    namespace.wait_until_bound(4, timeout=60)
+    namespace.wait_until_bound(4)
 
 
 # Jobs and StatefulSets as they are.
@@ -371,10 +384,10 @@ def test_indexed_job_is_a_gang_and_any_other_job_is_not(
 ) -> None:
     own_nodes(1, cpu="2")
     namespace.create(job("gang", ours("x", cpu="1"), parallelism=3, completionMode="Indexed"))
-    fluence.wait_for_reason(namespace.name, "gang", "unsatisfiable: 2 of 3 members", timeout=60)
+    fluence.wait_for_reason(namespace.name, "gang", "unsatisfiable: 2 of 3 members")
     assert not history.bound
     namespace.create(job("queue", ours("x", cpu="1"), parallelism=3, completions=6, completionMode="Indexed"))
-    namespace.wait_until_bound(2, timeout=60)
+    namespace.wait_until_bound(2)
     history.wait(2)
     assert {name.partition("-")[0] for name in history.names()} == {"queue"}
 
@@ -401,10 +414,10 @@ def test_annotated_stateful_set_is_a_gang(
             },
         }
     )
-    fluence.wait_for_reason(namespace.name, "db", "waiting for members (2 of 3 exist)", timeout=60)
+    fluence.wait_for_reason(namespace.name, "db", "waiting for members (2 of 3 exist)")
     assert not history.bound
     path = f"/apis/apps/v1/namespaces/{namespace.name}/statefulsets/db"
     namespace.api.patch(path, {"spec": {"replicas": 3}})
-    namespace.wait_until_bound(3, timeout=60)
+    namespace.wait_until_bound(3)
     namespace.api.patch(path, {"spec": {"replicas": 4}})
-    namespace.wait_until_bound(4, timeout=60)
+    namespace.wait_until_bound(4)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,16 +22,27 @@ from fluence_extender.cluster.decode import decode_pod
 from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
 from fluence_extender.cluster.watch import Watcher
-from fluence_extender.localcluster import Api, ControlPlane
+from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import GATE, SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
-from tests.e2e.harness import Cluster, Manifest, Namespace, documents, job, node_of, pod, wait_for
+from tests.e2e.harness import (
+    LONGEST,
+    Cluster,
+    Manifest,
+    Namespace,
+    documents,
+    job,
+    node_of,
+    pod,
+    wait_for,
+)
 from tests.e2e.nodes import NodeFactory
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))
 THEIRS = "example.com/quota"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence"
 
 OWN_ROLES = ("fluence-extender", "fluence-resources", "fluence-leader-election")
 
@@ -69,7 +81,7 @@ def gate_policy(cluster: Cluster) -> None:
         path = "/api/v1/namespaces/default/pods"
         return GATE in gates(cluster.api.request("POST", path, probe, query={"dryRun": "All"}))
 
-    wait_for(in_force, 20, "the admission policy to be in force")
+    wait_for(in_force, what="the admission policy to be in force")
 
 
 @pytest.mark.parametrize("folder", ["deploy", "deploy/quantum"])
@@ -193,10 +205,10 @@ def extender_account(
             control_plane.api.apply(manifest)
     api, account = control_plane.api, f"{namespace.name}:extender"
     resources = ("configmaps", "kube-system", "fluence-resources")
-    wait_for(lambda: allowed(api, account, "list", "", "nodes"), 10, "the cluster role to be in force")
-    wait_for(lambda: allowed(api, account, "list", "", *resources), 10, "the role to be in force")
+    wait_for(lambda: allowed(api, account, "list", "", "nodes"), what="the cluster role to be in force")
+    wait_for(lambda: allowed(api, account, "list", "", *resources), what="the role to be in force")
     lease = ("coordination.k8s.io", "leases", "kube-system", "fluence")
-    wait_for(lambda: allowed(api, account, "get", *lease), 10, "the role for the lease to be in force")
+    wait_for(lambda: allowed(api, account, "get", *lease), what="the role for the lease to be in force")
     yield kubeconfig
     for manifest in granted:
         control_plane.api.delete(control_plane.api.path_of(manifest))
@@ -225,11 +237,14 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
         pod("evicted", scheduler="nobody"),
     )
     seen: list[Observation] = []
+    # What a test before may have left.
+    with suppress(ApiError):
+        namespace.api.delete(LEASE)
     async with connect(str(extender_account)) as connection, open_cluster(connection) as cluster:
         assert await read_lease(connection, "kube-system", "fluence", 5.0) is None
         watcher = Watcher(connection, seen.append, "kube-system")
         watching = asyncio.create_task(watcher.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONGEST):
             await watcher.synced()
         assert {one.kind for one in seen if isinstance(one, Listed)} == set(Kind)
 
@@ -241,7 +256,7 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
             await cluster.bind(placed, node, {"example.com/note": "yes"})
         about = Regarding("v1", "Pod", namespace.name, "placed", placed.uid)
         await cluster.event(about, "Tried", "all of it")
-        await asyncio.to_thread(wait_for, lambda: "Tried" in counts_of_events(namespace), 10, "the event")
+        await asyncio.to_thread(wait_for, lambda: "Tried" in counts_of_events(namespace))
         await cluster.event(about, "Tried", "all of it")  # becomes a patch of the first
         await cluster.report_group(
             PodGroup(namespace.name, "gang", gang["metadata"]["uid"], 1), True, "Scheduled", "one member"
@@ -253,7 +268,8 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
 
     now = namespace.pod("placed")
     assert (node_of(now), gates(now)) == (node, [])
-    assert counts_of_events(namespace) == {"Tried": 2, "Evicted": 1}
+    told = {"Tried": 2, "Evicted": 1}
+    await asyncio.to_thread(wait_for, lambda: counts_of_events(namespace) == told, LONGEST, f"{told}")
     stored = namespace.api.get(namespace.api.path_of(gang, namespace.name))
     assert [one["status"] for one in stored["status"]["conditions"] if one["reason"] == "Scheduled"] == [
         "True"
@@ -302,21 +318,20 @@ def test_kube_scheduler_starts_with_the_configuration_and_the_rights_of_deploy(
         control_plane.api.apply(manifest)
     api, account = control_plane.api, "kube-system:fluence"
     # Of the bindings, those applied last.
-    wait_for(lambda: allowed(api, account, "update", "", "persistentvolumes"), 10, "the cluster roles")
+    wait_for(lambda: allowed(api, account, "update", "", "persistentvolumes"), what="the cluster roles")
     authentication = ("configmaps", "kube-system", "extension-apiserver-authentication")
-    wait_for(lambda: allowed(api, account, "get", "", *authentication), 10, "the role")
+    wait_for(lambda: allowed(api, account, "get", "", *authentication), what="the role")
     config = yaml.safe_load((base / "scheduler.yaml").read_text())
     kubeconfig = control_plane.kubeconfig_for_service_account("kube-system", "fluence")
     config["clientConnection"]["kubeconfig"] = str(kubeconfig)
-    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence"
     scheduler = control_plane.start_scheduler(config, name="deployed-scheduler")
     try:
         log = control_plane.log("deployed-scheduler")
-        wait_for(lambda: "Caches are synced" in log.read_text(), 10, "its caches to be synced")
-        holder = wait_for(lambda: api.get(lease)["spec"].get("holderIdentity"), 20, "the lease to be held")
+        wait_for(lambda: "Caches are synced" in log.read_text(), what="its caches to be synced")
+        holder = wait_for(lambda: api.get(LEASE)["spec"].get("holderIdentity"), what="the lease to be held")
         assert holder.rpartition("_")[0] == socket.gethostname()
         assert scheduler.running
         assert "forbidden" not in log.read_text()
     finally:
         scheduler.stop()
-        api.delete(lease)
+        api.delete(LEASE)

@@ -47,7 +47,7 @@ def test_example_is_a_gang_and_runs(
     for document in documents(EXAMPLES[name]):
         namespace.create(document, *played(document))
     (size,) = SIZES[name]
-    pods = namespace.wait_until_bound(PODS.get(name, size), timeout=90)
+    pods = namespace.wait_until_bound(PODS.get(name, size))
     assert all(node_of(one) for one in pods)
     gangs = fluence.gangs(namespace.name)
     assert {one["convention"] for one in gangs} == {name.partition(",")[0]}

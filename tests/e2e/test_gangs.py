@@ -66,9 +66,8 @@ def test_native_pod_group_of_two_is_bound_and_called_scheduled(
         namespace.wait_for_phase(one["metadata"]["name"], "Running")
     wait_for(
         lambda: condition(namespace, "pair").get("status") == "True",
-        10,
-        "the PodGroup to be Scheduled",
-        lambda: condition(namespace, "pair"),
+        what="the PodGroup to be Scheduled",
+        seen=lambda: condition(namespace, "pair"),
     )
     seen = fluence.wait_for_state(namespace.name, "pair", "bound")
     assert seen["size"] == 2
@@ -85,14 +84,13 @@ def test_native_gang_waits_for_its_pod_group_and_its_last_member(
     fluence.wait_for_reason(namespace.name, "late", "waiting for members (1 of 2 exist)")
     wait_for(
         lambda: condition(namespace, "late").get("status") == "False",
-        10,
-        "the PodGroup to be called unscheduled",
-        lambda: condition(namespace, "late"),
+        what="the PodGroup to be called unscheduled",
+        seen=lambda: condition(namespace, "late"),
     )
     assert not history.bound
     namespace.create(grouped(ours("second", cpu="1"), "late"))
     namespace.wait_until_bound(2)
-    wait_for(lambda: condition(namespace, "late").get("status") == "True", 10, "it to be Scheduled")
+    wait_for(lambda: condition(namespace, "late").get("status") == "True", what="it to be Scheduled")
 
 
 def test_gang_by_label_and_size_waits_until_all_members_exist(
@@ -148,5 +146,5 @@ def test_replacement_of_a_bound_member_is_placed_beside_the_others(
         now = [one for one in namespace.pods() if phase_of(one) == "Running"]
         return len(now) == 2 and uid not in {one["metadata"]["uid"] for one in now}
 
-    wait_for(replaced, 30, "the replacement to run", lambda: fluence.gangs(namespace.name))
+    wait_for(replaced, what="the replacement to run", seen=lambda: fluence.gangs(namespace.name))
     assert kept["metadata"]["uid"] in {one["metadata"]["uid"] for one in namespace.pods()}

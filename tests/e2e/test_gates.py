@@ -7,7 +7,7 @@ from tests.e2e.harness import Namespace, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
-from tests.e2e.service import Fluence
+from tests.e2e.service import Fluence, bound_at_once
 from tests.e2e.workloads import gang, ours
 
 OTHERS = "example.com/quota"
@@ -30,12 +30,13 @@ def test_pods_without_the_gate_are_bound_together_or_not_at_all(
         created = namespace.create(*gang("late", 3, size=4, cpu="1"))
         assert not any(gates_of(one) for one in created)
         fluence.wait_for_reason(namespace.name, "late", "waiting for members (3 of 4 exist)")
-        wait_for(lambda: told_to_wait() >= before + 3, 20, "kube-scheduler to try the pods")
+        wait_for(lambda: told_to_wait() >= before + 3, what="kube-scheduler to try the pods")
         assert not history.bound
         namespace.create(*gang("late", 1, first=3, size=4, cpu="1"))
         namespace.wait_until_bound(4)
         history.wait(4)
-        assert history.span("late") < 6
+        fluence.wait_for_state(namespace.name, "late", "bound")
+        assert bound_at_once(fluence, namespace.name, "late")
 
 
 def test_of_two_gangs_without_the_gate_one_is_bound_whole(

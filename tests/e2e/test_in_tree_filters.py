@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.harness import Manifest, Namespace, node_of
 from tests.e2e.nodes import NodeFactory
@@ -35,7 +33,7 @@ def test_members_that_keep_apart_get_a_node_each(
 ) -> None:
     names = own_nodes(3, cpu="4")
     namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart")))
-    pods = namespace.wait_until_bound(3, timeout=180)
+    pods = namespace.wait_until_bound(3, timeout=300)
     assert {node_of(one) for one in pods} == set(names)
 
 
@@ -46,16 +44,15 @@ def test_members_spread_over_zones(fluence: Fluence, namespace: Namespace, own_n
         for name in own_nodes(1, prefix=label, cpu="8", labels={ZONE: label})
     }
     namespace.create(*gang("even", 4, cpu="1", topologySpreadConstraints=spread("even", ZONE)))
-    pods = namespace.wait_until_bound(4, timeout=240)
+    pods = namespace.wait_until_bound(4, timeout=300)
     assert Counter(zone[node_of(one)] for one in pods) == {"a": 2, "b": 2}
 
 
-@pytest.mark.timeout(600)
 def test_members_for_which_there_are_too_few_nodes_say_so_and_bind_nobody(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:
     own_nodes(2, cpu="4")
     namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart")))
     told = "kube-scheduler's own filters refused a member"
-    fluence.wait_for_reason(namespace.name, "apart", told, timeout=540)
+    fluence.wait_for_reason(namespace.name, "apart", told, timeout=600)
     assert not [one for one in namespace.pods() if node_of(one)]

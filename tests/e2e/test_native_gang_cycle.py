@@ -33,9 +33,8 @@ def test_pod_group_is_bound_and_called_scheduled(
     namespace.wait_until_bound(2)
     wait_for(
         lambda: condition(namespace, "pair").get("status") == "True",
-        10,
-        "the PodGroup to be Scheduled",
-        lambda: condition(namespace, "pair"),
+        what="the PodGroup to be Scheduled",
+        seen=lambda: condition(namespace, "pair"),
     )
     assert fluence.wait_for_state(namespace.name, "pair", "bound")["size"] == 2
 
@@ -55,7 +54,7 @@ def test_of_two_pod_groups_with_room_for_one_the_loser_has_no_node(
     path = f"/apis/apps/v1/namespaces/{namespace.name}/deployments/{winner}"
     namespace.api.delete(path, propagationPolicy="Background")
     fluence.wait_for_state(namespace.name, loser, "bound")
-    wait_for(lambda: condition(namespace, loser).get("status") == "True", 10, "it to be Scheduled")
+    wait_for(lambda: condition(namespace, loser).get("status") == "True", what="it to be Scheduled")
 
 
 def test_topology_of_a_pod_group_is_kept_by_both(
@@ -68,11 +67,11 @@ def test_topology_of_a_pod_group_is_kept_by_both(
     namespace.create(
         pod_group("three", 3, RACK), deployment("three", grouped(ours("x", cpu="1"), "three"), 3)
     )
-    bound = namespace.wait_until_bound(3, timeout=60)
+    bound = namespace.wait_until_bound(3)
     assert len({racks[node_of(one)] for one in bound}) == 1
     namespace.create(pod_group("four", 4, RACK), deployment("four", grouped(ours("x", cpu="1"), "four"), 4))
     why = "unsatisfiable: no example.com/rack holds 4 x 1 cpu (the largest holds 3, short of cpu)"
-    fluence.wait_for_reason(namespace.name, "four", why, timeout=60)
+    fluence.wait_for_reason(namespace.name, "four", why)
 
 
 def test_large_pod_group_is_bound_where_it_was_planned(

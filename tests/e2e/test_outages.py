@@ -84,7 +84,7 @@ def test_outage_of_more_than_a_minute_with_a_gang_in_flight(
     process = installation.stack.extender.pid
     with installation.scheduler_stopped(), ThreadPoolExecutor() as pool:
         members = namespace.create(*gang("planned", 4, cpu="1"))
-        fluence.wait_for_state(namespace.name, "planned", "committed", timeout=60)
+        fluence.wait_for_state(namespace.name, "planned", "committed")
         places = {one["pod"]: one["node"] for one in fluence.allocations(namespace.name)}
         with api_server_gone(installation.plane):
             began = time.monotonic()
@@ -93,13 +93,17 @@ def test_outage_of_more_than_a_minute_with_a_gang_in_flight(
                 assert took < HTTP_TIMEOUT - 1
                 assert "no answer" in answer["Error"]
             time.sleep(max(0.0, HANGS - (time.monotonic() - began)))
-            took, answer = asked(installation, "filter", {"Pod": members[0], "NodeNames": nodes})
-            assert took < 2
-            assert "API server has not been reached" in answer["Error"]
+
+            def told() -> bool:
+                took, answer = asked(installation, "filter", {"Pod": members[0], "NodeNames": nodes})
+                assert took < HTTP_TIMEOUT - 1
+                return "API server has not been reached" in str(answer["Error"])
+
+            wait_for(told, what="the service to say that the API server isn't reached")
             assert not installation.stack.ready()
     namespace.create(*gang("later", 3, cpu="1"), pod("foreign", cpu="1"))
     namespace.bind("foreign", nodes[2])
-    namespace.wait_until_bound(8, timeout=90)
+    namespace.wait_until_bound(8, timeout=180)
     assert installation.stack.extender.pid == process
 
 
@@ -135,11 +139,15 @@ def test_pods_that_are_seen_after_their_nodes_went_and_came_again(
             namespace.delete_pod(name)
         namespace.create(*gang("new", 2, cpu="1"))
         wait_for(
-            lambda: first not in known_nodes(fluence), 60, "the node to go", lambda: known_nodes(fluence)
+            lambda: first not in known_nodes(fluence),
+            what="the node to go",
+            seen=lambda: known_nodes(fluence),
         )
         installation.plane.add_nodes(names=[first], cpu="2")
-        wait_for(lambda: first in known_nodes(fluence), 60, "the node to come", lambda: known_nodes(fluence))
-    bound = {one["metadata"]["name"]: node_of(one) for one in namespace.wait_until_bound(3, timeout=60)}
+        wait_for(
+            lambda: first in known_nodes(fluence), what="the node to come", seen=lambda: known_nodes(fluence)
+        )
+    bound = {one["metadata"]["name"]: node_of(one) for one in namespace.wait_until_bound(3)}
     assert bound == {"foreign": second, "new-0": first, "new-1": first}
 
 
@@ -148,15 +156,15 @@ def test_pods_that_are_seen_on_a_node_before_the_node(
 ) -> None:
     own_nodes(1, cpu="1")
     namespace.create(*gang("waits", 3, cpu="1"))
-    fluence.wait_for_reason(namespace.name, "waits", "unsatisfiable: 1 of 3 members", timeout=60)
+    fluence.wait_for_reason(namespace.name, "waits", "unsatisfiable: 1 of 3 members")
     with gateway.holding(node_watches):
-        (late,) = own_nodes(1, cpu="3", prefix="late")
+        (late,) = own_nodes(1, cpu="3", prefix="late", unseen=True)
         namespace.create(pod("foreign", cpu="2"))
         namespace.bind("foreign", late)
         # Pods are seen in order: who knows this one knows of the one before.
         namespace.create(*gang("marker", 1, size=2, cpu="1"))
-        fluence.wait_for_reason(namespace.name, "marker", "waiting for members (1 of 2", timeout=60)
+        fluence.wait_for_reason(namespace.name, "marker", "waiting for members (1 of 2")
         assert late not in known_nodes(fluence)
-    fluence.wait_for_reason(namespace.name, "waits", "busy: 2 of 3 fit now, short of cpu", timeout=60)
+    fluence.wait_for_reason(namespace.name, "waits", "busy: 2 of 3 fit now, short of cpu")
     namespace.delete_pod("foreign")
-    namespace.wait_until_bound(3, timeout=60)
+    namespace.wait_until_bound(3)

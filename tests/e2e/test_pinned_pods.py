@@ -68,8 +68,7 @@ def test_pod_whose_nodes_have_all_gone_is_replaced_by_its_controller(
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
     wait_for(
         lambda: any("its successor is placed anew" in event["note"] for event in events(namespace)),
-        30,
-        "the Event about the pod that was evicted",
+        what="the Event about the pod that was evicted",
     )
 
 

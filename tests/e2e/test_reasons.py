@@ -29,9 +29,8 @@ def wait_for_event(namespace: Namespace, name: str, reason: str) -> Manifest:
     """The one Event of this reason on the pod."""
     found = wait_for(
         lambda: [one for one in events(namespace, name) if one["reason"] == reason],
-        10,
-        f"an Event {reason} on {name}",
-        lambda: [(one["reason"], one["note"]) for one in events(namespace, name)],
+        what=f"an Event {reason} on {name}",
+        seen=lambda: [(one["reason"], one["note"]) for one in events(namespace, name)],
     )
     assert len(found) == 1
     assert found[0]["type"] == "Warning"
@@ -131,4 +130,6 @@ def test_kube_scheduler_repeats_the_reason_for_a_pod_without_the_gate(
             conditions = namespace.pod("late-0")["status"].get("conditions") or ()
             return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
 
-        wait_for(lambda: "waiting for members (1 of 2 exist)" in told(), 15, "the pod's condition", told)
+        wait_for(
+            lambda: "waiting for members (1 of 2 exist)" in told(), what="the pod's condition", seen=told
+        )

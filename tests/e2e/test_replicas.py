@@ -31,8 +31,8 @@ from tests.network.relay import Relay
 
 LEASE = "kube-system/fluence"
 LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence"
-DURATION = 6
-PATIENCE = 120.0
+DURATION = 15
+PATIENCE = 180.0
 
 StartPod = Callable[..., Stack]
 
@@ -77,7 +77,7 @@ def _delete_lease(plane: ControlPlane) -> None:
 def says(pod: Stack) -> str:
     """What its probe of readiness says, "" where it doesn't answer."""
     try:
-        with urllib.request.urlopen(f"{pod.api_url}/readyz", timeout=2) as answer:
+        with urllib.request.urlopen(f"{pod.api_url}/readyz", timeout=5) as answer:
             return str(answer.read().decode()).strip()
     except (urllib.error.URLError, OSError):
         return ""
@@ -169,12 +169,11 @@ def test_standby_stays_warm_says_so_and_writes_nothing(
         standby = start_pod("fluence-b", gateway.kubeconfig(installation.kubeconfig, tmp_path / "b"))
         namespace.create(*gang("g", 6, cpu="1"))
         wait_until_whole(cluster, namespace, history, 6, leader)
-        assert (says(leader), says(standby)) == ("ok", "standby")
+        wait_for(lambda: (says(leader), says(standby)) == ("ok", "standby"), what="one to lead")
         mirror = state_of(standby)
         wait_for(
             lambda: mirror.allocations(namespace.name) == state_of(leader).allocations(namespace.name),
-            20,
-            "the standby to mirror what is bound",
+            what="the standby to mirror what is bound",
         )
         mirror.wait_for_state(namespace.name, "g", "bound")
         assert (state_of(leader).metric("fluence_leader"), mirror.metric("fluence_leader")) == (1, 0)
@@ -203,10 +202,11 @@ def test_standby_completes_what_a_killed_leader_had_begun(
         taken = time.monotonic()
         wait_until_whole(cluster, namespace, history, 32, second)
     later = [at - taken for at, _ in history.bound.values() if at > taken]
-    with capsys.disabled():
-        print(f"\nfirst Binding {min(later):.2f} s after the lease was taken, last {max(later):.2f} s")
+    if later:
+        with capsys.disabled():
+            print(f"\nfirst Binding {min(later):.2f} s after the lease was taken, last {max(later):.2f} s")
     first.start()
-    assert wait_for(lambda: says(first) == "standby", 30, "the killed pod to stand by")
+    assert wait_for(lambda: says(first) == "standby", what="the killed pod to stand by")
 
 
 def _holder(cluster: Cluster) -> str:
@@ -242,12 +242,14 @@ def test_extender_that_hung_writes_nothing_when_it_goes_on(
             written = sum(one.pod_write for one in gateway.seen)
         finally:
             send(hung, signal.SIGCONT)
-        wait_for(lambda: says(hung) == "standby", 30, "the hung extender to stand by", lambda: says(hung))
+        wait_for(
+            lambda: says(hung) == "standby", what="the hung extender to stand by", seen=lambda: says(hung)
+        )
         for number in range(2):
             namespace.delete_pod(f"large-{number}")
         namespace.wait_until_bound(32, PATIENCE)
         assert sum(one.pod_write for one in gateway.seen) == written
-        assert leads(other)
+        assert wait_until_leading(other)
 
 
 def test_partitioned_leader_is_replaced_and_stands_by_afterwards(

@@ -37,6 +37,7 @@ def test_held_device_is_not_given_away_after_a_crash(
     resources(ONE_DEVICE)
     namespace.create(quantum("first"))
     first = namespace.wait_for_phase("first", "Running")
+    fluence.wait_for_state(namespace.name, "first", "bound")
     before = fluence.allocations()
     installation.crash()
     installation.revive()
@@ -112,7 +113,7 @@ def wait_until_steered(namespace: Namespace, group: str, count: int) -> dict[str
         seen = steered(namespace, group)
         return seen if len(seen) == count and all(seen.values()) else None
 
-    seen = wait_for(told, 20, f"gang {group} to be steered", lambda: steered(namespace, group))
+    seen = wait_for(told, what=f"gang {group} to be steered", seen=lambda: steered(namespace, group))
     assert seen is not None
     return seen
 
@@ -157,10 +158,11 @@ def test_steered_gang_whose_room_was_taken_during_a_crash_holds_no_part_of_it(
         installation.revive()
         fluence.wait_for_reason(namespace.name, "steered", "busy: 2 of 4 fit now, short of cpu")
         wait_for(
-            lambda: not fluence.allocations(namespace.name), 10, "what is left of the plan to be dropped"
+            lambda: not fluence.allocations(namespace.name), what="what is left of the plan to be dropped"
         )
     namespace.create(*gang("small", 2, cpu="1"))
     fluence.wait_for_state(namespace.name, "small", "bound")
+    history.wait(3)
     assert {name.partition("-")[0] for name in history.names()} == {"foreign", "small"}
     namespace.delete_pod("foreign")
     for number in range(2):
@@ -247,9 +249,8 @@ def test_gang_that_cannot_be_completed_is_evicted_with_a_reason(
         # Three cores on a node of two: the one that runs has to go.
         wait_for(
             lambda: "begun-0" not in {one["metadata"]["name"] for one in namespace.pods()},
-            20,
-            "the bound member to be evicted",
-            lambda: fluence.gangs(namespace.name),
+            what="the bound member to be evicted",
+            seen=lambda: fluence.gangs(namespace.name),
         )
         assert not any(node_of(one) for one in namespace.pods())
         fluence.wait_for_state(namespace.name, "begun", "waiting")
@@ -262,7 +263,11 @@ def test_kube_scheduler_that_crashes_at_the_barrier_binds_the_gang_after_all(
     scheduler = installation.stack.scheduler
     assert scheduler is not None
     namespace.create(*gang("large", 32, cpu="1"))
-    fluence.wait_for_state(namespace.name, "large", "committed")
+    # The gang may be past the barrier before it is looked at.
+    wait_for(
+        lambda: (fluence.gang(namespace.name, "large") or {}).get("state") in ("committed", "bound"),
+        what="the gang to be committed",
+    )
     scheduler.kill()
     scheduler.start()
     namespace.wait_until_bound(32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def simulated(installation: Installation, namespace: Namespace, *manifests: Mani
     """The service's answer."""
     url = f"{installation.stack.api_url}/v1/simulate?namespace={namespace.name}"
     body = yaml.safe_dump_all(manifests).encode()
-    with urlopen(Request(url, body, {"Content-Type": "application/yaml"}), timeout=30) as answer:
+    with urlopen(Request(url, body, {"Content-Type": "application/yaml"}), timeout=60) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
 
@@ -41,7 +42,7 @@ def test_answer_comes_true(
     assert said["fits"]
     assert not fluence.gangs(namespace.name)
     namespace.create(job)
-    pods = namespace.wait_until_bound(4, timeout=60)
+    pods = namespace.wait_until_bound(4)
     where = sorted(one["spec"]["nodeName"] for one in pods)
     assert where == sorted(one["node"] for one in said["placement"])
     again = simulated(installation, namespace, job)["gangs"][0]
@@ -58,31 +59,29 @@ def test_earliest_start_is_when_running_pods_say_that_they_end(
     namespace.create(ours("long", cpu="3", annotations={DURATION_ANNOTATION: "2h"}))
     started = datetime.fromisoformat(namespace.wait_for_phase("long", "Running")["status"]["startTime"])
     namespace.create(*gang("next", 2, cpu="2"))
-    fluence.wait_for_reason(namespace.name, "next", "busy", timeout=60)
+    fluence.wait_for_reason(namespace.name, "next", "busy")
 
     def estimated() -> Any:
         found = fluence.gang(namespace.name, "next")
-        return found["expected_start"] if found else None
+        return found if found and found["expected_start"] else None
 
-    expected = wait_for(estimated, 60, "an estimate of the start")
-    assert abs((datetime.fromisoformat(expected) - started).total_seconds() - 7200) < 2
-    seen = fluence.gang(namespace.name, "next")
-    assert seen is not None
+    seen = wait_for(estimated, what="an estimate of the start")
+    assert abs((datetime.fromisoformat(seen["expected_start"]) - started).total_seconds() - 7200) < 2
     assert "; expected to start about 20" in seen["reason"]
     said = simulated(installation, namespace, *gang("other", 2, cpu="2"))["gangs"][0]
-    assert said["earliestIn"].startswith("1h59m")
+    assert re.match("1h5[0-9]m", said["earliestIn"])
     assert [one["text"] for one in said["reductions"]] == [
         "all 2 fit with 500m cpu each, not 2 cpu",
     ]
     namespace.api.delete(f"/api/v1/namespaces/{namespace.name}/pods/long")
-    namespace.wait_until_bound(2, timeout=60)
+    namespace.wait_until_bound(2)
 
     def measured() -> bool:
-        with urlopen(f"{installation.stack.api_url}/metrics", timeout=30) as answer:
+        with urlopen(f"{installation.stack.api_url}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         return 'fluence_start_estimate_error_seconds_count{estimate="first"} 0' not in text
 
-    wait_for(measured, 60, "the estimate's error to be measured")
+    wait_for(measured, what="the estimate's error to be measured")
 
 
 def test_command_line_gives_the_same_answer_live_and_from_files(
@@ -95,7 +94,7 @@ def test_command_line_gives_the_same_answer_live_and_from_files(
 ) -> None:
     own_nodes(2, cpu="4")
     namespace.create(ours("there", cpu="3"))
-    namespace.wait_until_bound(1, timeout=60)
+    namespace.wait_until_bound(1)
     job = tmp_path / "job.yaml"
     job.write_text(yaml.safe_dump(indexed_job("sim", ours("sim", cpu="2"), 3)))
     nodes = tmp_path / "cluster.json"
@@ -140,7 +139,7 @@ def test_kubectl_fluence_asks_through_the_proxy(
 def test_bad_questions_are_told(installation: Installation, fluence: Fluence, body: str) -> None:
     url = f"{installation.stack.api_url}/v1/simulate"
     with pytest.raises(HTTPError) as caught:
-        urlopen(Request(url, body.encode(), method="POST"), timeout=30)
+        urlopen(Request(url, body.encode(), method="POST"), timeout=60)
     with caught.value as error:
         assert error.code == 400
         assert json.load(error)["detail"]

@@ -63,10 +63,9 @@ def test_gang_that_no_rack_holds_says_so(
         namespace.name,
         "large",
         "unsatisfiable: no rack holds 7 x 1 cpu (the largest holds 6, short of cpu)",
-        timeout=60,
     )
     namespace.create(*gang("wide", 7, cpu="1", annotations={TOPOLOGY_PREFERRED_ANNOTATION: "rack"}))
-    bound = [one for one in namespace.wait_until_bound(7, timeout=60) if node_of(one)]
+    bound = [one for one in namespace.wait_until_bound(7) if node_of(one)]
     assert len(set(used(bound, racks))) == 2
 
 
@@ -74,7 +73,7 @@ def test_ranks_of_a_job_follow_the_racks(
     racks: dict[str, str], fluence: Fluence, namespace: Namespace
 ) -> None:
     namespace.create(indexed_job("ranks", ours("ranks", cpu="1"), 12))
-    pods = namespace.wait_until_bound(12, timeout=60)
+    pods = namespace.wait_until_bound(12)
     pods.sort(key=lambda one: int(one["metadata"]["annotations"][COMPLETION_INDEX]))
     where = used(pods, racks)
     assert where == sorted(where)
@@ -86,7 +85,7 @@ def test_lost_member_is_replaced_in_the_rack_of_the_others(
 ) -> None:
     template = ours("ranks", cpu="1", annotations={TOPOLOGY_REQUIRED_ANNOTATION: "rack"})
     namespace.create(indexed_job("ranks", template, 3))
-    (rack,) = set(used(namespace.wait_until_bound(3, timeout=60), racks))
+    (rack,) = set(used(namespace.wait_until_bound(3), racks))
     lost = namespace.wait_until_bound(3)[0]
     path = f"/api/v1/namespaces/{namespace.name}/pods/{lost['metadata']['name']}"
     namespace.api.delete(path)
@@ -95,7 +94,7 @@ def test_lost_member_is_replaced_in_the_rack_of_the_others(
         uids = {one["metadata"]["uid"] for one in pods}
         return lost["metadata"]["uid"] not in uids and len(pods) == 3 and all(node_of(one) for one in pods)
 
-    pods = namespace.wait_for_pods(lambda some: replaced(list(some)), "the lost member to be replaced", 60)
+    pods = namespace.wait_for_pods(lambda some: replaced(list(some)), "the lost member to be replaced")
     assert set(used(list(pods), racks)) == {rack}
 
 
@@ -106,18 +105,17 @@ def test_pod_group_with_a_topology_of_its_own_shares_a_rack(
         pod_group("four", 4, RACK),
         deployment("four", grouped(ours("x", cpu="1"), "four"), 4),
     )
-    assert set(used(namespace.wait_until_bound(4, timeout=60), racks)) == {"b"}
+    assert set(used(namespace.wait_until_bound(4), racks)) == {"b"}
     namespace.create(
         pod_group("seven", 7, RACK),
         deployment("seven", grouped(ours("x", cpu="1"), "seven"), 7),
     )
     why = "unsatisfiable: no rack holds 7 x 1 cpu (the largest holds 6, short of cpu)"
-    fluence.wait_for_reason(namespace.name, "seven", why, timeout=60)
+    fluence.wait_for_reason(namespace.name, "seven", why)
     wait_for(
         lambda: condition(namespace, "seven").get("message") == why,
-        60,
-        "the PodGroup to say why it waits",
-        lambda: condition(namespace, "seven"),
+        what="the PodGroup to say why it waits",
+        seen=lambda: condition(namespace, "seven"),
     )
 
 
@@ -125,5 +123,5 @@ def test_the_example_puts_its_job_on_one_host(
     racks: dict[str, str], fluence: Fluence, namespace: Namespace
 ) -> None:
     namespace.create(*documents(EXAMPLE))
-    pods = namespace.wait_until_bound(4, timeout=60)
+    pods = namespace.wait_until_bound(4)
     assert len({node_of(one) for one in pods}) == 1

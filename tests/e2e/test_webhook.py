@@ -9,6 +9,7 @@ import urllib.error
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.webhook.certificates import read_bundle
 from fluence_extender.webhook.registration import NAME, OWNER, OWNER_LABEL, PATH
 from tests.e2e.admission import SECRET_PATH, Admission, environment, running
-from tests.e2e.harness import Namespace, job, pod, wait_for
+from tests.e2e.harness import LONGEST, Namespace, job, pod, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.plugin import user_shell
 from tests.e2e.workloads import QPU, labelled, ours
@@ -30,6 +31,7 @@ from tests.unit.webhook.reviews import written
 
 BACKEND = "FLUXION_BACKEND"
 PRODUCES = {"name": "FLUENCE_COORDINATION_ROLE", "value": "producer"}
+STARTED = "webhook on https://"
 NO_BUNDLE = base64.b64encode(b"nobody is trusted").decode()
 
 
@@ -52,6 +54,11 @@ def metric(replica: Webhook, name: str, **labels: str) -> float:
     return 0.0
 
 
+def logs(admission: Admission) -> list[str]:
+    """What each replica has written so far."""
+    return [admission.plane.log(f"fluence-webhook-{number}").read_text() for number in range(2)]
+
+
 def answered(admission: Admission) -> float:
     """Reviews that all replicas have answered."""
     return sum(metric(one, "fluence_webhook_request_duration_seconds_count") for one in admission.replicas)
@@ -63,10 +70,26 @@ def shown(admission: Admission) -> list[bytes]:
     return [shown_by(one.port, base64.b64decode(bundle)) for one in admission.replicas]
 
 
+def others(admission: Admission, before: list[bytes]) -> bool:
+    """Whether both replicas show certificates that they didn't before."""
+    # While it is written the registration may have two bundles.
+    return len(admission.bundles()) == 1 and not set(shown(admission)) & set(before)
+
+
 def secret(admission: Admission, **data: str) -> None:
-    """Let the Secret hold this instead."""
-    stored = admission.api.get(SECRET_PATH)
-    admission.api.request("PUT", SECRET_PATH, {**stored, "data": data})
+    """Let the Secret hold this instead, whatever the replicas write meanwhile."""
+
+    def written() -> bool:
+        stored = admission.api.get(SECRET_PATH)
+        try:
+            admission.api.request("PUT", SECRET_PATH, {**stored, "data": data})
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            return False
+        return True
+
+    wait_for(written, what="the Secret to be written")
 
 
 @contextmanager
@@ -89,10 +112,10 @@ def creating(admission: Admission) -> Iterator[list[str]]:
         thread.start()
     try:
         for _ in range(20):
-            assert tried.acquire(timeout=60)
+            assert tried.acquire(timeout=LONGEST)
         yield failures
         for _ in range(20):
-            assert tried.acquire(timeout=60)
+            assert tried.acquire(timeout=LONGEST)
     finally:
         ended.set()
         for thread in threads:
@@ -103,8 +126,10 @@ def test_row_34_mutation_works_with_certificates_of_its_own(admission: Admission
     assert BACKEND in environment(admission.tried(quantum()))
     one, other = shown(admission)
     assert one != other
-    for replica in admission.replicas:
-        assert metric(replica, "fluence_webhook_registered") == 1
+    wait_for(
+        lambda: all(metric(one, "fluence_webhook_registered") == 1 for one in admission.replicas),
+        what="both replicas to have seen the registration",
+    )
 
 
 def test_pods_of_other_schedulers_are_never_sent(admission: Admission) -> None:
@@ -195,8 +220,7 @@ def test_its_account_gives_what_it_needs(admission: Admission) -> None:
     assert admission.allowed(
         "update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", NAME
     )
-    for number in range(2):
-        log = admission.plane.log(f"fluence-webhook-{number}").read_text()
+    for log in logs(admission):
         assert "forbidden" not in log
         assert "a right is missing" not in log
 
@@ -232,7 +256,9 @@ def test_somebody_elses_edit_of_the_bundle_is_put_back(admission: Admission) -> 
     stored["webhooks"][0]["timeoutSeconds"] = 1
     admission.api.request("PUT", PATH, stored)
     wait_for(lambda: admission.bundles() == before, what="the bundle to be put back")
-    assert admission.registration()["webhooks"][0]["timeoutSeconds"] == 10
+    wait_for(
+        lambda: admission.registration()["webhooks"][0]["timeoutSeconds"] == 10, what="the limit to be too"
+    )
     admission.wait_until_called(quantum())
 
 
@@ -241,13 +267,15 @@ def test_registration_that_is_not_ours_is_told_and_left_alone(admission: Admissi
     admission.api.patch(PATH, marked)
     wait_for(
         lambda: all(metric(one, "fluence_webhook_registered") == 0 for one in admission.replicas),
-        what="both replicas to tell of it",
+        what="both replicas to count it",
     )
     stored = admission.registration()
     stored["webhooks"][0]["timeoutSeconds"] = 7
     theirs = admission.api.request("PUT", PATH, stored)
-    for number in range(2):
-        assert f"{NAME} that isn't ours" in admission.plane.log(f"fluence-webhook-{number}").read_text()
+    wait_for(
+        lambda: all(f"{NAME} that isn't ours" in log for log in logs(admission)),
+        what="both replicas to tell of it",
+    )
     reads = [metric(one, "fluence_webhook_looks_total") for one in admission.replicas]
     wait_for(
         lambda: all(
@@ -266,17 +294,15 @@ def test_registration_that_is_not_ours_is_told_and_left_alone(admission: Admissi
 def test_new_authority_is_taken_up_without_a_restart_or_a_refused_pod(admission: Admission) -> None:
     before = shown(admission)
     old = read_bundle(base64.b64decode(admission.bundles().pop()))
+    starts = [log.count(STARTED) for log in logs(admission)]
     with creating(admission) as failures:
         secret(admission)
-        wait_for(
-            lambda: not set(shown(admission)) & set(before), what="both replicas to show new certificates"
-        )
+        wait_for(lambda: others(admission, before), what="both replicas to show new certificates")
     assert failures == []
     new = read_bundle(base64.b64decode(admission.bundles().pop()))
     assert new[0] not in old
     assert old[0] in new
-    for number in range(2):
-        assert admission.plane.log(f"fluence-webhook-{number}").read_text().count("webhook on https://") == 1
+    assert [log.count(STARTED) for log in logs(admission)] == starts
 
 
 def test_broken_secret_is_told_and_mended_with_what_was_held(admission: Admission) -> None:
@@ -285,8 +311,9 @@ def test_broken_secret_is_told_and_mended_with_what_was_held(admission: Admissio
         secret(admission, **{"ca.crt": NO_BUNDLE, "ca.key": NO_BUNDLE})
         wait_for(lambda: admission.api.get(SECRET_PATH)["data"] == before, what="the Secret to be mended")
     assert failures == []
-    logs = [admission.plane.log(f"fluence-webhook-{number}").read_text() for number in range(2)]
-    assert any("broken, it is mended" in log for log in logs)
+    wait_for(
+        lambda: any("broken, it is mended" in log for log in logs(admission)), what="it to be told in a log"
+    )
 
 
 @pytest.mark.parametrize(
@@ -332,6 +359,6 @@ def test_in_an_outage_only_pods_that_ask_for_devices_wait(admission: Admission, 
         for replica in admission.replicas:
             replica.start()
     admission.wait_until_called(quantum())
-    made = namespace.wait_for_pods(lambda pods: len(pods) == 2, "the Job's pod", timeout=90)
+    made = namespace.wait_for_pods(lambda pods: len(pods) == 2, "the Job's pod", timeout=180)
     (late,) = (one for one in made if one["metadata"]["name"].startswith("waiting"))
     assert BACKEND in environment(late)
