@@ -44,7 +44,7 @@ from fluence_extender.serving.bodies import JSON, posted_json, respond
 from fluence_extender.serving.listening import Address
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.certificates import make_authority, make_leaf
-from fluence_extender.webhook.contract import Bounds, Context, GroupKind
+from fluence_extender.webhook.contract import Bounds, Context, GroupKind, Owned
 from fluence_extender.webhook.endpoint import WebhookApp
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.identity import SharedAuthority
@@ -94,14 +94,14 @@ class NothingToSettle:
     async def ensure(self, namespace: str) -> bool:
         return True
 
-    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
+    async def claim(self, namespace: str, group: str, uid: str) -> bool:
         return False
 
     async def bounds(self, namespace: str) -> Bounds:
         return {}
 
-    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
-        return 4
+    async def owned(self, namespace: str, kind: str, name: str) -> Owned | None:
+        return Owned(4)
 
 
 class NoObjects:

@@ -80,7 +80,8 @@ async def _run(
     objects = ApiObjects(connection)
     initial = Context(sidecar_image=settings.sidecar_image or IMAGE)
     surroundings = Surroundings(objects, initial, "" if settings.sidecar_image else _own_pod(settings))
-    live = LiveResources(surroundings.adopt, lambda file, why: metrics.resources_rejected.inc())
+    # A pod that is created while the file is gone may be placed when it is there again.
+    live = LiveResources(surroundings.adopt, lambda file, why: metrics.resources_rejected.inc(), keeps=True)
     place = settings.resources or settings.resources_namespace
     groups = GroupKeeper(ApiPodGroups(connection), time.monotonic)
     claim_keeper = ClaimKeeper(objects)

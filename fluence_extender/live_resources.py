@@ -21,16 +21,21 @@ log = structlog.get_logger(__name__)
 class LiveResources:
     """Follows the file: ``adopt`` is called with each good edit, ``reject`` with each bad one and its faults.
 
-    An edit of which no graph can be built shows only later, by `taken_back`.
+    An edit of which no graph can be built shows only later, by `taken_back`. A file that goes away is as good as an
+    empty one, or with ``keeps`` as a bad one.
 
     ``fault`` is what is wrong with the file as it was first seen, None when nothing is.
     """
 
     def __init__(
-        self, adopt: Callable[[VirtualResources], None], reject: Callable[[port.ResourcesFile, str], None]
+        self,
+        adopt: Callable[[VirtualResources], None],
+        reject: Callable[[port.ResourcesFile, str], None],
+        keeps: bool = False,
     ) -> None:
         self._adopt = adopt
         self._reject = reject
+        self._keeps = keeps
         self._text: str | None = None
         self._seen = False
         self.fault: InvalidResourcesFile | None = None
@@ -40,6 +45,9 @@ class LiveResources:
         if self._seen and file.text == self._text:
             return
         first, self._seen, self._text = not self._seen, True, file.text
+        if self._keeps and file.text is None and not first:
+            self._refuse(file, f"{file.source} is gone")
+            return
         try:
             parsed = parse_resources(file.text or "", file.source)
         except InvalidResourcesFile as fault:

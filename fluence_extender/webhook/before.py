@@ -2,8 +2,8 @@
 
 The sidecar's account must exist when its pod is created, or the API server refuses the pod. Among pods that are all
 alike exactly one produces, however many replicas of ours admit them at once. And how many pods there are is said by
-their owner alone: how large the gang of a ReplicaSet or StatefulSet is, and whether a Job has more than one pod. And
-containers of ours must ask for what the LimitRanges of the namespace allow.
+their owner alone: how large the gang of a ReplicaSet or StatefulSet is, whether a Job has more than one pod, and which
+pod of a StatefulSet is its first. And containers of ours must ask for what the LimitRanges of the namespace allow.
 
 Invariant: nothing is made for a dry run or for pods of others.
 """
@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fluence_extender.model.coordination import CONSUMER, PRODUCER
-from fluence_extender.webhook.contract import Bounds, Context, Json, Request
+from fluence_extender.webhook.contract import Bounds, Context, Json, Owned, Request, Unclaimed
 from fluence_extender.webhook.handlers.gang import SIZING_OWNERS
 from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
 from fluence_extender.webhook.mutate import concerns, decided, is_its_job, look
-from fluence_extender.webhook.subject import UNDECIDED, Subject, Unfit
+from fluence_extender.webhook.subject import NUMBERED, UNDECIDED, Subject, Unfit
 
 
 class Accounts(Protocol):
@@ -39,14 +39,14 @@ class LimitRanges(Protocol):
 
 
 class Claims(Protocol):
-    """What is asked about a pod's group. No method raises."""
+    """What is asked about a pod's group."""
 
-    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
-        """Whether the request ``uid`` is the producer of ``group``; None where that can't be found out."""
+    async def claim(self, namespace: str, group: str, uid: str) -> bool:
+        """Whether the request ``uid`` is the producer of ``group``. Raises `Unclaimed`."""
         ...
 
-    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
-        """How many pods a Job, ReplicaSet or StatefulSet creates at once; None where that can't be found out."""
+    async def owned(self, namespace: str, kind: str, name: str) -> Owned | None:
+        """What a Job, ReplicaSet or StatefulSet wants; None where that can't be found out. Doesn't raise."""
         ...
 
 
@@ -54,8 +54,8 @@ class Claims(Protocol):
 class Needs:
     """What a pod needs.
 
-    The sidecar's account, what the namespace's LimitRanges say, a claim in the shared ``group``, the size of its owner
-    (kind, name).
+    The sidecar's account, what the namespace's LimitRanges say, a claim in the shared ``group``, what its owner (kind,
+    name) wants.
     """
 
     account: bool = False
@@ -68,10 +68,11 @@ def needs(pod: Json, said: Subject, request: Request, handlers: Sequence[str], c
     """What has to be asked before this pod, which says what `look` has found in it, is patched."""
     subject = decided(said, request, handlers)
     undecided = said.role == UNDECIDED and subject.role and request.leads is None
-    consumes = bool(subject.role) and said.role in (UNDECIDED, CONSUMER)
+    consumes = bool(subject.role) and said.role in (UNDECIDED, NUMBERED, CONSUMER)
     gangs = "gang" in handlers and subject.size is None and (consumes if subject.role else subject.named)
     sized = (gangs and subject.owner[0] in SIZING_OWNERS) or (subject.role and is_its_job(subject))
-    asks_owner = sized and request.replicas is None
+    numbered = bool(subject.role) and said.role == NUMBERED
+    asks_owner = (sized or numbered) and request.owned is None
     return Needs(
         account=_needs_account(pod, subject, handlers) and request.namespace not in context.accounts,
         bounds=subject.quantum and "quantum" in handlers and request.bounds is None,
@@ -107,12 +108,14 @@ async def settle(
         return request, context
     wanted = needs(pod, said, request, handlers, context)
     if wanted.owner[0]:
-        found = await claims.replicas(request.namespace, *wanted.owner)
-        request = replace(request, replicas=found)
+        request = replace(request, owned=await claims.owned(request.namespace, *wanted.owner))
         wanted = needs(pod, said, request, handlers, context)
     if wanted.group and not request.dry_run:
-        leads = await claims.claim(request.namespace, wanted.group, request.uid)
-        request = replace(request, leads=leads)
+        try:
+            leads = await claims.claim(request.namespace, wanted.group, request.uid)
+            request = replace(request, leads=leads)
+        except Unclaimed as error:
+            request = replace(request, unclaimed=str(error))
         wanted = needs(pod, said, request, handlers, context)
     if wanted.bounds:
         request = replace(request, bounds=await limits.bounds(request.namespace))

@@ -17,14 +17,14 @@ import structlog
 from fluence_extender.cluster.port import ClusterError, Conflict, Objects
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION, producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
-from fluence_extender.webhook.contract import Json
+from fluence_extender.webhook.contract import Json, Owned, Unclaimed
 
 log = structlog.get_logger(__name__)
 
 ARRIVES_WITHIN = 15.0
 """Seconds after which the pod of a claim exists, or never will: admission and storage take no longer (10 s each)."""
 FRESH = 1.0
-"""Seconds for which an owner's size is believed: it creates its pods in a burst."""
+"""Seconds for which an owner is believed: it creates its pods in a burst."""
 TRIES = 3
 """How often a claim that has changed while it was looked at is looked at again."""
 MOST_KEPT = 1000
@@ -50,10 +50,10 @@ class ApiClaims:
     def __init__(self, objects: Objects, now: Callable[[], float]) -> None:
         self._objects = objects
         self._now = now
-        self._sizes: dict[str, tuple[int | None, float]] = {}
+        self._owned: dict[str, tuple[Owned | None, float]] = {}
 
-    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
-        """Whether the request ``uid`` is the producer of ``group``; None where that can't be found out."""
+    async def claim(self, namespace: str, group: str, uid: str) -> bool:
+        """Whether the request ``uid`` is the producer of ``group``. Raises `Unclaimed`."""
         name = producer_group(group)
         for _ in range(TRIES):
             try:
@@ -63,10 +63,10 @@ class ApiClaims:
                 continue
             except ClusterError as error:
                 log.warning("a producer can't be chosen", group=f"{namespace}/{group}", problem=str(error))
-                return None
+                raise Unclaimed(str(error)) from error
         return False
 
-    async def _claim(self, namespace: str, name: str, uid: str) -> bool | None:
+    async def _claim(self, namespace: str, name: str, uid: str) -> bool:
         path = lease_path(namespace, name)
         lease = await self._objects.read(path)
         if lease is None:
@@ -74,7 +74,7 @@ class ApiClaims:
             return True
         if not is_ours(lease):
             log.warning("a producer can't be chosen: its Lease is somebody else's", lease=path)
-            return None
+            raise Unclaimed(f"there is a Lease {name} that isn't ours: remove it, or rename the group")
         spec = lease.get("spec") or {}
         if spec.get("holderIdentity") == uid:
             # The same request, asked again.
@@ -114,22 +114,28 @@ class ApiClaims:
             "spec": {"holderIdentity": uid, "renewTime": claimed},
         }
 
-    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
-        """How many pods a Job, ReplicaSet or StatefulSet creates at once; None where that can't be found out."""
+    async def owned(self, namespace: str, kind: str, name: str) -> Owned | None:
+        """What a Job, ReplicaSet or StatefulSet wants; None where that can't be found out. Doesn't raise."""
         path = f"/apis/{OWNERS[kind]}/namespaces/{namespace}/{kind.lower()}s/{name}"
-        said, until = self._sizes.get(path, (None, 0.0))
+        said, until = self._owned.get(path, (None, 0.0))
         if self._now() < until:
             return said
         try:
             found = await self._objects.read(path)
         except ClusterError as error:
-            log.warning("an owner can't be asked for its size", owner=path, problem=str(error))
+            log.warning("an owner can't be asked what it wants", owner=path, problem=str(error))
             return None
-        size = None if found is None else at_once(kind, found.get("spec") or {})
-        if len(self._sizes) >= MOST_KEPT:
-            self._sizes.clear()
-        self._sizes[path] = size, self._now() + FRESH
-        return size
+        wanted = None if found is None else wants(kind, found.get("spec") or {})
+        if len(self._owned) >= MOST_KEPT:
+            self._owned.clear()
+        self._owned[path] = wanted, self._now() + FRESH
+        return wanted
+
+
+def wants(kind: str, spec: Json) -> Owned:
+    """What the spec of an owner says of its pods; only a StatefulSet begins to count where it likes (KEP-3335)."""
+    first = _number((spec.get("ordinals") or {}).get("start"), 0) if kind == "StatefulSet" else 0
+    return Owned(at_once(kind, spec), first)
 
 
 def at_once(kind: str, spec: Json) -> int:

@@ -19,6 +19,10 @@ from fluence_extender.graph.virtual import VirtualResources
 Json = dict[str, Any]
 
 
+class Unclaimed(Exception):
+    """Who produces in a shared group can't be found out; the text says why."""
+
+
 class GroupKind(StrEnum):
     """Which PodGroups the API server serves, best first; ``NONE``: labels and annotations are all there is."""
 
@@ -48,12 +52,20 @@ Group = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Owned:
+    """What an owner of pods wants: how many of them it creates at once, and the index of the first."""
+
+    at_once: int
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One admission request for a pod.
 
     ``namespace`` and ``name`` are the request's (the pod may lack both; ``name`` is "" with generateName). ``leads``
-    says whether this pod claimed to be its shared group's producer, ``replicas`` how many pods its owner wants at once,
-    ``bounds`` what its namespace allows containers: None where nobody was asked, or nobody knows.
+    says whether this pod claimed to be its shared group's producer (``unclaimed``: why that is unknown), ``owned`` what
+    its owner wants, ``bounds`` what its namespace allows containers: None where nobody was asked, or nobody knows.
     """
 
     namespace: str
@@ -62,7 +74,8 @@ class Request:
     operation: str = "CREATE"
     uid: str = ""
     leads: bool | None = None
-    replicas: int | None = None
+    unclaimed: str = ""
+    owned: Owned | None = None
     bounds: Bounds | None = None
 
 

@@ -20,10 +20,11 @@ from fluence_extender.model.names import GATE, SCHEDULER_NAME
 from fluence_extender.webhook.contract import Context, Json, Outcome, Request
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
-from fluence_extender.webhook.subject import UNDECIDED, Subject, Unfit, read
+from fluence_extender.webhook.subject import NUMBERED, UNDECIDED, Subject, Unfit, read
 from fluence_extender.webhook.validity import faults, shape_faults
 
 NOTHING = Outcome()
+LONGEST_WHY = 120
 
 
 def mutate(
@@ -78,13 +79,16 @@ def decided(subject: Subject, request: Request, handlers: Sequence[str]) -> Subj
     """What the pod says as far as ``handlers`` go by it, with its role settled."""
     if "quantum" not in handlers:
         return replace(subject, role="", group=subject.group if subject.named else "")
-    if subject.role and is_its_job(subject) and request.replicas == 1:
+    if subject.role and is_its_job(subject) and request.owned is not None and request.owned.at_once == 1:
         # Nobody else is there to share anything with.
         return replace(subject, role="", group=subject.group if subject.named else "")
+    if subject.role == NUMBERED:
+        first = request.owned is not None and request.owned.first == subject.number
+        return replace(subject, role=PRODUCER if first else CONSUMER)
     if subject.role == UNDECIDED and request.leads is not None:
         return replace(subject, role=PRODUCER if request.leads else CONSUMER)
     if subject.role == UNDECIDED:
-        said = () if request.dry_run else (_unclaimed(subject.group),)
+        said = () if request.dry_run else (_unclaimed(subject.group, request.unclaimed),)
         return replace(subject, role=PRODUCER, warnings=(*subject.warnings, *said))
     return subject
 
@@ -121,8 +125,9 @@ def _unpatched(why: str) -> str:
     return f"fluence left the pod as it is: {why}"
 
 
-def _unclaimed(group: str) -> str:
+def _unclaimed(group: str, why: str) -> str:
+    told = f" ({why[:LONGEST_WHY]})" if why else ""
     return (
-        f"nobody could be asked who produces in shared group {group!r}, so this pod does: to be sure of one producer, "
+        f"nobody could be asked who produces in shared group {group!r}{told}, so this pod does: to be sure of one, "
         f"annotate one pod with {ROLE_ANNOTATION}={PRODUCER} and the others with {CONSUMER}"
     )

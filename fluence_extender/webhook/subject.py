@@ -5,6 +5,7 @@ Invariant: a pod that admission has patched already says the same of itself as b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,9 +35,15 @@ from fluence_extender.webhook.validity import LABEL_VALUE, LONGEST_LABEL
 UNDECIDED = "undecided"
 """The role of a pod of a shared group that is like all others of it: one of them is to claim to be the producer."""
 
+NUMBERED = "numbered"
+"""The role of a pod of a StatefulSet that isn't its number 0: only its owner says which number comes first."""
+
 POD_INDEX = "apps.kubernetes.io/pod-index"
 JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
 NAMING_OWNERS = ("Job", "ReplicaSet", "StatefulSet")
+
+
+NUMBER = re.compile("[0-9]{1,9}")
 
 
 class Unfit(ValueError):
@@ -49,7 +56,8 @@ class Subject:
 
     ``devices`` are the virtual resources that it asks for, by type; ``group`` is the one named by its user, ``named``
     says that a label does so (otherwise it is its owner's name, which counts for shared quantum jobs only). ``size`` is
-    what its own annotation says. ``role`` is "" outside shared groups. ``owner`` is kind and name of its controller.
+    what its own annotation says. ``role`` is "" outside shared groups; ``number`` is its place in a StatefulSet, where
+    its role depends on that. ``owner`` is kind and name of its controller.
     """
 
     devices: Mapping[str, int]
@@ -57,6 +65,7 @@ class Subject:
     named: bool = False
     size: int | None = None
     role: str = ""
+    number: int = 0
     observed: bool = False
     owner: tuple[str, str] = ("", "")
     warnings: tuple[str, ...] = ()
@@ -91,6 +100,7 @@ def read(pod: Json) -> Subject:
         named=bool(label),
         size=size,
         role=role,
+        number=int(labels[POD_INDEX]) if role == NUMBERED else 0,
         observed=labels.get(OBSERVE_LABEL) == "true",
         owner=owner,
         warnings=tuple(said),
@@ -157,10 +167,10 @@ def _role(
     if DEPENDS_ON_PRODUCER in annotations or QPU not in devices:
         # Who asks for no qpu can't submit a task.
         return CONSUMER if label or QPU in devices else ""
-    return wanted or _by_index(labels, annotations)
+    return wanted or _by_index(labels, annotations, owner[0])
 
 
-def _by_index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+def _by_index(labels: Mapping[str, str], annotations: Mapping[str, str], owner: str) -> str:
     """The first pod of an indexed owner produces; pods without an index are all alike."""
     indexes = [
         index
@@ -175,7 +185,10 @@ def _by_index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     ]
     if not indexes:
         return UNDECIDED
-    return PRODUCER if all(index == "0" for index in indexes) else CONSUMER
+    if all(index == "0" for index in indexes):
+        return PRODUCER
+    alone = owner == "StatefulSet" and indexes == [labels.get(POD_INDEX)]
+    return NUMBERED if alone and NUMBER.fullmatch(indexes[0]) else CONSUMER
 
 
 def _wired(spec: Mapping[str, Any]) -> bool:

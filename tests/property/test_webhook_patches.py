@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.webhook.contract import Bound, Context, GroupKind, Request
+from fluence_extender.webhook.contract import Bound, Context, GroupKind, Owned, Request
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mutate import mutate
 from fluence_extender.webhook.own_containers import is_own
@@ -138,7 +138,7 @@ REQUESTS = st.builds(
     namespace=st.just("ns"),
     dry_run=st.booleans(),
     leads=st.sampled_from([None, True, False]),
-    replicas=st.sampled_from([None, 0, 3]),
+    owned=st.sampled_from([None, Owned(0), Owned(3, 1)]),
     bounds=st.sampled_from([None, {"cpu": Bound("1", "2", True, "1")}]),
 )
 SELECTED = st.permutations(list(HANDLERS)).flatmap(

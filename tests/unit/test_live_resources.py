@@ -19,9 +19,10 @@ class Followed:
 
     adopted: list[VirtualResources] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
+    keeps: bool = False
 
     def __post_init__(self) -> None:
-        self.live = LiveResources(self.adopted.append, lambda _, why: self.rejected.append(why))
+        self.live = LiveResources(self.adopted.append, lambda _, why: self.rejected.append(why), self.keeps)
 
     def see(self, *texts: str | None) -> None:
         for text in texts:
@@ -42,6 +43,16 @@ def test_a_missing_file_and_an_empty_one_are_a_classical_cluster() -> None:
     followed = Followed()
     followed.see(None, "", GOOD, None)
     assert followed.names() == [[], [], ["first"], []]
+
+
+def test_who_keeps_what_a_file_said_that_is_gone_is_told_once() -> None:
+    followed = Followed(keeps=True)
+    followed.see(None, GOOD, None, None)
+    assert followed.names() == [[], ["first"]]
+    assert followed.rejected == ["file is gone"]
+    followed.see(GOOD, None, BETTER)
+    assert followed.names() == [[], ["first"], ["first"], ["second"]]
+    assert followed.rejected == ["file is gone"] * 2
 
 
 def test_a_bad_edit_is_rejected_with_its_faults_and_adopts_nothing() -> None:

@@ -22,8 +22,8 @@ def handle(draft: Draft, subject: Subject, request: Request, context: Context) -
     gang = subject.role == CONSUMER if subject.role else subject.named
     if not gang:
         return
-    if subject.size is None and subject.owner[0] in SIZING_OWNERS and request.replicas is not None:
-        draft.put("metadata", "annotations", OWNER_SIZE_ANNOTATION, value=str(max(request.replicas, 1)))
+    if subject.size is None and subject.owner[0] in SIZING_OWNERS and request.owned is not None:
+        draft.put("metadata", "annotations", OWNER_SIZE_ANNOTATION, value=str(max(request.owned.at_once, 1)))
     if not subject.role:
         link(draft, subject.group, context.groups)
 

@@ -32,6 +32,7 @@ UNPRIVILEGED: Json = {
 """What the strictest pod security standard (restricted) asks for; the user is that of our image."""
 
 
+POD_UID = "metadata.uid"
 STAGE_ASKS = {"cpu": "10m", "memory": "64Mi"}
 STAGE_LIMITS = {"cpu": "200m", "memory": "64Mi"}
 
@@ -63,7 +64,7 @@ def intercept(draft: Draft, request: Request, context: Context) -> None:
         draft.insert("spec", "volumes", values=[{"name": PACKAGE_VOLUME, "emptyDir": {}}])
         # Before the user's init containers, which may submit tasks too.
         draft.insert("spec", "initContainers", values=[_stage(draft, request, context)], at=0)
-    add_variables(draft, [from_field(POD_UID_VARIABLE, "metadata.uid")])
+    _mark(draft)
     for path, container in users_containers(draft):
         there = [one for one in container.get("volumeMounts") or () if one.get("mountPath") == STAGED]
         if any(one.get("name") != PACKAGE_VOLUME for one in there):
@@ -75,6 +76,21 @@ def intercept(draft: Draft, request: Request, context: Context) -> None:
             mount = {"name": PACKAGE_VOLUME, "mountPath": STAGED, "readOnly": True}
             draft.insert(*path, "volumeMounts", values=[mount])
         _prepend(draft, (*path, "env"), container.get("env") or [])
+
+
+def _mark(draft: Draft) -> None:
+    """Give every container of the user's the mark of its tasks."""
+    mark = from_field(POD_UID_VARIABLE, POD_UID)
+    for _, container in users_containers(draft):
+        said = [one for one in container.get("env") or () if one.get("name") == POD_UID_VARIABLE]
+        if any(
+            ((one.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") != POD_UID for one in said
+        ):
+            draft.warn(
+                f"container {container.get('name')} sets {POD_UID_VARIABLE} itself, so its tasks are marked with that "
+                "and not found as this pod's: remove it"
+            )
+    add_variables(draft, [mark])
 
 
 def _prepend(draft: Draft, path: tuple[str | int, ...], variables: list[Json]) -> None:

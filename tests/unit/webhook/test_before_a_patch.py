@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.webhook.before import settle
-from fluence_extender.webhook.contract import Bound, Bounds, Context, Request
+from fluence_extender.webhook.contract import Bound, Bounds, Context, Owned, Request, Unclaimed
 from fluence_extender.webhook.mutate import mutate
 from tests.unit.webhook.pods import ALL, QPU, REQUEST, applied, container, env, grouped, pod
 
@@ -20,8 +20,10 @@ ASKING = container(asks={QPU: "1"})
 class Cluster:
     """Answers, and keeps what it was asked."""
 
-    def __init__(self, account: bool = True, leads: bool | None = True, size: int | None = 3) -> None:
-        self.account, self.leads, self.size = account, leads, size
+    def __init__(
+        self, account: bool = True, leads: bool | None = True, size: int | None = 3, first: int = 0
+    ) -> None:
+        self.account, self.leads, self.size, self.first = account, leads, size, first
         self.asked: list[str] = []
         self.read: list[str] = []
 
@@ -29,17 +31,19 @@ class Cluster:
         self.asked.append(f"account in {namespace}")
         return self.account
 
-    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
+    async def claim(self, namespace: str, group: str, uid: str) -> bool:
         self.asked.append(f"claim of {namespace}/{group} by {uid}")
+        if self.leads is None:
+            raise Unclaimed("a Lease of others")
         return self.leads
 
     async def bounds(self, namespace: str) -> Bounds:
         self.read.append(namespace)
         return {"cpu": Bound(least="1")}
 
-    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
-        self.asked.append(f"replicas of {kind} {namespace}/{name}")
-        return self.size
+    async def owned(self, namespace: str, kind: str, name: str) -> Owned | None:
+        self.asked.append(f"owner {kind} {namespace}/{name}")
+        return None if self.size is None else Owned(self.size, self.first)
 
 
 async def settled(
@@ -131,7 +135,7 @@ async def test_who_doesnt_produce_needs_no_account() -> None:
 async def test_group_without_a_label_is_its_owners_name() -> None:
     cluster = Cluster(leads=False)
     await settled(grouped(ASKING, group="", mode="shared", owner=("ReplicaSet", "web-5")), cluster)
-    assert cluster.asked == ["replicas of ReplicaSet lab/web-5", "claim of lab/web-5 by r1"]
+    assert cluster.asked == ["owner ReplicaSet lab/web-5", "claim of lab/web-5 by r1"]
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
@@ -139,7 +143,7 @@ async def test_owner_is_asked_for_the_size_that_nobody_else_knows(kind: str) -> 
     cluster = Cluster(size=3)
     body = grouped(owner=(kind, "o"))
     request, context = await settled(body, cluster)
-    assert cluster.asked == [f"replicas of {kind} lab/o"]
+    assert cluster.asked == [f"owner {kind} lab/o"]
     after = applied(body, mutate(body, request, ALL, context))
     assert after["metadata"]["annotations"] == {"fluence.flux-framework.org/owner-size": "3"}
     silent = await settled(body, Cluster(size=None))
@@ -165,7 +169,7 @@ async def test_owner_is_asked_in_a_dry_run_too_and_nothing_is_made() -> None:
     await settled(grouped(owner=("ReplicaSet", "o")), cluster, dry)
     await settled(grouped(ASKING, mode="shared"), cluster, dry)
     await settled(grouped(ASKING, mode="shared", index="0"), cluster, dry)
-    assert cluster.asked == ["replicas of ReplicaSet lab/o"]
+    assert cluster.asked == ["owner ReplicaSet lab/o"]
 
 
 @pytest.mark.parametrize("index", [None, "0", "1"])
@@ -173,7 +177,7 @@ async def test_shared_job_of_one_pod_has_nobody_to_share_with(index: str | None)
     body = grouped(ASKING, group="", mode="shared", owner=("Job", "j"), index=index)
     cluster = Cluster(size=1)
     request, context = await settled(body, cluster)
-    assert cluster.asked == ["replicas of Job lab/j"]
+    assert cluster.asked == ["owner Job lab/j"]
     after = applied(body, mutate(body, request, ALL, context))
     assert "FLUENCE_COORDINATION_ROLE" not in env(after)
     assert after["spec"]["initContainers"][0]["name"] == "fluence-stage"
@@ -198,6 +202,52 @@ async def test_handlers_that_dont_work_need_nothing() -> None:
     await settled(grouped(ASKING, mode="shared"), cluster, handlers=("fluxion", "gang"))
     await settled(grouped(owner=("ReplicaSet", "o")), cluster, handlers=("fluxion", "quantum"))
     assert cluster.asked == []
+
+
+def numbered(number: str, **said: Any) -> Json:
+    body = grouped(ASKING, mode="shared", owner=("StatefulSet", "s"), **said)
+    body["metadata"].setdefault("labels", {})["apps.kubernetes.io/pod-index"] = number
+    return body
+
+
+@pytest.mark.parametrize("said", [{}, {"group": ""}, {"size": "3"}])
+@pytest.mark.parametrize(
+    ("number", "first", "role"),
+    [("5", 5, "producer"), ("6", 5, "consumer"), ("1", 0, "consumer"), ("0", 0, "producer")],
+)
+async def test_first_of_a_stateful_set_produces_wherever_it_begins_to_count(
+    number: str, first: int, role: str, said: Json
+) -> None:
+    body, cluster = numbered(number, **said), Cluster(first=first)
+    request, context = await settled(body, cluster)
+    assert "owner StatefulSet lab/s" in cluster.asked or number == "0"
+    assert ("account in lab" in cluster.asked) is (role == "producer")
+    after = applied(body, mutate(body, request, ALL, context))
+    assert env(after)["FLUENCE_COORDINATION_ROLE"] == role
+    assert mutate(after, request, ALL, context).patch == ()
+
+
+async def test_of_a_stateful_set_that_nobody_could_be_asked_about_number_0_produces() -> None:
+    body = numbered("5")
+    request, _ = await settled(body, Cluster(size=None))
+    assert env(applied(body, mutate(body, request, ALL, CONTEXT)))["FLUENCE_COORDINATION_ROLE"] == "consumer"
+
+
+async def test_workers_of_a_leader_worker_set_begin_with_1_and_consume() -> None:
+    body = numbered("1")
+    body["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/worker-index"] = "1"
+    cluster = Cluster(first=1)
+    request, _ = await settled(body, cluster)
+    assert env(applied(body, mutate(body, request, ALL, CONTEXT)))["FLUENCE_COORDINATION_ROLE"] == "consumer"
+
+
+async def test_why_nobody_could_be_asked_is_told() -> None:
+    body = grouped(ASKING, mode="shared")
+    request, context = await settled(body, Cluster(leads=None))
+    (said,) = mutate(body, request, ALL, context).warnings
+    assert (
+        "nobody could be asked who produces in shared group 'g' (a Lease of others), so this pod does" in said
+    )
 
 
 async def test_patched_pod_needs_nothing_any_more() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from fluence_extender.webhook import admission
 from fluence_extender.webhook.admission import Admission
-from fluence_extender.webhook.contract import Bounds, Context
+from fluence_extender.webhook.contract import Bounds, Context, Owned
 from fluence_extender.webhook.endpoint import MAX_BODY, WebhookApp
 from fluence_extender.webhook.identity import SharedAuthority
 from fluence_extender.webhook.keeper import Keeper
@@ -46,14 +46,14 @@ class Settled:
         self.asked.append(namespace)
         return True
 
-    async def claim(self, namespace: str, group: str, uid: str) -> bool | None:
+    async def claim(self, namespace: str, group: str, uid: str) -> bool:
         self.asked.append(group)
         return True
 
     async def bounds(self, namespace: str) -> Bounds:
         return {}
 
-    async def replicas(self, namespace: str, kind: str, name: str) -> int | None:
+    async def owned(self, namespace: str, kind: str, name: str) -> Owned | None:
         self.asked.append(name)
         return None
 

@@ -119,6 +119,19 @@ def test_mount_of_the_users_where_the_interceptor_goes_is_kept() -> None:
     assert "mount it elsewhere" in outcome.warnings[0]
 
 
+@pytest.mark.parametrize(
+    "value", [{"value": "mine"}, {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+)
+def test_mark_of_the_users_own_is_kept_and_told(value: dict[str, Any]) -> None:
+    own = {"name": "FLUENCE_POD_UID", **value}
+    body = grouped(container(asks={QPU: "1"}, env=[own]))
+    outcome = mutate(body, REQUEST, ALL, CONTEXT)
+    assert own in applied(body, outcome)["spec"]["containers"][0]["env"]
+    assert outcome.warnings[0].startswith("container app sets FLUENCE_POD_UID itself")
+    same = {"name": "FLUENCE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    assert mutate(grouped(container(asks={QPU: "1"}, env=[same])), REQUEST, ALL, CONTEXT).warnings == ()
+
+
 def test_what_counts_for_quantum_jobs_only_is_told_elsewhere() -> None:
     body = grouped(container(asks={QPU: "1"}))
     body["metadata"]["annotations"] = {"fluence.flux-framework.org/coordination-role": "producer"}

@@ -12,7 +12,8 @@ from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.webhook.claim_keeper import ClaimKeeper
-from fluence_extender.webhook.claims import ARRIVES_WITHIN, ApiClaims, at_once
+from fluence_extender.webhook.claims import ARRIVES_WITHIN, ApiClaims, at_once, wants
+from fluence_extender.webhook.contract import Owned, Unclaimed
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/lab/leases/g-producer"
@@ -28,7 +29,7 @@ class Lab:
         self.now = 1_800_000_000.0
         self.claims = ApiClaims(self.objects, lambda: self.now)
 
-    async def claim(self, uid: str) -> bool | None:
+    async def claim(self, uid: str) -> bool:
         return await self.claims.claim("lab", "g", uid)
 
     def producers(self, *phases: str, deleting: bool = False, role: str = PRODUCER) -> None:
@@ -138,13 +139,15 @@ async def test_pods_of_another_group_of_that_name_dont_hold_the_claim() -> None:
 async def test_nobody_is_told_to_wait_for_a_producer_that_nobody_could_be_asked_about(before: Any) -> None:
     lab = Lab()
     lab.objects.before = before
-    assert await lab.claim("a") is None
+    with pytest.raises(Unclaimed, match=r"reached|forbidden"):
+        await lab.claim("a")
 
 
 async def test_somebody_elses_lease_of_that_name_is_left_alone() -> None:
     lab = Lab()
     lab.objects.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": "a", "renewTime": "no time"}})
-    assert await lab.claim("a") is None
+    with pytest.raises(Unclaimed, match="there is a Lease g-producer that isn't ours"):
+        await lab.claim("a")
     await keep(lab.objects, Changed(Kind.POD, producer()))
     assert lab.objects.writes() == []
 
@@ -241,9 +244,22 @@ async def test_owner_says_how_many_pods_there_are_at_once(kind: str, spec: Json,
     group = "batch" if kind == "Job" else "apps"
     lab.objects.put(f"/apis/{group}/v1/namespaces/lab/{kind.lower()}s/o", {"spec": spec})
     assert at_once(kind, spec) == size
-    assert await lab.claims.replicas("lab", kind, "o") == size
-    assert await lab.claims.replicas("lab", kind, "other") is None
+    assert await lab.claims.owned("lab", kind, "o") == Owned(size)
+    assert await lab.claims.owned("lab", kind, "other") is None
     lab.objects.before = unreachable
-    assert await lab.claims.replicas("lab", kind, "o") == size
+    assert await lab.claims.owned("lab", kind, "o") == Owned(size)
     lab.now += 1.0
-    assert await lab.claims.replicas("lab", kind, "o") is None
+    assert await lab.claims.owned("lab", kind, "o") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "first"),
+    [
+        ("StatefulSet", {"ordinals": {"start": 5}}, 5),
+        ("StatefulSet", {"ordinals": {}}, 0),
+        ("StatefulSet", {"ordinals": None}, 0),
+        ("ReplicaSet", {"ordinals": {"start": 5}}, 0),
+    ],
+)
+def test_stateful_set_says_where_it_begins_to_count(kind: str, spec: Json, first: int) -> None:
+    assert wants(kind, spec).first == first
