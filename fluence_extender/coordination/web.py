@@ -66,6 +66,17 @@ def asked(answer: Answer, what: str) -> Mapping[str, Any]:
     return answer.body
 
 
+def listed(answer: Answer, key: str, what: str) -> list[Mapping[str, Any]]:
+    """The objects in the list ``key`` of a good answer. Raises `ProviderError` for others, also where no list is there.
+
+    A proxy's page, or a service that changes, mustn't be taken for one that knows no tasks.
+    """
+    found = asked(answer, what).get(key)
+    if not isinstance(found, list):
+        raise ProviderError(f'{what}: the answer holds no list "{key}": {answer.text[:TOLD]}')
+    return [one for one in found if isinstance(one, dict)]
+
+
 def _answer(status: int, response: Any) -> Answer:
     raw = response.read(LARGEST)
     text = raw.decode("utf-8", "replace")

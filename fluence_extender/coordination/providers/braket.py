@@ -19,7 +19,7 @@ from fluence_extender.coordination.aws.credentials import Credentials
 from fluence_extender.coordination.aws.signing import signed
 from fluence_extender.coordination.provider import ProviderError
 from fluence_extender.coordination.tasks import State, Status, read_id, read_position
-from fluence_extender.coordination.web import Answer, ask, asked
+from fluence_extender.coordination.web import Answer, ask, asked, listed
 
 TAG = "fluence-pod-uid"
 REGIONS = ("us-east-1", "us-west-1", "us-west-2", "eu-west-2", "eu-north-1")
@@ -120,15 +120,14 @@ class BraketQueue:
             if answer.status in DENIED:
                 self._denied[region] = f"{region}: HTTP {answer.status}: {answer.text[:200]}"
                 return found
-            page = asked(answer, f"search for tasks in {region}")
-            for one in page.get("quantumTasks") or ():
-                tags = one.get("tags") if isinstance(one, dict) else None
+            for one in listed(answer, "quantumTasks", f"search for tasks in {region}"):
+                tags = one.get("tags")
                 arn = read_id(one.get("quantumTaskArn")) if isinstance(tags, dict) else None
                 if arn is not None and isinstance(tags, dict) and tags.get(TAG) == pod_uid:
                     found.append((str(one.get("createdAt", "")), arn))
-            if not page.get("nextToken"):
+            if not answer.body.get("nextToken"):
                 break
-            query["nextToken"] = page["nextToken"]
+            query["nextToken"] = answer.body["nextToken"]
         return found
 
     def _call(self, method: str, region: str, path: str, body: bytes = b"") -> Answer:

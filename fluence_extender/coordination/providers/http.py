@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from fluence_extender.coordination.provider import ProviderError
 from fluence_extender.coordination.tasks import State, Status, read_id, read_position
-from fluence_extender.coordination.web import ask, asked
+from fluence_extender.coordination.web import ask, asked, listed
 
 
 class Http:
@@ -65,10 +65,7 @@ class HttpQueue:
 
     def _tasks(self, pod_uid: str) -> list[Mapping[str, Any]]:
         url = self._endpoint if self._file else f"{self._endpoint}/tasks?{urlencode({'tag': pod_uid})}"
-        listed = asked(ask("GET", url), "list tasks").get("tasks")
-        if not isinstance(listed, list):
-            raise ProviderError(f'list tasks: {url} gives no {{"tasks": [...]}}')
-        return [one for one in listed if isinstance(one, dict)]
+        return listed(ask("GET", url), "tasks", f"list tasks at {url}")
 
 
 def _created(task: Mapping[str, Any]) -> float:

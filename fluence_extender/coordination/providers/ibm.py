@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fluence_extender.coordination.provider import ProviderError
 from fluence_extender.coordination.tasks import State, Status, read_id
-from fluence_extender.coordination.web import Answer, ask, asked
+from fluence_extender.coordination.web import Answer, ask, asked, listed
 
 SERVICE = "https://quantum.cloud.ibm.com/api/v1"
 IAM = "https://iam.cloud.ibm.com"
@@ -102,12 +102,8 @@ class IbmQueue:
     def find_my_tasks(self, pod_uid: str) -> Sequence[str]:
         """See `Queue`. One page, the newest jobs first."""
         tag = f"fluence-pod-uid={pod_uid}"
-        jobs = self._get(f"/jobs?{urlencode({'tags': tag, 'limit': PAGE})}", "list jobs").get("jobs")
-        mine = [
-            one
-            for one in (jobs if isinstance(jobs, list) else ())
-            if isinstance(one, dict) and tag in (one.get("tags") or ())
-        ]
+        answer = self._answer(f"/jobs?{urlencode({'tags': tag, 'limit': PAGE})}")
+        mine = [one for one in listed(answer, "jobs", "list jobs") if tag in (one.get("tags") or ())]
         mine.sort(key=lambda one: str(one.get("created", "")))
         return [found for one in mine if (found := read_id(one.get("id"))) is not None]
 
@@ -133,11 +129,14 @@ class IbmQueue:
         return 1 if isinstance(waiting, int) and waiting <= 1 else None
 
     def _get(self, path: str, what: str) -> Mapping[str, Any]:
+        return asked(self._answer(path), what)
+
+    def _answer(self, path: str) -> Answer:
         answer = self._ask(path)
         if answer.status == 401:
             self._token = ""
             answer = self._ask(path)
-        return asked(answer, what)
+        return answer
 
     def _ask(self, path: str) -> Answer:
         headers = {

@@ -138,6 +138,7 @@ class FakeIbm:
     jobs: dict[str, Json] = field(default_factory=dict)
     waiting: dict[str, Any] = field(default_factory=dict)
     tokens: int = 0
+    listing: bytes | None = None
     calls: list[Call] = field(default_factory=list)
 
     def add(self, name: str, status: str = "Queued", *tags: str, backend: str = "ibm_fez") -> str:
@@ -163,6 +164,8 @@ class FakeIbm:
             return Reply(403, {"errors": [{"message": "no such instance"}]})
         path = call.path.removeprefix("/api/v1")
         if path == "/jobs":
+            if self.listing is not None:
+                return Reply(200, self.listing)
             wanted = set(call.query["tags"])
             return Reply(200, {"jobs": [one for one in self.jobs.values() if wanted & set(one["tags"])]})
         if path.startswith("/backends/"):

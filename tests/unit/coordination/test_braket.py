@@ -189,9 +189,19 @@ def test_a_clock_that_is_wrong_is_corrected(
     assert len(braket.calls) == before + 1, "the difference is remembered"
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{", b'{"quantumTasks": [1, null, {"tags": 5}]}'])
-def test_nonsense_holds_no_tasks(braket: FakeBraket, environ: dict[str, str], body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{", b"{}", b'{"quantumTasks": null}'])
+def test_answer_without_a_list_is_not_taken_for_no_tasks(
+    braket: FakeBraket, environ: dict[str, str], body: bytes
+) -> None:
     braket.refuse = lambda call: Reply(200, body)
+    with pytest.raises(
+        ProviderError, match='search for tasks in us-west-1: the answer holds no list "quantumTasks"'
+    ):
+        connected(environ).find_my_tasks("uid")
+
+
+def test_nonsense_in_the_list_is_no_task(braket: FakeBraket, environ: dict[str, str]) -> None:
+    braket.refuse = lambda call: Reply(200, b'{"quantumTasks": [1, null, {"tags": 5}]}')
     assert connected(environ).find_my_tasks("uid") == []
 
 

@@ -112,7 +112,7 @@ def test_endpoints_must_be_urls(endpoint: str) -> None:
 def test_an_answer_without_a_list_is_told_and_not_taken_for_no_tasks(body: bytes) -> None:
     with (
         serving(lambda call: Reply(200, body)) as url,
-        pytest.raises(ProviderError, match="gives no"),
+        pytest.raises(ProviderError, match='holds no list "tasks"'),
     ):
         Http().connect({"endpoint": url}, {}).find_my_tasks("uid")
 

@@ -81,6 +81,19 @@ def test_jobs_are_found_by_their_tag_oldest_first(ibm: FakeIbm, queue: IbmQueue)
     assert queue.find_my_tasks("uid") == ["first", "second"]
 
 
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{}", b'{"jobs": {}}', b'{"errors": []}'])
+def test_answer_without_a_list_is_not_taken_for_no_jobs(ibm: FakeIbm, queue: IbmQueue, body: bytes) -> None:
+    ibm.listing = body
+    with pytest.raises(ProviderError, match='list jobs: the answer holds no list "jobs"'):
+        queue.find_my_tasks("uid")
+
+
+def test_no_job_is_no_error(ibm: FakeIbm, queue: IbmQueue) -> None:
+    assert queue.find_my_tasks("uid") == []
+    ibm.listing = b'{"jobs": [1, null, {"tags": null}]}'
+    assert queue.find_my_tasks("uid") == []
+
+
 @pytest.mark.parametrize(
     ("said", "state"),
     [
