@@ -20,7 +20,7 @@ from benchmarks.chaos.workloads import FAULTY_RESOURCES, resources_yaml
 from fluence_extender.localcluster.controlplane import LEASES
 from fluence_extender.localcluster.nodes import node_manifest, resource_list
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
-from tests.e2e.harness import NODE_READY, Manifest
+from tests.e2e.harness import NODE_READY, Manifest, wait_for
 
 NODES_PATH = "/api/v1/nodes"
 TAINT = {"key": "example.com/chaos", "effect": "NoSchedule"}
@@ -51,7 +51,7 @@ class Accidents:
 
     def begin(self) -> None:
         """Write the resources.yaml to begin with."""
-        self._write_resources(self.resources)
+        wait_for(lambda: self._write_resources(self.resources) is None)
 
     def happen(self, what: Accident) -> None:
         """Let it happen. Raises `ApiError`."""

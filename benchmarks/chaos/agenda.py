@@ -14,7 +14,7 @@ from benchmarks.chaos.story import Story
 from fluence_extender.localcluster import LocalClusterError
 
 AGAIN = 0.5
-PATIENCE = 90.0
+PATIENCE = 180.0
 
 
 class NotMended(Exception):

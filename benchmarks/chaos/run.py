@@ -21,7 +21,7 @@ from fluence_extender.localcluster import ApiError, TimedOut
 from fluence_extender.localcluster.process import tail
 from tests.e2e.harness import summary, wait_for
 
-PATIENCE = 75.0
+PATIENCE = 150.0
 """Seconds in which the truth must come to hold after the last disturbance is over."""
 
 LOG_LINES = 60

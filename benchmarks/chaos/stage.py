@@ -118,9 +118,9 @@ class Stage:
         return [one.name for one in ended]
 
     def _set_up(self) -> None:
-        api = self.api = HastyApi(self.plane.kubeconfig)
+        self.api = HastyApi(self.plane.kubeconfig)
         kubeconfig = Installation(self.plane).kubeconfig
-        api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        self.plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.plane.add_nodes(names=NODES, cpu=NODE_CORES)
         self.plane.start_scheduler(name=Process.OTHER_SCHEDULER.value)
         for number in range(self._count):

@@ -208,10 +208,13 @@ def test_both_schedulers_fill_the_same_nodes_without_overcommitting_them(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, default_scheduler: Component | None
 ) -> None:
     own_nodes(2, cpu="4")
-    for number in range(4):
-        namespace.create(pod(f"default-{number}", cpu="1"), *gang("ours", 1, first=number, size=4, cpu="1"))
-    pods = namespace.wait_until_bound(8)
-    for one in pods:
+    # In turn: neither can know what the other is about to bind.
+    for number in range(2):
+        namespace.create(*(pod(f"default-{number}-{one}", cpu="1") for one in range(2)))
+        namespace.wait_until_bound(4 * number + 2)
+        namespace.create(*gang(f"ours-{number}", 2, cpu="1"))
+        namespace.wait_until_bound(4 * number + 4)
+    for one in namespace.pods():
         namespace.wait_for_phase(one["metadata"]["name"], "Running")
 
     def reporters() -> dict[str, str]:

@@ -257,16 +257,18 @@ def sidecars(namespace: Namespace, plane: ControlPlane, mock: Vendor) -> Iterato
     namespace.create(quantum("q-0", "g", mode="shared", index="0", size=2))
     api = Api(plane.kubeconfig_for_service_account(namespace.name, SIDECAR_ACCOUNT))
     path = f"/api/v1/namespaces/{namespace.name}/pods/q-0"
-    wait_for(lambda: _may(api, path), what="the rights to be in force")
+    wait_for(lambda: _may(api, path, RELEASED_ANNOTATION), what="the rights to be in force")
+    wait_for(lambda: not _may(api, path, "evil"), what="the policy to be in force")
     yield api
     api.close()
 
 
-def _may(api: Api, path: str) -> bool:
+def _may(api: Api, path: str, annotation: str) -> bool:
+    change = {"metadata": {"annotations": {annotation: "tried"}}}
     try:
-        api.patch(path, {"metadata": {"annotations": {RELEASED_ANNOTATION: "tried"}}}, PATCH)
+        api.request("PATCH", path, change, query={"dryRun": "All"}, content_type=PATCH)
     except ApiError as error:
-        if error.status != 403:
+        if error.status not in (403, 422):
             raise
         return False
     return True
