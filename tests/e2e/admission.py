@@ -27,7 +27,13 @@ class Admission:
     def __init__(self, plane: ControlPlane, balancer: Balancer, arguments: Sequence[str], count: int) -> None:
         self.plane = plane
         self.api = plane.api
-        for file in ("serviceaccount.yaml", "rbac.yaml", "authority.yaml", "registration.yaml"):
+        for file in (
+            "serviceaccount.yaml",
+            "rbac.yaml",
+            "leases.yaml",
+            "authority.yaml",
+            "registration.yaml",
+        ):
             for document in documents(SHIPPED / file):
                 plane.api.apply(document)
         url = f"https://127.0.0.1:{balancer.port}/mutate"

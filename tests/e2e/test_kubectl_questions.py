@@ -8,7 +8,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,8 @@ QUESTIONS = "## Questions\n"
 REWRITE = "FLUENCE_REWRITE_DOCS"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 OFFERED = "offers are from the service (configmaps"
+SESSION = timedelta(minutes=10)
+"""What the questions of one test take at most; a Lease that was renewed then is fresh for all of them."""
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings"
 
 
@@ -193,7 +195,7 @@ PROXIED_SIMULATE = "/api/v1/namespaces/kube-system/services/http:fluence:api/pro
 def test_doctor_finds_what_is_missing_and_says_what_to_do(
     plugin: Plugin, scene: None, cluster: Cluster
 ) -> None:
-    with lease(cluster.api, datetime.now(UTC)):
+    with lease(cluster.api, datetime.now(UTC) + SESSION):
         ended = plugin.fluence("doctor", "-o", "json")
     findings = {one["check"]: one for one in json.loads(ended.stdout)["items"]}
     statuses = {name: one["status"] for name, one in findings.items()}
@@ -285,7 +287,7 @@ def test_recorded_questions_of_the_documentation_are_true(
 ) -> None:
     """Each command below "Questions" prints what stands there; FLUENCE_REWRITE_DOCS=1 writes it anew."""
     first, heading, text = DOCUMENTATION.read_text().partition(QUESTIONS)
-    with lease(cluster.api, datetime.now(UTC)):
+    with lease(cluster.api, datetime.now(UTC) + SESSION):
         recorded = re.sub(
             r"(?<=```console\n).*?(?=```)",
             lambda block: session(plugin, block.group(), namespace.name),

@@ -16,13 +16,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fluence_extender.demo.webhook import Webhook
-from fluence_extender.localcluster import ApiError, ControlPlane
+from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, ROLE_ANNOTATION, SHARED
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import (
+    CREATED_BY_ANNOTATION,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    WEBHOOK_NAME,
+)
 from fluence_extender.webhook.certificates import read_bundle
 from fluence_extender.webhook.registration import NAME, OWNER, OWNER_LABEL, PATH
 from tests.e2e.admission import SECRET_PATH, Admission, environment, running
-from tests.e2e.harness import LONGEST, Namespace, job, pod, wait_for
+from tests.e2e.harness import LONGEST, Manifest, Namespace, job, pod, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.plugin import user_shell
 from tests.e2e.workloads import QPU, labelled, ours
@@ -213,6 +218,37 @@ def test_its_account_gives_nothing_beyond(
     admission: Admission, verb: str, group: str, resource: str, where: str, name: str
 ) -> None:
     assert not admission.allowed(verb, group, resource, where, name)
+
+
+def test_its_account_takes_over_nobodys_lease(admission: Admission, namespace: Namespace) -> None:
+    collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases"
+    theirs: Manifest = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "theirs", "namespace": namespace.name},
+        "spec": {"holderIdentity": "them"},
+    }
+    namespace.create(theirs)
+    account = Api(admission.plane.kubeconfig_for_service_account("kube-system", "fluence-webhook"))
+
+    def refused(verb: str, path: str, lease: Manifest) -> bool:
+        try:
+            account.request(verb, path, lease, query={"dryRun": "All"})
+        except ApiError as error:
+            return "fluence-webhook writes Leases that it has made itself, and no others" in error.message
+        return False
+
+    try:
+        stored = account.get(f"{collection}/theirs")
+        marked = {**stored["metadata"], "annotations": {CREATED_BY_ANNOTATION: WEBHOOK_NAME}}
+        wait_for(lambda: refused("PUT", f"{collection}/theirs", stored), what="the policy to be in force")
+        assert refused("PUT", f"{collection}/theirs", {**stored, "metadata": marked})
+        unmarked = {**theirs, "metadata": {**theirs["metadata"], "name": "new"}}
+        assert refused("POST", collection, unmarked)
+        unmarked["metadata"]["annotations"] = {CREATED_BY_ANNOTATION: WEBHOOK_NAME}
+        assert not refused("POST", collection, unmarked)
+    finally:
+        account.close()
 
 
 def test_its_account_gives_what_it_needs(admission: Admission) -> None:

@@ -64,7 +64,7 @@ class Gateway:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if not self._ready.wait(10):
+        if not self._ready.wait(60):
             raise RuntimeError("the gateway doesn't start")
         return self
 
@@ -72,7 +72,7 @@ class Gateway:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join(10)
+        self._thread.join(60)
 
     def kubeconfig(self, original: Path, copy: Path) -> Path:
         """Write to ``copy`` the kubeconfig ``original`` with this gateway as its server."""

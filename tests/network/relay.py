@@ -52,7 +52,7 @@ class Relay:
     def stop(self) -> None:
         """Cut everything and accept no more."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._listener.close()
 
     def cut(self) -> None:
@@ -85,7 +85,7 @@ class Relay:
             done.set()
 
         self._loop.call_soon_threadsafe(run)
-        if not done.wait(10):
+        if not done.wait(60):
             raise RuntimeError("the relay doesn't react")
 
     def _cut(self) -> None:

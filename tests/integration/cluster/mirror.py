@@ -74,7 +74,7 @@ async def mirrored(
         watcher = Watcher(connection, sink(mirror) if sink else mirror, "default", timing)
         task = asyncio.create_task(watcher.run())
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 await watcher.synced()
             yield watcher, mirror
         finally:
@@ -82,10 +82,9 @@ async def mirrored(
             await asyncio.wait([task])
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 90) -> None:
     """Wait until ``condition()`` holds."""
-    for _ in range(round(seconds * 100)):
-        if condition():
-            return
+    ends = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < ends, "it never came true"
         await asyncio.sleep(0.01)
-    raise AssertionError("it never came true")

@@ -15,7 +15,7 @@ from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Gon
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.integration.cluster.conftest import NODES, Ground
-from tests.integration.cluster.lab import ApiLab, Lab, MemoryLab
+from tests.integration.cluster.lab import LONGEST, ApiLab, Lab, MemoryLab
 
 OTHERS = "example.com/quota"
 HERE, ELSEWHERE = NODES
@@ -176,7 +176,7 @@ async def test_evicted_pod_goes_and_its_reason_is_recorded(lab: Lab, name: str) 
     await lab.cluster.evict(pod, "its gang can't be completed")
     found = await lab.read(pod)
     assert found is None or found.deleting
-    assert ("Warning", "Evicted", "its gang can't be completed", 1) in await eventual_events(lab, pod, 1)
+    await until_told(lab, pod, [("Warning", "Evicted", "its gang can't be completed", 1)])
 
 
 async def test_waiting_pod_is_evicted_at_once(lab: Lab, name: str) -> None:
@@ -200,17 +200,17 @@ async def test_equal_events_are_one_with_a_count(lab: Lab, name: str) -> None:
     for _ in range(3):
         await lab.cluster.event(about, "Waiting", "for 5 of 8 members")
     await lab.cluster.event(about, "Placed", "on node-0", warning=True)
-    assert await eventual_events(lab, pod, 2) == [
-        ("Normal", "Waiting", "for 5 of 8 members", 3),
-        ("Warning", "Placed", "on node-0", 1),
-    ]
+    told = [("Normal", "Waiting", "for 5 of 8 members", 3), ("Warning", "Placed", "on node-0", 1)]
+    await until_told(lab, pod, told)
 
 
-async def eventual_events(lab: Lab, pod: Pod, count: int) -> list[tuple[str, str, str, int]]:
-    """The events about the pod, once there are ``count``."""
-    for _ in range(200):
-        found = await lab.events(pod)
-        if len(found) >= count:
-            return found
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"only {found}")
+async def until_told(lab: Lab, pod: Pod, events: list[tuple[str, str, str, int]]) -> None:
+    """Wait until the events about the pod are exactly these; they are written later than they happen."""
+    found: list[tuple[str, str, str, int]] = []
+    try:
+        async with asyncio.timeout(LONGEST):
+            while found != events:
+                found = await lab.events(pod)
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        assert found == events

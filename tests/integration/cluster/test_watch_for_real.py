@@ -122,7 +122,8 @@ async def test_api_server_that_hangs_is_told_from_a_quiet_one(ground: Ground) ->
     assert process is not None
     async with mirrored(ground.kubeconfig) as (watcher, _):
         await asyncio.sleep(1.5)
-        assert watcher.staleness() < 1.0
+        # Nothing has changed for longer than this; a busy machine may have a moment's silence of its own.
+        await eventually(lambda: watcher.staleness() < 1.0)
         os.kill(process, signal.SIGSTOP)
         try:
             await eventually(lambda: watcher.staleness() > 1.5)
