@@ -18,7 +18,7 @@ from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.cluster.port import Kind
 from fluence_extender.coordination.rights import RULES
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT
-from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.model.names import CREATED_BY_ANNOTATION, RESOURCES_CONFIGMAP, WEBHOOK_NAME
 from fluence_extender.serving.listening import ANSWER_GRACE
 from fluence_extender.settings import WebhookSettings
 from fluence_extender.webhook.identity import SECRET
@@ -121,6 +121,19 @@ def test_the_cluster_role_grants_exactly_the_calls_made(objects: Objects) -> Non
 def test_it_has_what_it_grants_to_sidecars(objects: Objects) -> None:
     """The API server lets nobody grant what he hasn't got himself."""
     assert rights({"rules": RULES}) <= rights(objects["ClusterRole", ACCOUNT])
+
+
+def test_of_leases_it_may_write_those_that_claims_are(objects: Objects) -> None:
+    policy = objects["ValidatingAdmissionPolicy", "fluence-webhook-leases"]["spec"]
+    (by,) = policy["matchConditions"]
+    assert f"'system:serviceaccount:kube-system:{ACCOUNT}'" in by["expression"]
+    (rule,) = policy["validations"]
+    assert (
+        rule["expression"].count(f"annotations['{CREATED_BY_ANNOTATION}'].orValue('') == '{WEBHOOK_NAME}'")
+        == 2
+    )
+    binding = objects["ValidatingAdmissionPolicyBinding", "fluence-webhook-leases"]["spec"]
+    assert binding == {"policyName": "fluence-webhook-leases", "validationActions": ["Deny"]}
 
 
 def test_in_its_own_namespace_it_keeps_its_secret_and_reads_the_resources_file(objects: Objects) -> None:
