@@ -12,7 +12,7 @@ from typing import Any
 from fluence_extender.demo.webhook import Webhook
 from fluence_extender.localcluster import ApiError, ControlPlane
 from fluence_extender.webhook.identity import SECRET
-from fluence_extender.webhook.registration import PATH
+from fluence_extender.webhook.registration import NAME, PATH
 from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.installation import BASE
 from tests.network.balancer import Balancer
@@ -36,6 +36,11 @@ class Admission:
         ):
             for document in documents(SHIPPED / file):
                 plane.api.apply(document)
+        for right in (
+            ("update", "", "secrets", "kube-system", SECRET),
+            ("update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", NAME),
+        ):
+            wait_for(lambda right=right: self.allowed(*right), what="the rights to be in force")  # type: ignore[misc]
         url = f"https://127.0.0.1:{balancer.port}/mutate"
         kubeconfig = plane.kubeconfig_for_service_account("kube-system", "fluence-webhook")
         self.replicas = [

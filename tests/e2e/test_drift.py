@@ -119,7 +119,7 @@ def test_gang_with_a_member_that_lacks_its_claim_gives_its_share_back(
     )
     fluence.wait_for_state(namespace.name, "lacks", "committed")
     namespace.create(*gang("rival", 2, cpu="1"))
-    bound = namespace.wait_until_bound(2, 120)
+    bound = namespace.wait_until_bound(2, 300)
     assert {one["metadata"]["name"].partition("-")[0] for one in bound if node_of(one)} == {"rival"}
 
 
