@@ -56,6 +56,9 @@ GARBAGE = 20_000
 GARBAGE_AT_START = 100_000
 """The same until we are ready: hundreds of thousands of objects come then, and stay."""
 
+START = 60.0
+"""Seconds that a start may take without a look for garbage; one that waits for the API server may last for days."""
+
 STALE_AFTER = 30.0
 """Seconds without the API server after which we no longer claim to know the cluster."""
 
@@ -171,6 +174,7 @@ def _election(
 async def _start(watcher: Watcher, controller: Controller, driver: Driver, live: LiveResources) -> None:
     """Replay once everything has been listed."""
     gc.set_threshold(GARBAGE_AT_START, 50, 100)
+    looking = asyncio.get_running_loop().call_later(START, gc.enable)
     await watcher.synced(*LISTED_FIRST)
     if live.fault is not None:
         raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
@@ -182,6 +186,8 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
     # What was listed stays for as long as the process: the collector needn't walk it again and again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
+    looking.cancel()
+    gc.enable()
     log.info(
         "ready",
         version=__version__,

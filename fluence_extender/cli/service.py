@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,8 @@ def serve(completion_limit: float, assembly_limit: float, log_format: str, **opt
 
 
 def _run(settings: Settings) -> None:
+    # Hundreds of thousands of objects come before we are ready, and stay: looking for garbage among them finds none.
+    gc.disable()
     from fluence_extender.first_lists import serve as serve_cluster
 
     run_server(lambda: serve_cluster(settings, _tell))

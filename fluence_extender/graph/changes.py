@@ -46,6 +46,14 @@ def plan_node(containment: Containment, node: Node, resources: Iterable[VirtualR
     return growth.done()
 
 
+def plan_nodes(containment: Containment, nodes: Iterable[Node]) -> Addition:
+    """Plan the joining of many nodes, one after the other. Raises `ValueError` when two have one name."""
+    growth = Growth(containment)
+    for node in nodes:
+        growth.node(node)
+    return growth.done()
+
+
 def plan_resource(containment: Containment, resource: VirtualResource) -> Addition:
     """Plan the joining of a top-level virtual resource with all below it.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Set
 
-from fluence_extender.graph.changes import apply, plan_node, plan_resource
+from fluence_extender.graph.changes import apply, plan_nodes, plan_resource
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.naming_rules import nearest, type_rule
 from fluence_extender.graph.problem import InvalidResourcesFile, Problem
@@ -40,8 +40,7 @@ def build_containment(
         raise InvalidResourcesFile(problems)
     units = units or finest_units(node.allocatable for node in ordered)
     containment = Containment(units=units, levels=levels)
-    for node in ordered:
-        apply(containment, plan_node(containment, node))
+    apply(containment, plan_nodes(containment, ordered))
     for resource in resources.resources:
         apply(containment, plan_resource(containment, resource))
     return containment

@@ -190,9 +190,9 @@ class Growth:
         self._added[vertex.path] = (parent, vertex)
 
     def _take_rank(self) -> int:
-        rank = self._counters.rank
-        self._counters = replace(self._counters, rank=rank + 1)
-        return rank
+        now = self._counters
+        self._counters = Counters(now.rank + 1, now.uniq_id, now.level)
+        return now.rank
 
     def _skip_ids(self, host: Vertex) -> None:
         """Make the next ``uniq_id`` one that weighs the same as the host's (see `_Place.vertex_id`)."""
@@ -201,9 +201,9 @@ class Growth:
         self._counters = replace(self._counters, uniq_id=uniq_id)
 
     def _take_ids(self, count: int) -> int:
-        first = self._counters.uniq_id
-        self._counters = replace(self._counters, uniq_id=first + count)
-        return first
+        now = self._counters
+        self._counters = Counters(now.rank, now.uniq_id + count, now.level)
+        return now.uniq_id
 
 
 def class_property(kind: str) -> str:

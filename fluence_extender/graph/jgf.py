@@ -38,11 +38,10 @@ class GraphTooLarge(ValueError):
 
 def to_jgf(containment: Containment) -> Jgf:
     """Return the whole graph in compact form, parents before children."""
+    vertices: dict[str, Vertex] = {path: entry["vertex"] for path, entry in containment.tree.nodes.items()}
     paths = list(containment.walk())
-    edges = [
-        (containment.vertex(path), containment.vertex(child)) for path, child in _edges(containment, paths)
-    ]
-    return _document([containment.vertex(path) for path in paths], edges)
+    edges = [(vertices[path], vertices[child]) for path in paths for child in containment.children(path)]
+    return _document([vertices[path] for path in paths], edges)
 
 
 def vertices_jgf(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
@@ -143,9 +142,3 @@ def _metadata(vertex: Vertex) -> Jgf:
 def _is_leaf(vertex: Vertex) -> bool:
     """Whether the entry stands for leaves: it says its count even if that is 1, so that the form can't be mistaken."""
     return vertex.rank != NO_RANK and vertex.type != NODE_TYPE
-
-
-def _edges(containment: Containment, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for path in paths:
-        for child in containment.children(path):
-            yield path, child

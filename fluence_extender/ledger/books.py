@@ -346,7 +346,10 @@ class Books:
         self._holdings[pod.uid] = held
         self.bookings.keep_devices(held)
         self._gang_of[pod.uid] = gang
-        self._gangs_at.setdefault(assignment.node, Counter())[gang] += 1
+        gangs = self._gangs_at.get(assignment.node)
+        if gangs is None:
+            gangs = self._gangs_at[assignment.node] = Counter()
+        gangs[gang] += 1
         self._account(assignment.node).add(pod.uid, requests, foreign=False, ports=pod.host_ports)
         self._note_negative(assignment.node)
 
@@ -366,7 +369,7 @@ class Books:
 
     def _note_negative(self, name: str) -> None:
         account = self._accounts[name]
-        over = name in self._nodes and any(amount < 0 for amount in account.free.values())
+        over = name in self._nodes and min(account.free.values(), default=0) < 0
         (self._negative.add if over else self._negative.discard)(name)
 
     def _settle(self, *names: str) -> None:

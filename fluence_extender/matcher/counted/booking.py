@@ -19,6 +19,9 @@ from fluence_extender.matcher.embedded.operations import CANCELED_REMEMBERED
 from fluence_extender.matcher.errors import UnknownJob
 from fluence_extender.matcher.port import JobInfo
 
+ALLOCATED = JobInfo("ALLOCATED", False, 0)
+"""What is known of most jobs."""
+
 
 class Books:
     """All live jobs and the latest cancelled ones."""
@@ -93,7 +96,9 @@ class Books:
         if job.start > 0:
             self.later = (*self.later, job)
         self._latest = job
-        self._note(job.id, JobInfo("RESERVED" if job.reserved else "ALLOCATED", job.reserved, job.start))
+        at_once = not job.reserved and job.start == 0
+        info = ALLOCATED if at_once else JobInfo(_mode(job.reserved), job.reserved, job.start)
+        self._note(job.id, info)
 
     def book_walked(self, holding: Holding) -> None:
         """Take up a job that the walker holds under the id `next_walked`."""
@@ -132,6 +137,8 @@ class Books:
 
     def _hold_below(self, graph: CompactGraph, job: Job) -> None:
         """Hold in the skeleton the nodes that the job holds whole."""
+        if not graph.nested:
+            return
         nested = [share for share in job.shares if share.whole and share.node.path in graph.nested]
         if not nested:
             return
@@ -147,6 +154,10 @@ class Books:
     def _hold_walked(self, jobid: int) -> None:
         self._walked[jobid] = (*self._walked.get(jobid, ()), self.next_walked)
         self.next_walked += 1
+
+
+def _mode(reserved: bool) -> str:
+    return "RESERVED" if reserved else "ALLOCATED"
 
 
 def _without(holding: Holding, path: str, below: str) -> Holding:

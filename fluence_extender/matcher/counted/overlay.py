@@ -48,9 +48,12 @@ class Overlay(MutableMapping[K, V]):
         return cast(V, value)
 
     def __setitem__(self, key: K, value: V) -> None:
-        self._size += key not in self
-        # What was there before and comes anew stands last, as in a dictionary from which it was deleted meanwhile.
-        if self._changes.get(key) is _GONE:
+        before = self._changes.get(key, self)
+        if before is self:
+            self._size += self._base is None or key not in self._base
+        elif before is _GONE:
+            # What was there before and comes anew stands last, as in a dictionary from which it was deleted meanwhile.
+            self._size += 1
             del self._changes[key]
         self._changes[key] = value
 

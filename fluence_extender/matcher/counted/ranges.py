@@ -19,6 +19,8 @@ def whole(total: int) -> Ranges:
 
 def size(ranges: Ranges) -> int:
     """How many units are in the set."""
+    if len(ranges) == 1:
+        return ranges[0][1] - ranges[0][0]
     return sum(high - low for low, high in ranges)
 
 
@@ -72,6 +74,8 @@ def difference(one: Ranges, other: Ranges) -> Ranges:
     """The units of ``one`` that aren't in ``other``."""
     if not other:
         return one
+    if len(other) == 1 and one and one[0][0] == other[0][0] and other[0][1] < one[0][1]:
+        return ((other[0][1], one[0][1]), *one[1:])
     left: list[tuple[int, int]] = []
     index = 0
     for low, high in one:

@@ -20,6 +20,12 @@ from fluence_extender.matcher.port import Jgf
 def placement_of(shares: Sequence[Share], levels: Sequence[Level]) -> dict[str, dict[str, int]]:
     """Holder path -> {leaf type: units}; the levels above the nodes hold nothing themselves."""
     placement = {share.node.path: {name: size(units) for name, units in share.taken} for share in shares}
+    if len(shares) == 1:
+        number = shares[0].node.level
+        while number >= 0:
+            placement[levels[number].vertex.path] = {}
+            number = levels[number].parent
+        return placement
     for level in _levels_of(shares, levels):
         placement[level.vertex.path] = {}
     return placement

@@ -184,8 +184,9 @@ class State(Borrower):
     def _count_jobs(self, levels: Iterable[int], change: int) -> None:
         if len(self.tree.levels) == 1:
             return
-        for touched in {level.number for number in levels for level in self.tree.above(number)}:
-            self.tree.write(touched).jobs += change
+        tree = self.tree
+        for touched in {level.number for number in levels for level in tree.above(number)}:
+            tree.write(touched).jobs += change
 
     def _count_free(self, node: Node, counts: dict[str, int], nodes: int) -> None:
         """Change what levels above ``node`` have free of the type that weighs the edge to them."""
