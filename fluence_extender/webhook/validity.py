@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from fluence_extender.webhook.contract import Json
 
@@ -30,8 +33,65 @@ _LISTS = ("metadata.ownerReferences", "spec.initContainers", "spec.volumes", "sp
 _CONTAINER_LISTS = ("env", "envFrom", "volumeMounts")
 
 
+class _Named(Struct):
+    name: str | None = None
+
+
+class _Variable(Struct, rename="camel"):
+    name: str | None = None
+    value: str | None = None
+    value_from: Json | None = None
+
+
+class _Resources(Struct):
+    requests: Json | None = None
+    limits: Json | None = None
+
+
+class _Container(Struct, rename="camel"):
+    name: str | None = None
+    env: list[_Variable] | None = None
+    env_from: list[Json] | None = None
+    volume_mounts: list[_Named] | None = None
+    resources: _Resources | None = None
+
+
+class _SchedulingGroup(Struct, rename="camel"):
+    pod_group_name: str | None = None
+
+
+class _Metadata(Struct, rename="camel"):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Json] | None = None
+
+
+class _Spec(Struct, rename="camel"):
+    containers: Annotated[list[_Container], Meta(min_length=1)]
+    init_containers: list[_Container] | None = None
+    volumes: list[_Named] | None = None
+    scheduling_gates: list[_Named] | None = None
+    scheduling_group: _SchedulingGroup | None = None
+    os: Json | None = None
+
+
+class _Pod(Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
 def shape_faults(pod: Json) -> list[str]:
     """Where the pod isn't even of the form that a pod has, as far as handlers look."""
+    try:
+        convert(pod, _Pod)
+    except ValidationError:
+        # Which of all that may be wrong is found out for the few pods where something is.
+        return exact_shape_faults(pod)
+    return []
+
+
+def exact_shape_faults(pod: Json) -> list[str]:
+    """The same, of any pod, looked at field by field."""
     if not isinstance(pod.get("metadata"), dict):
         return ["metadata must be an object"]
     found = [f"{path} must be an object" for path in _MAPS if not isinstance(_at(pod, path), dict | None)]
@@ -120,7 +180,7 @@ def _container_faults(where: str, container: Mapping[str, Any], volumes: frozens
         if one.get("name") not in volumes:
             found.append(f"{where} mounts volume {one.get('name')!r}, which isn't there")
     for one in container.get("env") or ():
-        if not _VARIABLE.fullmatch(str(one.get("name"))):
+        if not _names_variable(str(one.get("name"))):
             found.append(f"{where} sets {one.get('name')!r}, which isn't the name of a variable")
     resources = container.get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
@@ -130,6 +190,11 @@ def _container_faults(where: str, container: Mapping[str, Any], volumes: frozens
         if "/" in name and "kubernetes.io/" not in name and name in requests and name not in limits
     ]
     return found
+
+
+@lru_cache(maxsize=4096)
+def _names_variable(name: str) -> bool:
+    return _VARIABLE.fullmatch(name) is not None
 
 
 def _metadata_faults(metadata: Mapping[str, Any]) -> list[str]:
@@ -145,6 +210,9 @@ def _metadata_faults(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _twice(what: str, names: Iterable[str]) -> list[str]:
+    names = list(names)
+    if len(set(names)) == len(names):
+        return []
     told = "is there twice: it is one that admission adds, choose another for yours"
     return [f"{what} {name!r} {told}" for name, count in Counter(names).items() if count > 1]
 

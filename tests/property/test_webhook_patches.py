@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fluence_extender.webhook.contract import Bound, Context, GroupKind, Owned, Request
 from fluence_extender.webhook.handlers import HANDLERS
-from fluence_extender.webhook.mutate import mutate
+from fluence_extender.webhook.mutate import mutate, ours
 from fluence_extender.webhook.own_containers import is_own
-from fluence_extender.webhook.validity import faults, shape_faults
+from fluence_extender.webhook.validity import exact_shape_faults, faults, shape_faults
 from tests.unit.webhook.pods import RESOURCES, applied
 
 Json = dict[str, Any]
@@ -232,5 +232,7 @@ def test_garbage_is_left_as_it_is_or_patched_and_raises_nothing(
     spoiled = copy.deepcopy(pod)
     holders = {"": spoiled, "container": spoiled["spec"]["containers"][0]}
     holders.get(where, spoiled.get(where, spoiled))[field] = garbage
+    if ours(spoiled):
+        assert shape_faults(spoiled) == exact_shape_faults(spoiled)
     outcome = mutate(spoiled, Request("ns"), tuple(HANDLERS), context)
     applied(spoiled, outcome)

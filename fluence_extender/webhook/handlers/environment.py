@@ -9,7 +9,8 @@ Invariant: what the user's container sets itself stays. Ours come first, so that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from fluence_extender.graph.virtual import VirtualResource, VirtualResources, environment_name
@@ -38,7 +39,7 @@ def users_containers(draft: Draft) -> Iterator[tuple[tuple[Step, ...], Json]]:
                 yield ("spec", field, index), container
 
 
-def add_variables(draft: Draft, variables: list[Json]) -> None:
+def add_variables(draft: Draft, variables: Sequence[Json]) -> None:
     """Give every container of the user's those of ``variables`` that it doesn't set itself, before its own."""
     for path, container in users_containers(draft):
         own = {one.get("name") for one in container.get("env") or ()}
@@ -58,19 +59,22 @@ def from_field(variable: str, path: str) -> Json:
 
 def backend_variables(
     resources: VirtualResources | None, types: Iterable[str], consumer: bool = False
-) -> list[Json]:
+) -> Sequence[Json]:
     """The variables of a pod that asks for ``types``; a ``consumer``'s are its producer's."""
 
-    def variable(name: str, annotation: str) -> Json:
-        return from_annotation(name, handed_over(annotation) if consumer else annotation)
+    return _variables(tuple(attribute_keys(resources, types)), consumer)
 
+
+@lru_cache(maxsize=64)
+def _variables(keys: tuple[str, ...], consumer: bool) -> list[Json]:
     found: dict[str, Json] = {}
-    for name, annotation in _contract(attribute_keys(resources, types)):
-        found.setdefault(name, variable(name, annotation))
+    for name, annotation in _contract(keys):
+        if name not in found:
+            found[name] = from_annotation(name, handed_over(annotation) if consumer else annotation)
     return list(found.values())
 
 
-def _contract(keys: list[str]) -> Iterator[tuple[str, str]]:
+def _contract(keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     yield BACKEND_VARIABLE, BACKEND_ANNOTATION
     for key in keys:
         yield environment_name(key), ATTRIBUTE_PREFIX + key

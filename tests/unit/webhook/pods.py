@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,7 +96,7 @@ def grouped(
 
 def applied(body: Json, outcome: Outcome) -> Json:
     """The pod after its patch, by another implementation of RFC 6902 than ours."""
-    patched: Json = jsonpatch.apply_patch(body, [one.json() for one in outcome.patch])
+    patched: Json = jsonpatch.apply_patch(body, json.dumps([one.json() for one in outcome.patch]))
     return patched
 
 
