@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from fluence_extender.cluster.memory import MemoryCluster
@@ -28,11 +28,13 @@ class Link:
     """`Cluster` over a `MemoryCluster`.
 
     A write that was sent arrives although its caller gives it up. While ``cut`` nothing gets through either way; what
-    is read is as it was; after `heal` everything is listed anew, as after lost watches.
+    is read is as it was; after `heal` everything is listed anew, as after lost watches. A question for the Lease takes
+    ``lag`` seconds, and its answer as long again.
     """
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: MemoryCluster, lag: float = 0.0) -> None:
         self.cut = False
+        self._lag = lag
         self._cluster = cluster
         self._sinks: list[Sink] = []
         self._pods: tuple[Pod, ...] = ()
@@ -83,11 +85,14 @@ class Link:
         if not self.cut:
             self._cluster.put(pod)
 
-    async def read(self, lease: Lease | None) -> Lease | None:
-        """``lease``, if the connection stands."""
+    async def read(self, lease: Callable[[], Lease | None]) -> Lease | None:
+        """What ``lease`` says, if the connection stands."""
+        await asyncio.sleep(self._lag)
         if self.cut:
             raise ClusterError("no answer")
-        return lease
+        found = lease()
+        await asyncio.sleep(self._lag)
+        return found
 
     async def look(self, known: Mapping[str, str]) -> Look:
         """See `MemoryCluster.look`."""

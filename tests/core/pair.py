@@ -20,9 +20,15 @@ from tests.core.invariants import (
 from tests.core.replica import LeaseBoard, Replica
 from tests.core.world import World
 
+LAGS = (0.0, 0.1, 0.25)
+"""Seconds that a question for the Lease takes each way, replica by replica."""
+
 
 class Pair(World):
-    """A `World` whose controller, books and so on are those of the replica that leads, or led last."""
+    """A `World` whose controller, books and so on are those of the replica that leads, or led last.
+
+    ``together`` are the replicas that were found to lead at the same time.
+    """
 
     def __init__(self, *objects: port.Watched, **options: Any) -> None:
         self.board = LeaseBoard()
@@ -30,6 +36,7 @@ class Pair(World):
         self._last: Replica | None = None
         self._made = 0
         self._bound: set[str] = set()
+        self.together: list[str] = []
         super().__init__(*objects, scheduling=False, **options)
 
     def start(self) -> None:
@@ -59,6 +66,7 @@ class Pair(World):
 
         async def make() -> Replica:
             offset = 0.7 * (self._made % 3)
+            lag = LAGS[self._made % len(LAGS)]
             return Replica(
                 name,
                 self.cluster,
@@ -66,7 +74,9 @@ class Pair(World):
                 self.engine.books(self.policy),
                 self.limits,
                 offset,
+                lag,
                 self._beside,
+                self._note_together,
             )
 
         self._made += 1
@@ -76,6 +86,12 @@ class Pair(World):
         self._watch_for_crashes(made.controller)
         self.replicas.append(made)
         return made
+
+    def _note_together(self) -> None:
+        """Note who lead at the moment at which one of them has begun to."""
+        leaders = [one.name for one in self.replicas if one.leading]
+        if len(leaders) > 1:
+            self.together.append(" and ".join(leaders))
 
     def remove(self, replica: Replica) -> None:
         """Kill both processes of a replica."""
@@ -158,6 +174,7 @@ def check_pair(world: Pair) -> None:
             matcher_equals_the_accounts(seen)
             no_device_is_held_twice(seen)
     assert not world.scheduler.overcommitted, world.scheduler.overcommitted
+    assert not world.together, world.together
 
 
 def only_bound_pods_hold(seen: Seen) -> None:

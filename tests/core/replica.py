@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.cluster.port import Look
 from fluence_extender.gangs.beside import Beside
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
@@ -41,8 +43,33 @@ class LeaseBoard:
         return self.lease
 
 
+class WatchedDriver(Driver):
+    """A driver that says when it begins to lead."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        link: Link,
+        limits: Limits,
+        leadership: ByLease,
+        on_led: Callable[[], None],
+    ) -> None:
+        super().__init__(controller, link, limits, leadership)
+        self._on_led = on_led
+
+    async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[Look]]) -> None:
+        """See `Driver.lead`."""
+        await super().lead(look)
+        self._on_led()
+
+
 class Replica:
-    """Both processes of one pod; ``offset`` is how much later than others' its election's clock ticks, in seconds."""
+    """Both processes of one pod.
+
+    ``offset`` is how much later than others' its election's clock ticks, ``lag`` how long a question for the Lease
+    takes each way, both in seconds: by their lags replicas learn at different times who has it. ``on_led`` is called
+    when its extender begins to lead.
+    """
 
     def __init__(
         self,
@@ -52,23 +79,25 @@ class Replica:
         books: Books,
         limits: Limits,
         offset: float,
+        lag: float,
         beside: Beside,
+        on_led: Callable[[], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         self.name = name
         self.board = board
         self.shown: tuple[object, dict[str, tuple[str, str]]] = (None, {})
-        self.link = Link(cluster)
+        self.link = Link(cluster, lag)
         self.books = books
         self.controller = Controller(books, limits, clock=loop.time, leading=False)
         self.leadership = ByLease(name, loop.time)
-        self.driver = Driver(self.controller, self.link, limits, self.leadership)
+        self.driver = WatchedDriver(self.controller, self.link, limits, self.leadership, on_led)
         self.live = LiveResources(self.controller.replace_resources, lambda _, __: None)
         self.controller.on_resources = self.live.take
         self.election = Election(
             self.leadership,
             self.driver,
-            lambda _: self.link.read(board.lease),
+            lambda _: self.link.read(lambda: board.lease),
             self.link.look,
             lambda: self.controller.started,
             loop.time,
@@ -81,7 +110,10 @@ class Replica:
         self._scheduling: asyncio.Task[None] | None = None
         self._starts = 0
         self._renewed = 0.0
-        self._candidate = asyncio.create_task(self._stand(offset))
+        self._now = loop.time
+        self._seen: Lease | None = None
+        self._seen_at = loop.time()
+        self._candidate = asyncio.create_task(self._candidacy(offset))
         renewal = Renewal(self.controller, self.live.taken_back, self.driver.wake, beside)
         working = (self.driver.run(), self.election.run(), renewal.run())
         self._tasks = [asyncio.create_task(work) for work in working]
@@ -97,24 +129,27 @@ class Replica:
 
     # kube-scheduler.
 
-    async def _stand(self, offset: float) -> None:
+    async def _candidacy(self, offset: float) -> None:
         """Take part in the election as client-go does."""
-        loop = asyncio.get_running_loop()
-        seen: Lease | None = None
-        seen_at = loop.time()
         await asyncio.sleep(offset)
         while True:
-            if not self.link.cut:
-                if self.board.lease != seen:
-                    seen, seen_at = self.board.lease, loop.time()
-                free = seen is None or not seen.holder or loop.time() - seen_at >= seen.duration
-                if free or (seen is not None and seen.holder == self._holder):
-                    seen, seen_at = self.board.write(self._holder), loop.time()
-                    self._renewed = loop.time()
-                    self._begin_scheduling()
-            if self._scheduling is not None and loop.time() - self._renewed > DEADLINE:
+            await self.stand()
+            if self._scheduling is not None and self._now() - self._renewed > DEADLINE:
                 self.scheduler_ends()
             await asyncio.sleep(RETRY)
+
+    async def stand(self) -> None:
+        """Renew the Lease, or take it where it is free."""
+        if self.link.cut:
+            return
+        if self.board.lease != self._seen:
+            self._seen, self._seen_at = self.board.lease, self._now()
+        seen = self._seen
+        free = seen is None or not seen.holder or self._now() - self._seen_at >= seen.duration
+        if free or (seen is not None and seen.holder == self._holder):
+            self._seen = self.board.write(self._holder)
+            self._seen_at = self._renewed = self._now()
+            self._begin_scheduling()
 
     def _begin_scheduling(self) -> None:
         if self._scheduling is None:

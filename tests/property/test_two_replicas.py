@@ -70,6 +70,17 @@ class TwoReplicas(Core):
     def kube_scheduler_ends(self, release: bool) -> None:
         self.world.foremost.scheduler_ends(release)
 
+    @rule(seconds=st.lists(st.sampled_from([2.5, 3.2, 4.0, 5.7]), min_size=3, max_size=6))
+    def lease_goes_from_hand_to_hand(self, seconds: list[float]) -> None:
+        """It is let go and taken in the same moment, and who had it finds out some time after somebody else has."""
+        for pause in seconds:
+            old = self.world.foremost
+            old.scheduler_ends(release=True)
+            for one in self.world.replicas:
+                if one is not old:
+                    self.world.run(one.stand())
+            self.world.advance(pause)
+
     @rule(random=choice, leader=st.booleans())
     def replica_is_cut_off(self, random: Random, leader: bool) -> None:
         replica = self.world.foremost if leader else random.choice(self.world.replicas)
