@@ -10,11 +10,14 @@ Invariant: expanding changes nothing in a document without counts; ``uniq_id`` v
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.growth import Addition
 from fluence_extender.graph.vertex import NO_RANK, NODE_TYPE, Vertex
+
+if TYPE_CHECKING:
+    # The process of an engine reads documents and has no containment of its own.
+    from fluence_extender.graph.containment import Containment
+    from fluence_extender.graph.growth import Addition
 
 Jgf = dict[str, Any]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import fluxion_ffi as fluxion
 from fluence_extender.graph.jgf import expand
+from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.matcher.embedded.criteria import read_criteria
 from fluence_extender.matcher.embedded.graph import STATIC_TYPES
 from fluence_extender.matcher.embedded.jgf import read_document
@@ -62,7 +63,7 @@ class FluxionMatcher:
     def __init__(self, library: fluxion.Library, graph: Jgf | str | bytes, options: MatcherOptions) -> None:
         self._granted: dict[int, bytes] = {}
         self._unclaimed: dict[int, set[str]] = {}
-        with translated():
+        with translated(), paused_collector():
             self._graph = fluxion.ResourceGraph(
                 library,
                 _unit_vertices(graph),

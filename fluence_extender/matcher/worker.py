@@ -7,6 +7,7 @@ loads anew elsewhere. The memory that libreapi_cli never frees goes with the pro
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
@@ -119,6 +120,8 @@ def serve(pipe: Connection) -> None:
     def answer(verb: str, arguments: tuple[Any, ...]) -> object:
         if verb == "load":
             matchers.append(create_matcher(*arguments))
+            # What was loaded stays: the collector needn't walk it again and again.
+            gc.freeze()
             return None
         (matcher,) = matchers
         if verb == "match":
