@@ -5,14 +5,13 @@ What another one, or a sidecar, has done already is a success; what fails is ask
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import structlog
 
-from fluence_extender.cluster.backoff import jittered
 from fluence_extender.cluster.port import ClusterError, Gone, Observation
+from fluence_extender.cluster.rounds import Rounds, each
 from fluence_extender.coordination.late import LateConsumers, Release
 from fluence_extender.model.coordination import PRODUCER_SEEN_ANNOTATION
 from fluence_extender.model.pod import Pod
@@ -21,7 +20,6 @@ log = structlog.get_logger(__name__)
 
 BREATHER = 1.0
 """Seconds in which what comes together is gathered: sidecars are faster, and are left to it."""
-AT_ONCE = 16
 
 
 class Releases(Protocol):
@@ -41,36 +39,24 @@ class LateKeeper:
 
     def __init__(self, releases: Releases, clock: Callable[[], float]) -> None:
         self._releases = releases
-        self._clock = clock
         self._consumers = LateConsumers(clock)
-        self._seen = asyncio.Event()
+        self._rounds = Rounds(self.work, clock, BREATHER)
 
     def take(self, seen: Observation) -> None:
         """Take note of what was seen."""
         self._consumers.take(seen)
-        self._seen.set()
+        self._rounds.wake()
 
     async def run(self) -> None:
         """Release until cancelled."""
-        while True:
-            await asyncio.sleep(BREATHER)
-            self._seen.clear()
-            await self.work()
-            due = self._consumers.next_due
-            limit = None if due is None else jittered(max(due - self._clock(), 0.0)) + BREATHER
-            try:
-                async with asyncio.timeout(limit):
-                    await self._seen.wait()
-            except TimeoutError:
-                continue
+        await self._rounds.run()
 
-    async def work(self) -> None:
-        """Release who is to be released now, and write down which groups had a producer."""
+    async def work(self) -> float | None:
+        """Release who is to be released now, and write down which groups had a producer; when there may be more."""
         for pod in self._consumers.marks():
             await self._mark(pod)
-        due = self._consumers.actions()
-        for first in range(0, len(due), AT_ONCE):
-            await asyncio.gather(*map(self._do, due[first : first + AT_ONCE]))
+        await each(self._do, self._consumers.actions())
+        return self._consumers.next_due
 
     async def _mark(self, pod: Pod) -> None:
         try:
@@ -80,12 +66,13 @@ class LateKeeper:
         except ClusterError as error:
             log.warning("a consumer isn't told of its producer yet", pod=pod.key, error=str(error))
 
-    async def _do(self, one: Release) -> None:
+    async def _do(self, one: Release) -> bool:
         try:
             await self._releases.release(one.pod, one.told)
         except Gone:
-            return
+            return True
         except ClusterError as error:
             log.warning("a late consumer couldn't be released yet", pod=one.pod.key, error=str(error))
-            return
+            return False
         log.info("a late consumer may start", pod=one.pod.key)
+        return True

@@ -7,13 +7,13 @@ tried again while others go ahead; the extender starts no gang of which a member
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
 
 from fluence_extender.cluster.port import ClusterError, Gone
+from fluence_extender.cluster.rounds import each
 from fluence_extender.coordination.following import Verdict
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
@@ -28,7 +28,6 @@ from fluence_extender.model.pod import Pod
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 16
 GIVEN_UP = "given up: "
 LONGEST_WHY = 1000
 
@@ -105,17 +104,18 @@ def _mark(uid: str) -> str:
 
 async def release_all(pods: Pods, consumers: Iterable[Pod], told: Mapping[str, str]) -> list[str]:
     """Release ``consumers``; what went wrong, empty once each of them is released or gone. Doesn't raise."""
-    turn = asyncio.Semaphore(AT_ONCE)
+    problems: list[str] = []
 
-    async def one(pod: Pod) -> str:
-        async with turn:
-            try:
-                await pods.release(pod, told)
-            except Gone:
-                return ""
-            except ClusterError as error:
-                return str(error)
+    async def one(pod: Pod) -> bool:
+        try:
+            await pods.release(pod, told)
+        except Gone:
+            return True
+        except ClusterError as error:
+            problems.append(str(error))
+            return False
         log.info("a consumer may start", pod=pod.key, task=told.get(QUANTUM_JOB_ID_ANNOTATION, ""))
-        return ""
+        return True
 
-    return [said for said in await asyncio.gather(*map(one, consumers)) if said]
+    await each(one, list(consumers))
+    return problems

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Mapping, Sized
 
 import structlog
@@ -17,6 +16,7 @@ from fluence_extender.coordination.pods import ApiPods
 from fluence_extender.coordination.provider import ProviderError, Queue
 from fluence_extender.coordination.registry import attributes_of, known_providers, resolve
 from fluence_extender.coordination.sidecar import Sidecar
+from fluence_extender.logs import set_up_logging
 
 log = structlog.get_logger(__name__)
 
@@ -26,14 +26,7 @@ async def run(options: Options, environ: Mapping[str, str], told: Sized = ()) ->
 
     ``told`` are such signals that came before.
     """
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    set_up_logging()
     async with connect() as connection:
         pods = ApiPods(connection, options.namespace, options.pod_name, options.pod_uid)
         sidecar = Sidecar(options, pods, Guarded(lambda: connect_vendor(environ), options.call))

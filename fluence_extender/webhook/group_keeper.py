@@ -6,15 +6,14 @@ from what is seen then.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
-from fluence_extender.cluster.backoff import jittered
 from fluence_extender.cluster.errors import Invalid
 from fluence_extender.cluster.port import ClusterError, Conflict, Gone, Observation
+from fluence_extender.cluster.rounds import Rounds, each
 from fluence_extender.model.pod import Owner
 from fluence_extender.webhook.podgroups import Action, Group, Make, Name, PodGroups, Remove, Resize
 
@@ -24,7 +23,6 @@ BREATHER = 0.05
 """Seconds in which pods that come together are gathered."""
 RETRY = 2.0
 """Seconds until what failed is tried again."""
-AT_ONCE = 16
 
 
 class GroupWrites(Protocol):
@@ -50,40 +48,23 @@ class GroupKeeper:
         self._writes = writes
         self._clock = clock
         self._groups = PodGroups(clock)
-        self._seen = asyncio.Event()
+        self._rounds = Rounds(self._work, clock, BREATHER)
 
     def take(self, seen: Observation) -> None:
         """Take note of what was seen."""
         self._groups.take(seen)
-        self._seen.set()
+        self._rounds.wake()
 
     async def run(self) -> None:
         """Keep the groups until cancelled."""
-        while True:
-            self._seen.clear()
-            failed = await self._work()
-            await asyncio.sleep(BREATHER)
-            await self._wait(RETRY if failed else None)
+        await self._rounds.run()
 
-    async def _wait(self, longest: float | None) -> None:
-        """Wait for something to be seen, for what is due, or until ``longest`` seconds are over."""
+    async def _work(self) -> float | None:
+        """Do what is to be done now; when there may be more."""
+        done = await each(self._do, self._groups.actions())
         due = self._groups.next_due
-        left = [] if due is None else [max(due - self._clock(), 0.0)]
-        limit = min([*left, *([] if longest is None else [longest])], default=None)
-        try:
-            async with asyncio.timeout(None if limit is None else jittered(limit) + BREATHER):
-                await self._seen.wait()
-        except TimeoutError:
-            return
-
-    async def _work(self) -> bool:
-        """Do what is to be done; whether something failed."""
-        actions = self._groups.actions()
-        failed = False
-        for first in range(0, len(actions), AT_ONCE):
-            outcomes = await asyncio.gather(*map(self._do, actions[first : first + AT_ONCE]))
-            failed = failed or not all(outcomes)
-        return failed
+        again = None if done else self._clock() + RETRY
+        return min((one for one in (due, again) if one is not None), default=None)
 
     async def _do(self, action: Action) -> bool:
         """Do it; whether nothing is left to be done about it."""
