@@ -304,7 +304,7 @@ def test_5_ibm(
             # QRMI's tasks have no tags: the sidecar is told by the interceptor.
             assert running.main() == "submitted job-1 to ibm_fez\ncounts"
             wait_for_log(running, "the producer has submitted a task")
-            wait_for_log(running, "status='queued'")
+            wait_for_log(running, "status=queued")
             assert len(waiting(namespace)) == 2
             ibm.jobs["job-1"]["state"] = {"status": "Running"}
             wait_for(lambda: not waiting(namespace), LONGEST, "the consumers", running.log.read_text)

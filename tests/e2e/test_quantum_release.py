@@ -141,7 +141,7 @@ def test_36_38_39_42_43_consumers_start_when_the_task_is_next_and_others_make_wa
         running.stage()
         sidecar = running.sidecar()
         task = running.python(SUBMIT)
-        wait_for(lambda: f"task='{task}'" in running.log.read_text(), what="the sidecar to find the task")
+        wait_for(lambda: f"task={task}" in running.log.read_text(), what="the sidecar to find the task")
         wait_for(lambda: "queued, position 2" in running.log.read_text(), what="the sidecar to follow it")
         assert gated(namespace) == consumers
         mock.pass_by(10)
