@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import yaml
 
-from fluence_extender.model.names import RESOURCE_DOMAIN, SCHEDULER_NAME
+from fluence_extender.extender.port import SELF_BINDING
+from fluence_extender.model.names import DOMAIN, MARKS, RESOURCE_DOMAIN, SCHEDULER_NAME
 
 ELECTION = """\
 # leaderElection: of several replicas one leads; the extender beside it follows the same Lease (serve --lease).
@@ -22,10 +23,19 @@ HEADER = """\
 # ignorable false: without the extender nothing of ours may be placed.
 """
 
+SPLIT = """\
+# Two extenders: the first is asked about every pod; the second binds those that ask for one of managedResources, which
+# is put on them at admission if their Binding says more than their node, or their gang has to be bound together. The
+# others are bound by kube-scheduler itself, which is faster. Where no pods are marked: scheduler-config --barrier.
+"""
 
-def scheduler_config(url: str, kubeconfig: str, lease: str = "", lease_duration: int = 15) -> str:
+
+def scheduler_config(
+    url: str, kubeconfig: str, lease: str = "", lease_duration: int = 15, barrier: bool = False
+) -> str:
     """The configuration as YAML; ``url`` is where the verbs are served, an empty ``kubeconfig`` means in-cluster.
 
+    With ``barrier`` the extender binds every pod, and each gang together; without it the marked ones only.
     ``lease`` is the Lease (NAMESPACE/NAME) by which one of several replicas is elected, "" for no election;
     ``lease_duration`` is in seconds, at least 3.
     """
@@ -49,7 +59,7 @@ def scheduler_config(url: str, kubeconfig: str, lease: str = "", lease_duration:
                         "args": {
                             "apiVersion": "kubescheduler.config.k8s.io/v1",
                             "kind": "NodeResourcesFitArgs",
-                            "ignoredResourceGroups": [RESOURCE_DOMAIN],
+                            "ignoredResourceGroups": [RESOURCE_DOMAIN, DOMAIN],
                             "scoringStrategy": {
                                 "type": "LeastAllocated",
                                 "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
@@ -59,22 +69,34 @@ def scheduler_config(url: str, kubeconfig: str, lease: str = "", lease_duration:
                 ],
             }
         ],
-        "extenders": [
-            {
-                "urlPrefix": url.rstrip("/"),
-                "filterVerb": "filter",
-                "prioritizeVerb": "prioritize",
-                "bindVerb": "bind",
-                "preemptVerb": "preempt",
-                "weight": 1,
-                "enableHTTPS": False,
-                "httpTimeout": "30s",
-                "nodeCacheCapable": True,
-                "ignorable": False,
-            }
-        ],
+        "extenders": _extenders(url.rstrip("/"), barrier),
     }
-    return HEADER + (ELECTION if lease else "") + yaml.safe_dump(document, sort_keys=False)
+    header = HEADER + ("" if barrier else SPLIT) + (ELECTION if lease else "")
+    return header + yaml.safe_dump(document, sort_keys=False)
+
+
+def _extenders(url: str, barrier: bool) -> list[dict[str, object]]:
+    """One for all verbs, or one that binds some pods beside one for all the rest: two may not bind."""
+    looks: dict[str, object] = {
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "weight": 1,
+    }
+    binds: dict[str, object] = {"bindVerb": "bind"}
+    marks: dict[str, object] = {"managedResources": [{"name": mark} for mark in MARKS]}
+    common: dict[str, object] = {
+        "enableHTTPS": False,
+        "httpTimeout": "30s",
+        "nodeCacheCapable": True,
+        "ignorable": False,
+    }
+    if barrier:
+        return [{"urlPrefix": url, **looks, **binds, **common}]
+    return [
+        {"urlPrefix": url + SELF_BINDING, **looks, **common},
+        {"urlPrefix": url, **binds, **common, **marks},
+    ]
 
 
 def _election(lease: str, duration: int) -> dict[str, object]:

@@ -33,9 +33,10 @@ from fluence_extender.extender.state import (
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import CannotBind, Driver
 from fluence_extender.gangs.gang import Gang
+from fluence_extender.gangs.handing_over import may_be_handed_over
 from fluence_extender.gangs.history import What
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.names import MARK_RESOURCE, SCHEDULER_NAME
 from fluence_extender.state.backends import device_listing
 from fluence_extender.state.gangs import NO_PLACE_YET, allocation_listing, gang_listing, gang_story
 from fluence_extender.state.graph import graph
@@ -44,6 +45,11 @@ from fluence_extender.whatif.live import Simulator, TooMany
 from fluence_extender.whatif.manifests import BadManifest
 
 NOT_SEEN = "the pod has not been seen yet"
+UNMARKED = (
+    f"it asks for devices and not for {MARK_RESOURCE}, so that nobody could tell it which ones it got: create it anew "
+    "where fluence's admission policy or webhook is installed, or start kube-scheduler with what "
+    "`fluence-extender scheduler-config --barrier` prints"
+)
 
 
 PATIENCE = 6.0
@@ -114,6 +120,17 @@ class Service:
     def refused(self, pod: AskedPod, node: str) -> None:
         """Take note that the planned node wasn't offered."""
         self._controller.lifecycle.refused(pod.uid, node)
+
+    def hand_over(self, pod: AskedPod, node: str) -> str:
+        """See `Placements.hand_over`."""
+        found = self._controller.member(pod.uid)
+        if found is None or found[1].bound or found[1].pod.marked:
+            return ""
+        gang, member = found
+        if not may_be_handed_over(member.pod):
+            return UNMARKED
+        self._controller.lifecycle.handed_over(gang, member)
+        return ""
 
     async def bind(self, pod: AskedPod, node: str) -> None:
         """Bind the pod with its gang. Raises `BindRefused`."""

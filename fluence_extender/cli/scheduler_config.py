@@ -31,7 +31,15 @@ from fluence_extender.settings import DEFAULT_LEASE_DURATION
     metavar="SECONDS",
     help="How long the others wait after the leader's last renewal before one of them takes over.",
 )
-def scheduler_config_command(url: str, kubeconfig: str, lease: str, lease_duration: int) -> None:
+@click.option(
+    "--barrier",
+    is_flag=True,
+    help="Let the extender bind every pod, each gang together: for clusters in which neither the admission policy nor "
+    "the webhook marks the pods of which that is wanted.",
+)
+def scheduler_config_command(
+    url: str, kubeconfig: str, lease: str, lease_duration: int, barrier: bool
+) -> None:
     """Print a ready KubeSchedulerConfiguration for the kube-scheduler beside the service.
 
     Example: fluence-extender scheduler-config --kubeconfig ~/.kube/config > fluence.yaml && kube-scheduler
@@ -41,4 +49,4 @@ def scheduler_config_command(url: str, kubeconfig: str, lease: str, lease_durati
 
     if not url.startswith(("http://", "https://")):
         raise click.BadParameter(f"{url!r} is not a URL: it must begin with http://", param_hint="--url")
-    click.echo(scheduler_config(url, kubeconfig, lease, lease_duration), nl=False)
+    click.echo(scheduler_config(url, kubeconfig, lease, lease_duration, barrier), nl=False)

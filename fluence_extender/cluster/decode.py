@@ -16,7 +16,7 @@ import structlog
 from fluence_extender.cluster import wire
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.duration import duration
-from fluence_extender.model.names import DURATION_ANNOTATION, RESOURCES_KEY
+from fluence_extender.model.names import DURATION_ANNOTATION, MARKS, RESOURCES_KEY
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod
 from fluence_extender.model.requests import (
@@ -48,6 +48,9 @@ _broken_pod = msgspec.json.Decoder(wire.BrokenPod).decode
 UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
 LONGEST_REFUSAL = 400
 
+APPLIED = b'"operation":"Apply"'
+"""How an entry of metadata.managedFields says that it comes of a server-side apply (metav1.ManagedFieldsEntry)."""
+
 
 def decode_pod(raw: bytes) -> Pod:
     """A core/v1 Pod. Raises `msgspec.MsgspecError` only where there is no readable metadata."""
@@ -60,6 +63,7 @@ def decode_pod(raw: bytes) -> Pod:
     if problem:
         log.warning("a pod's requests can't be read", pod=f"{meta.namespace}/{meta.name}", problem=problem)
     created = meta.creation_timestamp
+    gates = tuple(gate["name"] for gate in spec.get("schedulingGates") or ())
     return Pod(
         namespace=meta.namespace,
         name=meta.name,
@@ -71,7 +75,7 @@ def decode_pod(raw: bytes) -> Pod:
         nominated=status.get("nominatedNodeName") or "",
         phase=status.get("phase") or "Pending",
         deleting=meta.deletion_timestamp is not None,
-        gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        gates=gates,
         group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
         owner=_owner(meta),
         requests=requests,
@@ -89,6 +93,8 @@ def decode_pod(raw: bytes) -> Pod:
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
         entangled=_entangled(spec),
+        marked=_marked(spec),
+        applied=bool(gates) and APPLIED in raw,
     )
 
 
@@ -180,6 +186,15 @@ def _entangled(spec: wire.PodSpec) -> bool:
         or any(kind is not None for volume in spec.get("volumes") or () for kind in volume.values())
         or bool(spec.get("resourceClaims"))
     )
+
+
+def _marked(spec: wire.PodSpec) -> bool:
+    """Whether a container or init container asks for one of the marks, as kube-scheduler's IsInterested looks."""
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        asked = (container.get("resources") or {}).get("requests") or {}
+        if any(mark in asked for mark in MARKS):
+            return True
+    return False
 
 
 def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:

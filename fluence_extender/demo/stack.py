@@ -30,7 +30,8 @@ class Stack:
 
     ``kubeconfig`` is what both use (default: the admin's) unless the scheduler has one of its own; ``arguments`` are
     added to ``serve``; ``feature_gates`` are the scheduler's. As one of several replicas both run under a ``hostname``
-    of their own and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds.
+    of their own and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds. With
+    ``barrier`` the extender binds every pod.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Stack:
         hostname: str = "",
         lease: str = "",
         lease_duration: int = DEFAULT_LEASE_DURATION,
+        barrier: bool = False,
     ) -> None:
         self._plane = plane
         self._hostname = hostname
         self._lease = lease
         self._lease_duration = lease_duration
+        self._barrier = barrier
         self._kubeconfig = str(kubeconfig or plane.kubeconfig)
         self._schedulers = str(scheduler_kubeconfig or self._kubeconfig)
         self._gates = feature_gates
@@ -88,7 +91,9 @@ class Stack:
 
     def start_scheduler(self) -> None:
         """Start the scheduler alone, and wait until it is ready. Raises `StartFailed`."""
-        config = scheduler_config(self.verbs_url, self._schedulers, self._lease, self._lease_duration)
+        config = scheduler_config(
+            self.verbs_url, self._schedulers, self._lease, self._lease_duration, self._barrier
+        )
         name = "-".join(filter(None, (SCHEDULER, self._hostname)))
         self.scheduler = self._plane.start_scheduler(
             config, name=name, feature_gates=self._gates, hostname=self._hostname

@@ -5,6 +5,8 @@ They share nothing but the service and its metrics, so that the verbs can stay o
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -14,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fluence_extender.extender.endpoint import VerbEndpoint
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.pending import PendingBinds
-from fluence_extender.extender.port import Placements
+from fluence_extender.extender.port import SELF_BINDING, Placements
 from fluence_extender.extender.stateapi import api_app
 from fluence_extender.extender.verbs import (
     Verbs,
@@ -40,10 +42,14 @@ class VerbsApp(Starlette):
             "bind": (verbs.bind, binding_result),
             "preempt": (verbs.preempt, failed_preempt),
         }
-        self._verbs: dict[str, ASGIApp] = {
-            f"/{verb}": VerbEndpoint(verb, answer, failed, metrics, max_body)
-            for verb, (answer, failed) in shown.items()
-        }
+        self._verbs: dict[str, ASGIApp] = {}
+        for verb, (answer, failed) in shown.items():
+            endpoint = self._verbs[f"/{verb}"] = VerbEndpoint(verb, answer, failed, metrics, max_body)
+            self._verbs[f"{SELF_BINDING}/{verb}"] = endpoint
+        filtering = partial(verbs.filter, self_binding=True)
+        self._verbs[f"{SELF_BINDING}/filter"] = VerbEndpoint(
+            "filter", filtering, failed_filter, metrics, max_body
+        )
         super().__init__(routes=[Route("/healthz", _alive)])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -22,6 +22,9 @@ from fluence_extender.extender.state import (
     NodeView,
 )
 
+SELF_BINDING = "/self-binding"
+"""The path under which verbs are called by a kube-scheduler that binds unmarked pods itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class AskedPod:
@@ -103,6 +106,13 @@ class Placements(Protocol):
 
     def refused(self, pod: AskedPod, node: str) -> None:
         """Take note that ``node``, the planned one, wasn't among those offered in a filter call."""
+        ...
+
+    def hand_over(self, pod: AskedPod, node: str) -> str:
+        """Let kube-scheduler bind the pod to ``node``, its planned one, unless our bind verb is called for it.
+
+        Returns why that may not be, "" when it may.
+        """
         ...
 
     async def bind(self, pod: AskedPod, node: str) -> None:

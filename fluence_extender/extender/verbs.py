@@ -68,8 +68,11 @@ class Verbs:
         self._placements = placements
         self._pending = pending
 
-    async def filter(self, body: bytes) -> Answer:
-        """Say which of the offered nodes the pod may have. Raises `BadRequest`."""
+    async def filter(self, body: bytes, self_binding: bool = False) -> Answer:
+        """Say which of the offered nodes the pod may have. Raises `BadRequest`.
+
+        ``self_binding`` says that the caller binds the pods itself for which bind isn't called.
+        """
         args = extender_args(body)
         offer = offered(args)
         pod = args.pod.asked()
@@ -87,6 +90,9 @@ class Verbs:
         several = len(offer.names) > 1 or (isinstance(location, On) and location.confined)
         if isinstance(verdict, NonePasses) and verdict.missed and several:
             self._placements.refused(pod, verdict.missed)
+        if self_binding and isinstance(verdict, OnePasses):
+            unfit = self._placements.hand_over(pod, verdict.node)
+            verdict = NonePasses(unfit) if unfit else verdict
         return _filter_answer(verdict, offer)
 
     async def prioritize(self, body: bytes) -> Answer:

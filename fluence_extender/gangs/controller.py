@@ -155,7 +155,7 @@ class Controller:
             return
         member = self.registry.put_pod(pod)
         if self.started:
-            self.lifecycle.pod_changed(member)
+            self.lifecycle.pod_changed(member, old)
 
     def _count_foreign(self, pod: Pod) -> None:
         if pod.node and not pod.finished:

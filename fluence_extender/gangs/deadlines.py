@@ -79,5 +79,5 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
     if gang.late_after is None:
         times.append(_late_at(gang, limits))
     times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)
-    times.extend(outlived_at(member, limits) for member in gang.members.values())
+    times.extend(min(outlived_at(member, limits), member.handed) for member in gang.members.values())
     return min(times)

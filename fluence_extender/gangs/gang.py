@@ -25,7 +25,8 @@ class Member:
     Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
     ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
     ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
-    ``kept`` is the node on which others make way for it; ``placeless`` is when it lost it while pinned.
+    ``kept`` is the node on which others make way for it; ``placeless`` is when it lost it while pinned; ``handed`` is
+    until when kube-scheduler is trusted to bind it itself.
     """
 
     pod: Pod
@@ -43,6 +44,7 @@ class Member:
     promised: str = ""
     kept: str = ""
     placeless: float = float("inf")
+    handed: float = float("inf")
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     waits: int = 0
@@ -73,10 +75,9 @@ class Gang:
     there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
     ``late_after`` after how many seconds it was given up to wait for them, ``patience`` how many it gives itself;
     ``rests`` is how often in a row it has rested because its members were refused, ``stalls`` because one isn't asked
-    for;
-    ``whole`` says that as many as make it whole have been bound once; ``expected`` how many members have a place and
-    aren't bound yet; ``starts_about`` is when it is expected to get its places, seconds since the epoch, None where
-    that isn't known.
+    for; ``whole`` says that as many as make it whole have been bound once; ``expected`` how many members have a place,
+    aren't bound yet and gather at the barrier; ``starts_about`` is when it is expected to get its places, seconds since
+    the epoch, None where that isn't known.
     """
 
     key: GangKey
@@ -142,9 +143,22 @@ class Gang:
         if len(arrived) < self.expected:
             return False
         placed = [(member, member.assignment) for member in self.alive() if member.assignment is not None]
+        led = self.led_by_marked
         return len(placed) + self.ended >= self.size and all(
-            member.bound or arrived.get(member.pod.uid) == assignment.node for member, assignment in placed
+            member.bound or arrived.get(member.pod.uid) == assignment.node or (led and not member.pod.marked)
+            for member, assignment in placed
         )
+
+    @property
+    def led_by_marked(self) -> bool:
+        """Whether some of those that aren't bound yet are to be bound together, and so go before the others."""
+        return any(one.pod.marked and one.assignment is not None for one in self.pending())
+
+    def expect(self) -> None:
+        """Count those that are to gather at the barrier."""
+        placed = [member for member in self.pending() if member.assignment is not None]
+        marked = sum(1 for member in placed if member.pod.marked)
+        self.expected = marked or len(placed)
 
     @property
     def ended(self) -> int:

@@ -18,6 +18,7 @@ from fluence_extender.gangs.deadlines import falls_late, gather, undo
 from fluence_extender.gangs.docket import Docket
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.group_reports import GroupReports
+from fluence_extender.gangs.handing_over import ended, first_to_steer, hand_over, lapsed, take_back
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.pins import may_be_pinned, note_placeless, outlived, pinning, spare_nodes
@@ -68,10 +69,12 @@ class Lifecycle:
 
     # What was seen.
 
-    def pod_changed(self, member: Member) -> None:
-        """React to a new state of a pod of ours."""
+    def pod_changed(self, member: Member, before: Pod | None = None) -> None:
+        """React to a new state of a pod of ours, which was ``before`` if it was known."""
         self._registry.revision += 1
         pod = member.pod
+        if ended(pod, before):
+            take_back(member)
         if pod.finished:
             if pod.uid in self._books.holdings:
                 self.note(pod.uid, What.RELEASED, f"the pod has {pod.phase.lower()}")
@@ -207,6 +210,12 @@ class Lifecycle:
         self._registry.revision += 1
         member.binding = True
 
+    def handed_over(self, gang: Gang, member: Member) -> None:
+        """kube-scheduler was told the member's node, and binds it there itself."""
+        if not member.binding:
+            self.binding(gang, member)
+        self._docket.note(gang, hand_over(member, self._clock(), self._limits))
+
     def bound(self, uid: str, node: str) -> None:
         """Take note that our Binding was accepted."""
         found = self._registry.member(uid)
@@ -332,6 +341,10 @@ class Lifecycle:
         now = self._clock()
         self._relieve_strained()
         looked_at = self._docket.take_due(now)
+        for gang in self._docket.known(looked_at):
+            for member in lapsed(gang, now):
+                take_back(member)
+                self._places.leave_if_unfit(gang, member)
         late = (gang.key for gang in self._docket.known(looked_at) if falls_late(gang, now, self._limits))
         self._registry.dirty.update(late)
         for key in sorted(self._registry.dirty):
@@ -422,7 +435,8 @@ class Lifecycle:
         gang.barrier.look(gang.gathered)
 
     def _steers(self, gang: Gang) -> list[Action]:
-        wanted = [m for m in gang.members.values() if m.steer_wanted and m.assignment is not None]
+        steerable = [m for m in gang.members.values() if m.steer_wanted and m.assignment is not None]
+        wanted = first_to_steer(gang, steerable) if steerable else steerable
         names = list(self._planner.eligibility.nodes) if wanted else []
         actions: list[Action] = []
         for member in wanted:

@@ -19,7 +19,8 @@ class Limits:
     A reason is announced once it has stood for ``announce_after``, by the first ``announced_members`` of a gang. A pod
     that was evicted to make way and hasn't gone after ``leaving`` is no longer reckoned with; ``preempt_again`` is the
     time between two searches for victims for one gang, ``search_step`` is what a step may spend on them: the nodes of
-    all trials, or a twelfth as many pods that are looked at.
+    all trials, or a twelfth as many pods that are looked at. ``handed`` is how long kube-scheduler may take to bind a
+    member itself after it was told its node.
     """
 
     bind_wait: float = 20.0
@@ -40,3 +41,4 @@ class Limits:
     leaving: float = 300.0
     preempt_again: float = 1.0
     search_step: int = 10_000
+    handed: float = 20.0

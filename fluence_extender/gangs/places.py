@@ -66,7 +66,7 @@ class Places:
             member.clearing = False
             member.heard = NEVER
             member.forget_refusals()
-        gang.expected = sum(1 for one in gang.pending() if one.assignment is not None)
+        gang.expect()
         gang.note(What.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments))
         if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
             gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED

@@ -27,7 +27,7 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
     """Settle the state of a gang whose size is known."""
     bound = sum(1 for member in alive if member.bound)
     assigned = sum(1 for member in alive if member.assignment is not None)
-    gang.expected = assigned - bound
+    gang.expect()
     if bound == len(alive) and (gang.whole or bound + gang.ended >= gang.size):
         if gang.state is not GangState.BOUND:
             gang.note(What.COMPLETE, "", f"{bound} members have their nodes")

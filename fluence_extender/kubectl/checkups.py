@@ -142,12 +142,13 @@ def scheduler(at: CheckUp) -> Iterator[Finding]:
 
 
 def gate(at: CheckUp) -> Iterator[Finding]:
-    """Whether new pods are held back until their gang has a place."""
-    found = _object(at, "gate", "mutatingadmissionpolicybinding", "fluence-gate")
-    if isinstance(found, Finding):
-        yield found
-    else:
-        yield Finding("gate", OK, "new pods of scheduler fluence wait for their gang")
+    """Whether new pods are held back until their gang has a place, and those that the service binds are marked."""
+    for policy in ("fluence-gate", "fluence-mark"):
+        found = _object(at, "gate", "mutatingadmissionpolicybinding", policy)
+        if isinstance(found, Finding):
+            yield found
+            return
+    yield Finding("gate", OK, "new pods of scheduler fluence wait for their gang")
 
 
 def controller_rights(at: CheckUp) -> Iterator[Finding]:

@@ -37,6 +37,11 @@ WEBHOOK_NAME = "fluence-webhook"
 # Our own scheduling gate, added to each pod of ours at admission.
 GATE = f"{DOMAIN}/gang"
 
+# Asked for by the pods that kube-scheduler is to leave to our bind verb: it picks a binder by what a pod asks for.
+# Put on pods at admission; the device types that every installation knows do the same without it.
+MARK_RESOURCE = f"{DOMAIN}/binding"
+MARKS = (MARK_RESOURCE, f"{RESOURCE_PREFIX}qpu", f"{RESOURCE_PREFIX}qubit")
+
 # Results: written in the Binding.
 BACKEND_ANNOTATION = f"{DOMAIN}/backend"
 ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"

@@ -72,7 +72,9 @@ class Pod:
     is what kube-scheduler last said against it, "" when it said nothing; ``started`` is when kubelet took it, seconds
     since the epoch, 0 before; ``duration`` how many seconds it runs at most, None where that isn't said;
     ``preempts`` is false where its preemptionPolicy is Never; ``entangled`` says that kube-scheduler's filters judge it
-    by more than the node and what is free there: by other pods, by volumes or by resource claims.
+    by more than the node and what is free there: by other pods, by volumes or by resource claims; ``marked`` that it
+    asks for one of `MARKS`, so that kube-scheduler calls our bind verb for it; ``applied`` that somebody manages fields
+    of it by server-side apply (looked at while it is gated).
     """
 
     namespace: str
@@ -103,6 +105,8 @@ class Pod:
     duration: float | None = None
     preempts: bool = True
     entangled: bool = False
+    marked: bool = False
+    applied: bool = False
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fluence_extender.model.names import RESOURCE_PREFIX
+from fluence_extender.model.names import MARK_RESOURCE, RESOURCE_PREFIX
 from fluence_extender.model.quantity import (
     InvalidQuantity,
     floor_millicores,
@@ -60,7 +60,8 @@ def effective_requests(
     """Return what a pod takes of its node, and its virtual devices by type (``{"qpu": 1}``).
 
     ``spec`` and ``status`` are the pod's as JSON; without ``status`` a resize under way isn't seen. The
-    resources hold ``pods`` = 1 and no ``fluxion.flux-framework.org/`` names. Raises `InvalidRequest`.
+    resources hold ``pods`` = 1 and no ``fluxion.flux-framework.org/`` names, nor the mark of pods
+    that we bind. Raises `InvalidRequest`.
     """
     observed = _Observed(_mapping(status, "status"))
     total = _containers(_mapping(spec, "spec"), observed)
@@ -74,7 +75,7 @@ def effective_requests(
     resources = {
         name: nanos_to_millicores(amount) if name == CPU else nanos_to_whole(amount)
         for name, amount in total.items()
-        if not name.startswith(RESOURCE_PREFIX)
+        if not name.startswith(RESOURCE_PREFIX) and name != MARK_RESOURCE
     }
     resources[PODS] = 1
     return Resources(resources), devices

@@ -20,6 +20,7 @@ from fluence_extender.model.names import GATE, SCHEDULER_NAME
 from fluence_extender.webhook.contract import Context, Json, Outcome, Request
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
+from fluence_extender.webhook.mark import mark
 from fluence_extender.webhook.subject import NUMBERED, UNDECIDED, Subject, Unfit, read
 from fluence_extender.webhook.validity import faults, shape_faults
 
@@ -48,6 +49,8 @@ def mutate(
         _gate(draft)
     for name in handlers:
         HANDLERS[name](draft, subject, request, context)
+    if context.gate_by_webhook:
+        mark(draft)
     if not draft.operations:
         return Outcome(warnings=tuple(draft.warnings))
     broken = [fault for fault in faults(draft.pod) if fault not in faults(pod)]

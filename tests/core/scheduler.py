@@ -7,7 +7,7 @@ sitting on their node; a failed attempt clears the nomination and backs off; a p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 
 from fluence_extender.cluster.memory import MemoryCluster
@@ -43,7 +43,8 @@ class KubeScheduler:
     the node is in ``disturbed``: somebody else changed it while the pod was being bound. ``premature`` lists those that
     were bound before as many members of their gang as make it whole had reached bind, or were bound, unless the gang is
     in ``begun_elsewhere``: somebody else bound a member, and the others are completed beside it one by one; ``came``
-    has the members of each gang that have reached bind.
+    has the members of each gang that have reached bind. With ``splits`` it binds unmarked pods itself; ``writes_take``
+    are the seconds of such a Binding.
     """
 
     def __init__(self, cluster: MemoryCluster | Link) -> None:
@@ -56,11 +57,14 @@ class KubeScheduler:
         self.premature: list[str] = []
         self.begun_elsewhere: set[str] = set()
         self.came: dict[str, set[str]] = {}
+        self.splits = True
+        self.writes_take = 0.01
         self.disturbed: set[str] = set()
         self.unclaimed: set[str] = set()
         self._assumed: dict[str, str] = {}
         self._backoff: dict[str, tuple[float, float, str]] = {}
         self._binds: set[asyncio.Task[None]] = set()
+        self._own_binds: set[asyncio.Task[None]] = set()
         self._seen = asyncio.Event()
         cluster.watch(lambda _: self._seen.set())
 
@@ -84,7 +88,7 @@ class KubeScheduler:
     @property
     def binding(self) -> bool:
         """Whether a bind call is under way."""
-        return bool(self._binds)
+        return bool(self._binds or self._own_binds)
 
     def forget(self) -> None:
         """Cancel the bind calls under way, as when the extender's process ends."""
@@ -94,6 +98,8 @@ class KubeScheduler:
     def end(self) -> None:
         """Forget everything, as when kube-scheduler's process ends."""
         self.forget()
+        for task in self._own_binds:
+            task.cancel()
         self._assumed.clear()
         self._backoff.clear()
 
@@ -156,10 +162,7 @@ class KubeScheduler:
         location = self.service.locate(asked)
         if isinstance(location, On):
             if location.node in feasible:
-                self._assumed[pod.uid] = location.node
-                task = asyncio.create_task(self._bind(self.service, asked, pod, location.node))
-                self._binds.add(task)
-                task.add_done_callback(self._binds.discard)
+                self._begin_to_bind(self.service, asked, pod, location.node)
                 return
             self.refusing[location.node] = self.refusing.get(location.node, 1) - 1
             if len(feasible) > 1 or location.confined:
@@ -169,10 +172,26 @@ class KubeScheduler:
             assert location.reason
         self._failed(pod)
 
-    async def _bind(self, service: Service, asked: AskedPod, pod: Pod, node: str) -> None:
+    def _begin_to_bind(self, service: Service, asked: AskedPod, pod: Pod, node: str) -> None:
+        own = self.splits and not pod.marked
+        if own and service.hand_over(asked, node):
+            self._failed(pod)
+            return
+        self._assumed[pod.uid] = node
+        binding = self._bind_itself(pod, node) if own else service.bind(asked, node)
+        task = asyncio.create_task(self._bind(binding, pod, node))
+        tasks = self._own_binds if own else self._binds
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _bind_itself(self, pod: Pod, node: str) -> None:
+        await asyncio.sleep(self.writes_take)
+        await self.cluster.bind(pod, node, {})
+
+    async def _bind(self, binding: Coroutine[None, None, None], pod: Pod, node: str) -> None:
         self._come(pod)
         try:
-            await service.bind(asked, node)
+            await binding
             self._admit(pod, node)
             if not self._come(pod):
                 self.premature.append(pod.key)
@@ -189,10 +208,11 @@ class KubeScheduler:
             return True
         came = self.came.setdefault(name, set())
         came.add(pod.uid)
-        came.update(
-            one.uid for one in self.cluster.pods() if one.node and one.labels.get(GROUP_LABEL) == name
-        )
-        return len(came) >= int(size)
+        members = [one for one in self.cluster.pods() if one.labels.get(GROUP_LABEL) == name]
+        came.update(one.uid for one in members if one.node)
+        together = self.splits or any(one.marked for one in members)
+        later = {one.uid for one in members if together and not one.marked}
+        return len(came | later) >= int(size)
 
     def _admit(self, pod: Pod, name: str) -> None:
         there = next((node for node in self.cluster.nodes() if node.name == name), None)

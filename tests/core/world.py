@@ -21,6 +21,12 @@ from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.renewal import Renewal
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.live_resources import LiveResources
+from fluence_extender.model.names import (
+    ALLOCATION_ANNOTATION,
+    ATTRIBUTE_PREFIX,
+    BACKEND_ANNOTATION,
+    GROUP_LABEL,
+)
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.service import Service
@@ -30,6 +36,16 @@ from tests.core.scheduler import KubeScheduler
 
 AUDIT_EVERY = 7.0
 LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0)
+
+
+def is_marked(pod: Pod) -> bool:
+    """Whether the admission policy marks the pod."""
+    judged = pod.entangled or bool(pod.host_ports or pod.group or pod.devices)
+    stamped = any(
+        name in (BACKEND_ANNOTATION, ALLOCATION_ANNOTATION) or name.startswith(ATTRIBUTE_PREFIX)
+        for name in pod.annotations
+    )
+    return judged or stamped or (GROUP_LABEL in pod.labels and pod.owner is None)
 
 
 class World:
@@ -155,6 +171,7 @@ class World:
         """Create a pod under a uid of its own."""
         number = next(self._uids)
         pod = Pod(namespace, name, f"u{number:04}", created=fields.pop("created", float(number)), **fields)
+        pod = replace(pod, marked=pod.marked or is_marked(pod))
         self.cluster.put(pod)
         return pod
 

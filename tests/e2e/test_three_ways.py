@@ -36,6 +36,8 @@ def way(request: pytest.FixtureRequest, installation: Installation) -> Iterator[
             stack.enter_context(installation.ungated())
         if request.param == "gang cycle":
             stack.enter_context(installation.other(feature_gates=GANG_CYCLE))
+        if request.param == "barrier":
+            stack.enter_context(installation.other(barrier=True))
         yield request.param
 
 

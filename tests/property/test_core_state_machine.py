@@ -24,9 +24,9 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.model.workload import Job, PodGroup
 from tests.core.engine import ENGINES, FINE_EMBEDDED, CoreEngine
 from tests.core.invariants import check, check_at_rest
+from tests.core.shapes import absurd, allocatable, requests
 from tests.core.world import World
 
-GIB = 2**30
 SHARE = 5
 """A run of the machine costs as much as this many other examples, and more."""
 
@@ -68,24 +68,6 @@ pauses = st.sampled_from([0.0, 0.05, 0.3, 1.0])
 running = st.lists(st.integers(1, 3), max_size=3)
 
 
-def requests(millicores: int, gib: int, gpus: int = 0) -> Resources:
-    return Resources({"cpu": millicores, "memory": gib * GIB, "pods": 1, "nvidia.com/gpu": gpus})
-
-
-def absurd(memory: int) -> tuple[Resources, ...]:
-    """What nodes may offer that makes no sense: nothing at all, places alone, no cores, hardly any beside so much."""
-    return (
-        Resources(),
-        Resources({"pods": 3}),
-        Resources({"memory": memory, "pods": 6}),
-        Resources({"cpu": 3000, "memory": memory, "pods": 6}),
-    )
-
-
-def allocatable(number: int, gib: int, gpus: int) -> Resources:
-    return Resources({"cpu": number * 1000, "memory": gib * GIB, "pods": 6, "nvidia.com/gpu": gpus})
-
-
 class Core(RuleBasedStateMachine):
     """Rules are what a cluster's users, controllers, kubelets and networks do."""
 
@@ -97,10 +79,12 @@ class Core(RuleBasedStateMachine):
         size=st.integers(2, 6),
         text=st.sampled_from([None, QUANTUM]),
         running=running,
+        splits=rarely.map(lambda one: not one),
     )
-    def begin(self, count: int, size: int, text: str | None, running: list[int]) -> None:
+    def begin(self, count: int, size: int, text: str | None, running: list[int], splits: bool) -> None:
         nodes = [Node(f"n{number}", allocatable=allocatable(size, 8, number % 2)) for number in range(count)]
         self.world = World(*nodes, ResourcesFile("test", text), engine=self.engine, policy=self.policy)
+        self.world.scheduler.splits = splits
         self.text = text
         self._run(running)
 
@@ -137,6 +121,7 @@ class Core(RuleBasedStateMachine):
         gpus=st.sampled_from([0, 0, 0, 1]),
         pause=pauses,
         owned=st.booleans(),
+        entangled=rarely,
     )
     def labelled_gang(
         self,
@@ -150,6 +135,7 @@ class Core(RuleBasedStateMachine):
         gpus: int,
         pause: float,
         owned: bool = False,
+        entangled: bool = False,
     ) -> None:
         for _ in range(gangs):
             self.made += 1
@@ -165,6 +151,7 @@ class Core(RuleBasedStateMachine):
                     priority=priority,
                     tolerations=(Toleration(TAINT.key, "Exists"),) if tolerant else (),
                     owner=owner,
+                    entangled=entangled and number % 2 == 0,
                 )
         self.world.advance(pause)
 

@@ -45,3 +45,34 @@ def test_lease_is_namespace_and_name(command: str, lease: str) -> None:
     result = CliRunner().invoke(main, [command, f"--lease={lease}"])
     assert result.exit_code == 2
     assert "is not NAMESPACE/NAME" in result.output
+
+
+def extenders(**options: bool) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = yaml.safe_load(scheduler_config("http://x/", "", **options))["extenders"]  # type: ignore[arg-type]
+    return found
+
+
+def test_one_extender_looks_at_every_pod_and_another_binds_the_marked_ones() -> None:
+    looks, binds = extenders()
+    assert (looks["urlPrefix"], binds["urlPrefix"]) == ("http://x/self-binding", "http://x")
+    assert "managedResources" not in looks
+    assert "bindVerb" not in looks
+    assert binds["bindVerb"] == "bind"
+    assert "filterVerb" not in binds
+    assert binds["managedResources"] == [
+        {"name": "fluence.flux-framework.org/binding"},
+        {"name": "fluxion.flux-framework.org/qpu"},
+        {"name": "fluxion.flux-framework.org/qubit"},
+    ]
+
+
+def test_with_the_barrier_one_extender_does_it_all() -> None:
+    (one,) = extenders(barrier=True)
+    assert one["urlPrefix"] == "http://x"
+    assert {one[verb] for verb in ("filterVerb", "prioritizeVerb", "bindVerb", "preemptVerb")} == {
+        "filter",
+        "prioritize",
+        "bind",
+        "preempt",
+    }
+    assert "managedResources" not in one

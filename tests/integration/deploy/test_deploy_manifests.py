@@ -17,7 +17,14 @@ from fluence_extender.extender.server import BIND_GRACE
 from fluence_extender.gangs.leadership import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.kubectl.service import PORT, ROLE, SERVICE
-from fluence_extender.model.names import GATE, RESOURCES_CONFIGMAP, RESOURCES_KEY, SCHEDULER_NAME
+from fluence_extender.model.names import (
+    GATE,
+    MARK_RESOURCE,
+    MARKS,
+    RESOURCES_CONFIGMAP,
+    RESOURCES_KEY,
+    SCHEDULER_NAME,
+)
 from fluence_extender.scheduler_config import scheduler_config
 from tests.integration.deploy.roles import bound_to, rights
 
@@ -186,7 +193,8 @@ def test_the_scheduler_finds_the_verbs_where_the_extender_serves_them(objects: O
     context = serve.make_context("serve", container(objects, "extender")["args"][1:])
     (name,) = (name for kind, name in objects if kind == "ConfigMap")
     config = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])
-    assert config["extenders"][0]["urlPrefix"] == f"http://127.0.0.1:{context.params['port']}"
+    served = f"http://127.0.0.1:{context.params['port']}"
+    assert [one["urlPrefix"] for one in config["extenders"]] == [f"{served}/self-binding", served]
     assert context.params["host"] == "127.0.0.1"
 
 
@@ -286,6 +294,15 @@ def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(
     assert f"'{SCHEDULER_NAME}'" in conditions["for-our-scheduler"]
     binding = objects["MutatingAdmissionPolicyBinding", "fluence-gate"]
     assert binding["spec"]["policyName"] == "fluence-gate"
+
+
+def test_the_policy_marks_pods_with_what_kube_scheduler_looks_for(objects: Objects) -> None:
+    spec = objects["MutatingAdmissionPolicy", "fluence-mark"]["spec"]
+    (mutation,) = spec["mutations"]
+    assert mutation["applyConfiguration"]["expression"].count(f"'{MARK_RESOURCE}': '1'") == 2
+    assert MARK_RESOURCE in MARKS
+    binding = objects["MutatingAdmissionPolicyBinding", "fluence-mark"]
+    assert binding["spec"]["policyName"] == "fluence-mark"
 
 
 def test_applying_deploy_again_leaves_the_operators_devices_alone(objects: Objects) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,7 +89,11 @@ async def test_ungating_pins_in_the_same_patch(server: FakeApiServer, cluster: A
     written = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}], "matchFields": [field]}, {}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": written}}
     (body,) = server.bodies
-    assert body["metadata"] == {"uid": "u1", "annotations": {PINNED_ANNOTATION: "n1"}}
+    assert body["metadata"] == {
+        "uid": "u1",
+        "annotations": {PINNED_ANNOTATION: "n1"},
+        "managedFields": [{}],
+    }
     assert body["spec"]["affinity"] == {"nodeAffinity": required}
     assert body["spec"]["schedulingGates"] == [{"$patch": "delete", "name": "ours"}]
 
@@ -233,3 +238,12 @@ async def test_eviction_of_a_replaced_pod_says_gone(server: FakeApiServer, clust
     server.scripts[EVICT].append(refuse(409, "the UID in the precondition doesn't match"))
     with pytest.raises(Gone):
         await cluster.evict(POD, "why")
+
+
+async def test_account_of_who_wrote_what_is_kept_where_somebody_applies_fields(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[PATCH].append(now())
+    await cluster.ungate(replace(POD, applied=True), "ours", Pin("n1", (NodeTerm(),)))
+    (body,) = server.bodies
+    assert "managedFields" not in body["metadata"]

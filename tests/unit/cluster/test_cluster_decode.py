@@ -246,3 +246,39 @@ def test_resources_file_is_the_text_of_its_key() -> None:
 )
 def test_refusal_is_what_kube_scheduler_said_last(condition: dict[str, str], said: str) -> None:
     assert decode_pod(pod_body({}, {"conditions": [condition]})).refusal == said
+
+
+@pytest.mark.parametrize(
+    ("spec", "marked"),
+    [
+        ({"containers": [{"name": "c"}]}, False),
+        ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, False),
+        ({"containers": [{"name": "c", "resources": {"requests": {"fluence.flux-framework.org/binding": "1"}}}]}, True),
+        ({"containers": [{"name": "c", "resources": {"requests": {"fluxion.flux-framework.org/qpu": "1"}}}]}, True),
+        ({"containers": [{"name": "c", "resources": {"requests": {"fluxion.flux-framework.org/lane": "1"}}}]}, False),
+        (
+            {
+                "containers": [{"name": "c", "resources": None}],
+                "initContainers": [{"name": "i", "resources": {"requests": {"fluxion.flux-framework.org/qubit": "1"}}}],
+            },
+            True,
+        ),
+    ],
+)  # fmt: skip
+def test_pod_is_marked_by_what_its_containers_ask_for(spec: dict[str, Any], marked: bool) -> None:
+    assert decode_pod(pod_body(spec)).marked is marked
+
+
+@pytest.mark.parametrize(
+    ("operation", "gated", "applied"),
+    [("Apply", True, True), ("Update", True, False), ("Apply", False, False)],
+)
+def test_gated_pod_says_whether_somebody_manages_it_by_server_side_apply(
+    operation: str, gated: bool, applied: bool
+) -> None:
+    spec = {"containers": [{"name": "c"}], "schedulingGates": [{"name": "a"}] if gated else []}
+    body = {
+        "metadata": META | {"managedFields": [{"manager": "kubectl", "operation": operation}]},
+        "spec": spec,
+    }
+    assert decode_pod(json.dumps(body, separators=(",", ":")).encode()).applied is applied

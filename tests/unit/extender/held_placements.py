@@ -105,6 +105,8 @@ class HeldPlacements:
         self.leading = True
         self.asked_to_lead = 0
         self.refusals: list[tuple[str, str]] = []
+        self.handed_over: list[tuple[str, str]] = []
+        self.unfit = ""
         self.bound: dict[str, str] = {}
         self.protected: frozenset[str] = frozenset()
         self.failure: Exception | None = None
@@ -131,6 +133,10 @@ class HeldPlacements:
 
     def refused(self, pod: AskedPod, node: str) -> None:
         self.refusals.append((pod.uid, node))
+
+    def hand_over(self, pod: AskedPod, node: str) -> str:
+        self.handed_over.append((pod.uid, node))
+        return self.unfit
 
     async def bind(self, pod: AskedPod, node: str) -> None:
         if self.barrier is not None:

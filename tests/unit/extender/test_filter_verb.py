@@ -123,3 +123,30 @@ async def test_an_escaped_name_is_found(post):
         b'{"Pod":{"metadata":{"name":"p","namespace":"d","uid":"uid-1"},"spec":{"schedulerName":"fluence"}},'
     )
     assert (await post("filter", body + b'"NodeNames":["a\\"", "\\u006e2"]}')).json()["NodeNames"] == ["n2"]
+
+
+async def test_who_binds_itself_is_handed_the_pod_with_the_answer(post, placements):
+    answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
+    assert answer["NodeNames"] == ["n2"]
+    assert placements.handed_over == [("uid-1", "n2")]
+
+
+async def test_nobody_else_is(post, placements):
+    await post("filter", by_name(["n1", "n2"]))
+    await post("self-binding/filter", by_name(["n1", "n3"]))
+    placements.plan["uid-1"] = Nowhere("busy")
+    await post("self-binding/filter", by_name(["n2"]))
+    assert placements.handed_over == []
+
+
+async def test_who_may_not_be_handed_over_passes_nowhere(post, placements):
+    placements.unfit = "it asks for devices"
+    answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
+    assert (answer["NodeNames"], answer["Error"]) == ([], "")
+    assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(["n1", "n2"], "it asks for devices")
+
+
+async def test_the_other_looks_are_the_same_for_who_binds_itself(post):
+    for verb, body in (("prioritize", by_name(["n1", "n2"])), ("filter", by_name(["n1", "n2"]))):
+        ours, theirs = await post(verb, body), await post(f"self-binding/{verb}", body)
+        assert ours.json() == theirs.json()

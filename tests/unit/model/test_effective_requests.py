@@ -196,3 +196,8 @@ def test_allocatable_rounds_down_and_names_a_bad_amount() -> None:
     assert allocatable_resources(None) == Resources()
     with pytest.raises(InvalidRequest, match=r"status\.allocatable\.cpu"):
         allocatable_resources({"cpu": "lots"})
+
+
+def test_the_mark_of_pods_that_we_bind_takes_nothing_of_a_node() -> None:
+    marked = container(**{"cpu": "1", "fluence.flux-framework.org/binding": "1"})
+    assert effective_requests({"containers": [marked]}) == (Resources({"cpu": 1000, "pods": 1}), {})

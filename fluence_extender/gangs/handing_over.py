@@ -1,0 +1,56 @@
+"""Members whose Binding kube-scheduler writes itself, once our filter has named their node.
+
+Such a pod asks for nothing that its Binding would have to say, and needn't wait for others. kube-scheduler tells nobody
+how its Binding fares; the watch shows it. Invariant: from our answer on the member's place isn't taken from it until it
+is seen bound, refused or going away, or until so much time has passed that the attempt is over (kube-scheduler may have
+ended; otherwise it asks again). Marked members go first: the others of their gang keep their gates until those have
+gathered at the barrier, so that none is bound before all may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fluence_extender.gangs.agenda import NEVER
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.limits import Limits
+from fluence_extender.model.pod import Pod
+
+
+def may_be_handed_over(pod: Pod) -> bool:
+    """Whether kube-scheduler may bind the pod itself: nobody else would write on it which devices it has got."""
+    return not pod.devices
+
+
+def hand_over(member: Member, now: float, limits: Limits) -> float:
+    """Note that kube-scheduler was told to bind the member; until when it is trusted to."""
+    member.binding = True
+    member.handed = now + limits.handed
+    return member.handed
+
+
+def take_back(member: Member) -> bool:
+    """Note that no such Binding is under way; whether one was."""
+    was = member.handed < NEVER
+    if was:
+        member.handed = NEVER
+        member.binding = False
+    return was
+
+
+def ended(pod: Pod, before: Pod | None) -> bool:
+    """Whether the pod as it is now says that the attempt to bind it is over."""
+    refused = before is not None and pod.refusal != before.refusal
+    return bool(pod.node) or pod.deleting or pod.finished or refused
+
+
+def lapsed(gang: Gang, now: float) -> list[Member]:
+    """The members of which nothing was seen in time."""
+    return [member for member in gang.members.values() if member.handed <= now]
+
+
+def first_to_steer(gang: Gang, wanted: Sequence[Member]) -> Sequence[Member]:
+    """Those of ``wanted`` that may be told their nodes now."""
+    if gang.begun or gang.barrier.open or not gang.led_by_marked:
+        return wanted
+    return [member for member in wanted if member.pod.marked]

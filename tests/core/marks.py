@@ -1,0 +1,76 @@
+"""Pods of ours, and whether each is to be marked for our bind verb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL, SCHEDULER_NAME
+
+Manifest = dict[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NEAR = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
+SPREAD = {"maxSkew": 1, **NEAR}
+CONTROLLED = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+
+
+def pod(metadata: dict[str, Any] | None = None, port: int = 0, asks: str = "", **spec: Any) -> Manifest:
+    body: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "marks", **(metadata or {})},
+        "spec": {"schedulerName": SCHEDULER_NAME, "containers": [{"name": "main", "image": "app"}], **spec},
+    }
+    (container,) = body["spec"]["containers"]
+    if port:
+        container["ports"] = [{"containerPort": 80, "hostPort": port}]
+    if asks:
+        container["resources"] = {"limits": {asks: "1"}, "requests": {asks: "1"}}
+    return body
+
+
+def labelled(**more: Any) -> Manifest:
+    return pod({"labels": {GROUP_LABEL: "g"}, **more})
+
+
+def volume(**source: Any) -> Manifest:
+    return pod(volumes=[{"name": "v", **source}])
+
+
+PODS = {
+    "plain": (pod(), False),
+    "a gang's, of no controller": (labelled(), True),
+    "a gang's, of a controller": (labelled(ownerReferences=[CONTROLLED]), False),
+    "a gang's, which Kueue counts": (
+        pod({"labels": {GROUP_LABEL: "g", "kueue.x-k8s.io/queue-name": "q"}}),
+        False,
+    ),
+    "a native group's": (pod(schedulingGroup={"podGroupName": "g"}), True),
+    "with a device": (pod(asks="fluxion.flux-framework.org/annealer"), True),
+    "with a gpu": (pod(asks="nvidia.com/gpu"), False),
+    "with a stamp": (pod({"annotations": {BACKEND_ANNOTATION: "fez"}}), True),
+    "with an attribute": (pod({"annotations": {"fluence.flux-framework.org/attr-vendor": "ibm"}}), True),
+    "with a wish": (pod({"annotations": {"fluence.flux-framework.org/require-vendor": "ibm"}}), False),
+    "with a claim": (volume(persistentVolumeClaim={"claimName": "c"}), True),
+    "with an empty folder": (volume(emptyDir={}), False),
+    "with a port of its own": (pod(port=0), False),
+    "with a port of the host": (pod(port=8080), True),
+    "near others": (pod(affinity={"podAffinity": {REQUIRED: [NEAR]}}), True),
+    "away from others": (pod(affinity={"podAntiAffinity": {REQUIRED: [NEAR]}}), True),
+    "on some nodes": (
+        pod(
+            affinity={
+                "nodeAffinity": {
+                    REQUIRED: {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]
+                    }
+                }
+            }
+        ),
+        False,
+    ),
+    "spread": (pod(topologySpreadConstraints=[{"whenUnsatisfiable": "DoNotSchedule", **SPREAD}]), True),
+    "spread if that can be": (
+        pod(topologySpreadConstraints=[{"whenUnsatisfiable": "ScheduleAnyway", **SPREAD}]),
+        False,
+    ),
+}

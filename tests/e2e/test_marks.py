@@ -1,0 +1,71 @@
+"""Who binds which pod: the mark that the admission policy puts on, and kube-scheduler's binder for all others."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.model.names import ALLOCATION_ANNOTATION, MARK_RESOURCE
+from fluence_extender.webhook.mark import is_to_be_marked
+from tests.core.marks import PODS
+from tests.e2e.harness import Namespace, annotations_of, node_of
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import QPU, gang, indexed_job, ours
+
+
+@pytest.mark.parametrize("what", PODS)
+def test_policy_and_webhook_mark_the_same_pods(fluence: Fluence, namespace: Namespace, what: str) -> None:
+    body, marked = PODS[what]
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    created = namespace.api.request("POST", path, body, query={"dryRun": "All"})
+    resources = created["spec"]["containers"][0].get("resources") or {}
+    said = [MARK_RESOURCE in resources.get(kind, {}) for kind in ("requests", "limits")]
+    assert said == [marked, marked]
+    assert is_to_be_marked(body) is marked
+
+
+def test_marked_pods_are_bound_by_us_and_all_others_by_kube_scheduler(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(4, cpu="2")
+    before = fluence.metric("fluence_extender_answers_total", verb="bind", outcome="bound")
+    namespace.create(indexed_job("ranks", ours("x", cpu="1"), 4), ours("alone", cpu="1"))
+    for one in namespace.wait_until_bound(5):
+        assert node_of(one)
+        assert ALLOCATION_ANNOTATION not in annotations_of(one)
+    assert fluence.metric("fluence_extender_answers_total", verb="bind", outcome="bound") == before
+    namespace.create(*gang("loose", 2, cpu="1"))
+    for one in [one for one in namespace.wait_until_bound(7) if one["metadata"]["name"].startswith("loose")]:
+        assert ALLOCATION_ANNOTATION in annotations_of(one)
+    assert fluence.metric("fluence_extender_answers_total", verb="bind", outcome="bound") == before + 2
+
+
+def test_gang_of_a_claim_is_bound_together_with_those_that_have_none(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    """The member that lacks its claim is refused before any node is tried: the others keep their gates."""
+    own_nodes(3, cpu="2")
+    needs = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+    members = gang("mixed", 3, cpu="1")
+    members[0]["spec"] |= needs
+    for one in members[1:]:
+        one["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "users"
+    namespace.create(*members)
+    namespace.wait_for_pods(
+        lambda pods: (
+            not next(one for one in pods if one["metadata"]["name"] == "mixed-0")["spec"].get(
+                "schedulingGates"
+            )
+        ),
+        "the one with a claim to be told its node",
+    )
+    waiting = [one for one in namespace.pods() if one["metadata"]["name"] != "mixed-0"]
+    assert all(one["spec"].get("schedulingGates") for one in waiting)
+    assert not any(node_of(one) for one in namespace.pods())
+
+
+def test_qpu_pod_is_bound_by_us(fluence: Fluence, namespace: Namespace) -> None:
+    body = ours("quantum", cpu="1", requests={QPU: 1})
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    created = namespace.api.request("POST", path, body, query={"dryRun": "All"})
+    assert MARK_RESOURCE in created["spec"]["containers"][0]["resources"]["requests"]

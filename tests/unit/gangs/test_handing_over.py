@@ -1,0 +1,212 @@
+"""Members that kube-scheduler binds itself once it was told their node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fluence_extender.gangs.agenda import NEVER
+from fluence_extender.gangs.handing_over import ended
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
+from fluence_extender.model.pod import Owner, Pod
+from tests.core.values import node, pod
+from tests.core.world import LIMITS, World
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+JOB = Owner("Job", "j", "uid-j")
+
+
+def owned(w: World, *cpu: int, **fields: Any) -> list[Pod]:
+    return gang(w, "g", *(cpu or (1000, 1000)), owner=JOB, **fields)
+
+
+def told(w: World, one: Pod) -> str:
+    """Have kube-scheduler told the pod's node, as in a filter call that it answers itself."""
+    location = w.service.locate(w.asked(one))
+    place: str = location.node  # type: ignore[union-attr]
+    assert w.service.hand_over(w.asked(one), place) == ""
+    return place
+
+
+def is_binding(w: World, one: Pod) -> bool:
+    found = w.controller.member(one.uid)
+    assert found is not None
+    return found[1].binding
+
+
+def place_of(w: World, one: Pod) -> str:
+    found = w.controller.member(one.uid)
+    assert found is not None
+    assert found[1].assignment is not None
+    return found[1].assignment.node
+
+
+def test_unmarked_members_are_bound_without_our_verb(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    pods = owned(w)
+    w.advance(3)
+    assert all(w.nodes_of(*pods))
+    assert w.gang("g").state is GangState.BOUND
+    assert not any(ALLOCATION_ANNOTATION in w.now(one).annotations for one in pods)
+    assert not any(is_binding(w, one) for one in pods)
+
+
+def test_place_is_kept_from_our_answer_until_the_binding_is_seen(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000), node("n1", cpu=1000), scheduling=False)
+    (one,) = owned(w, 1000)
+    w.advance(1)
+    place = told(w, one)
+    there = next(each for each in w.cluster.nodes() if each.name == place)
+    w.change(there, unschedulable=True)
+    w.advance(1)
+    assert place_of(w, one) == place
+    w.run(w.cluster.bind(w.now(one), place, {}))
+    w.advance(1)
+    assert w.nodes_of(one) == [place]
+    assert not is_binding(w, one)
+
+
+def test_place_is_taken_back_when_nothing_is_seen_in_time(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000), node("n1", cpu=1000), scheduling=False)
+    one = w.pod("alone", requests=pod(cpu=1000).requests, gates=(GATE,))
+    w.advance(1)
+    place = told(w, one)
+    there = next(each for each in w.cluster.nodes() if each.name == place)
+    w.change(there, unschedulable=True)
+    w.advance(LIMITS.handed - 2)
+    assert (is_binding(w, one), place_of(w, one)) == (True, place)
+    w.advance(4)
+    assert not is_binding(w, one)
+    assert place_of(w, one) != place
+
+
+def test_asking_again_gives_it_more_time(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000), scheduling=False)
+    (one,) = owned(w, 1000)
+    w.advance(1)
+    told(w, one)
+    w.advance(LIMITS.handed - 2)
+    told(w, one)
+    w.advance(LIMITS.handed - 2)
+    assert is_binding(w, one)
+
+
+@pytest.mark.parametrize(
+    ("changes", "over"),
+    [
+        ({"node": "n0"}, True),
+        ({"deleting": True}, True),
+        ({"phase": "Failed"}, True),
+        ({"refusal": "0/1 nodes are available"}, True),
+        ({"labels": {"a": "b"}}, False),
+        ({"nominated": "n0"}, False),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else str(one),
+)
+def test_what_ends_an_attempt(changes: dict[str, Any], over: bool) -> None:
+    before = pod()
+    assert ended(replace(before, **changes), before) is over
+
+
+def test_refusal_said_before_ends_nothing() -> None:
+    before = pod(refusal="0/1 nodes are available")
+    assert not ended(replace(before, labels={"a": "b"}), before)
+
+
+def test_member_refused_after_all_may_move(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000), node("n1", cpu=1000), scheduling=False)
+    one = w.pod("alone", requests=pod(cpu=1000).requests, gates=(GATE,))
+    w.advance(1)
+    place = told(w, one)
+    w.change(next(each for each in w.cluster.nodes() if each.name == place), unschedulable=True)
+    w.change(one, refusal="0/2 nodes are available")
+    w.advance(1)
+    assert place_of(w, one) != place
+
+
+def test_member_that_is_deleted_meanwhile_holds_nothing(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    first, second = owned(w)
+    w.advance(1)
+    told(w, first)
+    w.change(first, deleting=True)
+    w.advance(0.1)
+    assert first.uid not in w.books.holdings
+    w.cluster.remove(w.now(first))
+    w.cluster.remove(w.now(second))
+    w.advance(0.1)
+
+
+def test_begun_gang_is_completed_beside_the_member_that_was_told(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000), scheduling=False)
+    first, second = owned(w)
+    w.advance(1)
+    told(w, first)
+    assert w.gang("g").begun
+    w.advance(0.1)
+    assert w.gang("g").state is GangState.COMMITTED
+    assert place_of(w, second) == "n0"
+
+
+def test_standby_trusts_nobody(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    one, _ = owned(w)
+    w.advance(1)
+    told(w, one)
+    w.controller.stand_down("the lease was lost")
+    found = w.controller.member(one.uid)
+    assert found is not None
+    assert (found[1].binding, found[1].handed) == (False, NEVER)
+
+
+def test_marked_members_gather_before_the_others_lose_their_gates(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    w.scheduler.unclaimed.add("g-1")
+    judged = {"entangled": True, "owner": JOB}
+    pods = [*gang(w, "g", 500, 500, size=4, **judged)]
+    pods += [
+        w.pod(f"plain-{number}", labels=pods[0].labels, annotations=pods[0].annotations, gates=(GATE,),
+              requests=pods[0].requests, owner=JOB)
+        for number in range(2)
+    ]  # fmt: skip
+    w.advance(3)
+    assert [GATE in w.now(one).gates for one in pods] == [False, False, True, True]
+    assert not any(w.nodes_of(*pods))
+    w.scheduler.claim_appears("g-1")
+    w.advance(10)
+    assert all(w.nodes_of(*pods))
+    assert [ALLOCATION_ANNOTATION in w.now(one).annotations for one in pods] == [True, True, False, False]
+
+
+def test_where_every_pod_is_bound_by_us_unmarked_members_gather_too(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    w.scheduler.splits = False
+    first, second = owned(w)
+    w.advance(1)
+    binding = w.loop.create_task(w.service.bind(w.asked(first), "n0"))
+    w.advance(1)
+    assert not binding.done()
+    w.run(w.service.bind(w.asked(second), "n0"))
+    w.advance(0.1)
+    assert w.nodes_of(first, second) == ["n0", "n0"]
+
+
+def test_unmarked_pod_with_devices_is_refused_with_what_to_do(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    one = w.pod("p", devices={"annealer": 1}, gates=(GATE,))
+    w.cluster.put(replace(one, marked=False))
+    w.advance(0.1)
+    assert "scheduler-config --barrier" in w.service.hand_over(w.asked(one), "n0")
+    assert not is_binding(w, one)
+
+
+def test_marked_pods_are_left_to_our_verb(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    (one,) = gang(w, "g", 1000)
+    w.advance(1)
+    assert w.now(one).marked
+    assert w.service.hand_over(w.asked(one), "n0") == ""
+    assert not is_binding(w, one)
