@@ -33,7 +33,7 @@ from fluence_extender.extender.state import (
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import CannotBind, Driver
 from fluence_extender.gangs.gang import Gang
-from fluence_extender.gangs.handing_over import may_be_handed_over
+from fluence_extender.gangs.handing_over import marked_go_first, may_be_handed_over
 from fluence_extender.gangs.history import What
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import MARK_RESOURCE, SCHEDULER_NAME
@@ -50,6 +50,7 @@ UNMARKED = (
     "where fluence's admission policy or webhook is installed, or start kube-scheduler with what "
     "`fluence-extender scheduler-config --barrier` prints"
 )
+NOT_ITS_TURN = "waiting for the members of its gang that are bound together"
 
 
 PATIENCE = 6.0
@@ -121,16 +122,18 @@ class Service:
         """Take note that the planned node wasn't offered."""
         self._controller.lifecycle.refused(pod.uid, node)
 
-    def hand_over(self, pod: AskedPod, node: str) -> str:
+    def hand_over(self, pod: AskedPod, node: str) -> Location:
         """See `Placements.hand_over`."""
         found = self._controller.member(pod.uid)
         if found is None or found[1].bound or found[1].pod.marked:
-            return ""
+            return On(node)
         gang, member = found
         if not may_be_handed_over(member.pod):
-            return UNMARKED
+            return Nowhere(UNMARKED)
+        if marked_go_first(gang):
+            return Unseen(NOT_ITS_TURN)
         self._controller.lifecycle.handed_over(gang, member)
-        return ""
+        return On(node)
 
     async def bind(self, pod: AskedPod, node: str) -> None:
         """Bind the pod with its gang. Raises `BindRefused`."""

@@ -108,10 +108,10 @@ class Placements(Protocol):
         """Take note that ``node``, the planned one, wasn't among those offered in a filter call."""
         ...
 
-    def hand_over(self, pod: AskedPod, node: str) -> str:
+    def hand_over(self, pod: AskedPod, node: str) -> Location:
         """Let kube-scheduler bind the pod to ``node``, its planned one, unless our bind verb is called for it.
 
-        Returns why that may not be, "" when it may.
+        Returns `On` that node, or what is to be said instead: it isn't the pod's turn, or it may never be bound so.
         """
         ...
 

@@ -82,17 +82,17 @@ class Verbs:
         if is_ours(pod) and not self._placements.leading:
             await self._placements.settled()
         location = location_of(pod, self._placements)
+        verdict = filter_offer(location, offer)
+        if self_binding and isinstance(verdict, OnePasses):
+            location = self._placements.hand_over(pod, verdict.node)
+            verdict = filter_offer(location, offer)
         if isinstance(location, Unseen):
             # An error is tried again by itself; a refusal would wait for something to happen in the cluster.
             return Answer(Outcome.NOT_READY, filter_result(offer.nothing(), error=location.reason))
-        verdict = filter_offer(location, offer)
         # Of one name alone nothing is learned: it may be a nominated node, or a hint that kube-scheduler tries first.
         several = len(offer.names) > 1 or (isinstance(location, On) and location.confined)
         if isinstance(verdict, NonePasses) and verdict.missed and several:
             self._placements.refused(pod, verdict.missed)
-        if self_binding and isinstance(verdict, OnePasses):
-            unfit = self._placements.hand_over(pod, verdict.node)
-            verdict = NonePasses(unfit) if unfit else verdict
         return _filter_answer(verdict, offer)
 
     async def prioritize(self, body: bytes) -> Answer:

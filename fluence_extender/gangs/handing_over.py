@@ -49,8 +49,11 @@ def lapsed(gang: Gang, now: float) -> list[Member]:
     return [member for member in gang.members.values() if member.handed <= now]
 
 
+def marked_go_first(gang: Gang) -> bool:
+    """Whether marked members have yet to gather, and the others to wait for them."""
+    return not gang.begun and not gang.barrier.open and gang.led_by_marked
+
+
 def first_to_steer(gang: Gang, wanted: Sequence[Member]) -> Sequence[Member]:
     """Those of ``wanted`` that may be told their nodes now."""
-    if gang.begun or gang.barrier.open or not gang.led_by_marked:
-        return wanted
-    return [member for member in wanted if member.pod.marked]
+    return [member for member in wanted if member.pod.marked] if marked_go_first(gang) else wanted

@@ -174,7 +174,7 @@ class KubeScheduler:
 
     def _begin_to_bind(self, service: Service, asked: AskedPod, pod: Pod, node: str) -> None:
         own = self.splits and not pod.marked
-        if own and service.hand_over(asked, node):
+        if own and not isinstance(service.hand_over(asked, node), On):
             self._failed(pod)
             return
         self._assumed[pod.uid] = node

@@ -106,7 +106,7 @@ class HeldPlacements:
         self.asked_to_lead = 0
         self.refusals: list[tuple[str, str]] = []
         self.handed_over: list[tuple[str, str]] = []
-        self.unfit = ""
+        self.instead: Location | None = None
         self.bound: dict[str, str] = {}
         self.protected: frozenset[str] = frozenset()
         self.failure: Exception | None = None
@@ -134,9 +134,9 @@ class HeldPlacements:
     def refused(self, pod: AskedPod, node: str) -> None:
         self.refusals.append((pod.uid, node))
 
-    def hand_over(self, pod: AskedPod, node: str) -> str:
+    def hand_over(self, pod: AskedPod, node: str) -> Location:
         self.handed_over.append((pod.uid, node))
-        return self.unfit
+        return self.instead or On(node)
 
     async def bind(self, pod: AskedPod, node: str) -> None:
         if self.barrier is not None:

@@ -140,10 +140,16 @@ async def test_nobody_else_is(post, placements):
 
 
 async def test_who_may_not_be_handed_over_passes_nowhere(post, placements):
-    placements.unfit = "it asks for devices"
+    placements.instead = Nowhere("it asks for devices")
     answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
     assert (answer["NodeNames"], answer["Error"]) == ([], "")
     assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(["n1", "n2"], "it asks for devices")
+
+
+async def test_who_goes_after_others_is_tried_again(post, placements):
+    placements.instead = Unseen("not its turn")
+    answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
+    assert (answer["NodeNames"], answer["Error"]) == ([], "not its turn")
 
 
 async def test_the_other_looks_are_the_same_for_who_binds_itself(post):

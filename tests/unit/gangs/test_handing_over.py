@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.extender.port import Nowhere, On, Unseen
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.handing_over import ended
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
 from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.service import NOT_ITS_TURN
 from tests.core.values import node, pod
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -26,9 +28,9 @@ def owned(w: World, *cpu: int, **fields: Any) -> list[Pod]:
 def told(w: World, one: Pod) -> str:
     """Have kube-scheduler told the pod's node, as in a filter call that it answers itself."""
     location = w.service.locate(w.asked(one))
-    place: str = location.node  # type: ignore[union-attr]
-    assert w.service.hand_over(w.asked(one), place) == ""
-    return place
+    assert isinstance(location, On)
+    assert w.service.hand_over(w.asked(one), location.node) == On(location.node)
+    return location.node
 
 
 def is_binding(w: World, one: Pod) -> bool:
@@ -199,7 +201,9 @@ def test_unmarked_pod_with_devices_is_refused_with_what_to_do(world: MakeWorld) 
     one = w.pod("p", devices={"annealer": 1}, gates=(GATE,))
     w.cluster.put(replace(one, marked=False))
     w.advance(0.1)
-    assert "scheduler-config --barrier" in w.service.hand_over(w.asked(one), "n0")
+    answer = w.service.hand_over(w.asked(one), "n0")
+    assert isinstance(answer, Nowhere)
+    assert "scheduler-config --barrier" in answer.reason
     assert not is_binding(w, one)
 
 
@@ -208,5 +212,17 @@ def test_marked_pods_are_left_to_our_verb(world: MakeWorld) -> None:
     (one,) = gang(w, "g", 1000)
     w.advance(1)
     assert w.now(one).marked
-    assert w.service.hand_over(w.asked(one), "n0") == ""
+    assert w.service.hand_over(w.asked(one), "n0") == On("n0")
     assert not is_binding(w, one)
+
+
+def test_unmarked_member_without_a_gate_waits_for_the_marked_ones(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    (plain,) = owned(w, 500, size=2, gates=())
+    (judged,) = [
+        w.pod("judged", labels=plain.labels, annotations=plain.annotations, requests=plain.requests, entangled=True)
+    ]  # fmt: skip
+    w.advance(1)
+    assert w.service.hand_over(w.asked(plain), "n0") == Unseen(NOT_ITS_TURN)
+    w.run(w.service.bind(w.asked(judged), "n0"))
+    assert w.service.hand_over(w.asked(plain), "n0") == On("n0")
