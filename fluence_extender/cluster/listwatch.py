@@ -199,11 +199,13 @@ class ListWatch:
             self._version = ""
             status = read_status(raw, 0)
             raise error_from(status.code, status, f"watch {self.source.resource}")
-        if event.type != "BOOKMARK":
-            decoded = self.source.decode(raw)
-            gone = event.type == "DELETED"
-            self._sink(self.source.removal(decoded) if gone else Changed(self.source.kind, decoded))
-        self._version = _versioned(raw).metadata.resource_version
+        if event.type == "BOOKMARK":
+            self._version = _versioned(raw).metadata.resource_version
+            return
+        decoded = self.source.decode(raw)
+        gone = event.type == "DELETED"
+        self._sink(self.source.removal(decoded) if gone else Changed(self.source.kind, decoded))
+        self._version = getattr(decoded, "resource_version", "") or _versioned(raw).metadata.resource_version
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:

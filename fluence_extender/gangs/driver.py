@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -67,7 +68,11 @@ ASIDE = 4
 """Of those that nobody waits for: there may be thousands of them when we begin to lead."""
 
 GATHER = 0.005
-"""Seconds to let more observations come in before deciding."""
+"""Seconds to let more observations come in before deciding, at least."""
+
+GATHER_MOST = 0.1
+RESTS = 2
+"""After a decision that took long it is so many times as long: of a large gang thousands of changes may come in."""
 
 TICK = 1.0
 """Seconds between looks at the clock when nothing is seen."""
@@ -110,6 +115,7 @@ class Driver:
         self._aside = asyncio.Semaphore(ASIDE)
         self._bindings = asyncio.Semaphore(AT_ONCE)
         self._held_back: list[Observation] | None = None
+        self._gather = GATHER
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -193,11 +199,14 @@ class Driver:
                 try:
                     async with asyncio.timeout(TICK):
                         await self._wake.wait()
-                    await asyncio.sleep(GATHER)
+                    await asyncio.sleep(self._gather)
                 except TimeoutError:
                     pass
                 self._wake.clear()
+                began = time.perf_counter()
                 self.step()
+                took = time.perf_counter() - began
+                self._gather = GATHER if self._wake.is_set() else min(max(GATHER, RESTS * took), GATHER_MOST)
         finally:
             await self.settle(cancel=True)
 

@@ -83,7 +83,8 @@ class Lifecycle:
         elif pod.node:
             if member.bound != pod.node:
                 self.note(pod.uid, What.BOUND, f"to {pod.node}")
-            if member.bound != pod.node or not self._books.holds(pod.uid, pod.node):
+            stamped = member.bound != pod.node and pod.devices
+            if stamped or not self._books.holds(pod.uid, pod.node):
                 member.assignment = self._books.adopt(pod, self._gang_id(pod.uid), Claim.BOUND)
             member.bound = pod.node
             if pod.deleting:
