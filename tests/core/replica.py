@@ -54,7 +54,7 @@ class WatchedDriver(Driver):
         leadership: ByLease,
         on_led: Callable[[], None],
     ) -> None:
-        super().__init__(controller, link, limits, leadership)
+        super().__init__(controller, link, limits, leadership, asyncio.get_running_loop().time)
         self._on_led = on_led
 
     async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[Look]]) -> None:

@@ -91,7 +91,7 @@ class World:
         self.books = self.engine.books(self.policy)
         self.controller = Controller(self.books, self.limits, clock=self.loop.time)
         self._watch_for_crashes(self.controller)
-        self.driver = Driver(self.controller, self.cluster, self.limits)
+        self.driver = Driver(self.controller, self.cluster, self.limits, clock=self.loop.time)
         live = LiveResources(self.controller.replace_resources, lambda _, why: self.rejected.append(why))
         self.controller.on_resources = live.take
         renewal = Renewal(self.controller, live.taken_back, self.driver.wake, self._beside)

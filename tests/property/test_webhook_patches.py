@@ -190,8 +190,9 @@ def _check_container(was: Json, now: Json) -> None:
     for field in ("requests", "limits"):
         asked = (was.get("resources") or {}).get(field) or {}
         left = (now.get("resources") or {}).get(field) or {}
-        assert {k: v for k, v in asked.items() if not k.endswith("/qpu")} == {
-            k: v for k, v in left.items() if not k.endswith("/qpu")
+        added = ("/qpu", "/binding")
+        assert {k: v for k, v in asked.items() if not k.endswith(added)} == {
+            k: v for k, v in left.items() if not k.endswith(added)
         }
 
 
