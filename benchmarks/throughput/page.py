@@ -46,7 +46,7 @@ who is and what becomes of a pin that can't be kept. Loose pods cost one write m
 with metadata only, which spares the API server writing out the pod; whether anything was there before is told by the
 uid in the patch.
 
-Pods that need neither a stamp nor the barrier are bound by kube-scheduler itself, and these are such pods, in gangs too;
+Pods that need neither a stamp nor the barrier are bound by kube-scheduler itself; these are such pods, in gangs too;
 [concepts](../concepts.md#all-or-nothing) says which aren't. For the others kube-scheduler calls our bind verb and we
 write the Binding, which takes each of the three processes something more.
 
