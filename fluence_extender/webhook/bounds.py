@@ -51,13 +51,17 @@ def _narrow(found: dict[str, Bound], limit: Json) -> None:
 def fitted(
     asks: Mapping[str, str], limits: Mapping[str, str], limited: Collection[str], bounds: Bounds
 ) -> Fitted:
-    """What a container asks for: ``asks``, with the ``limits`` of those in ``limited``, brought within ``bounds``.
+    """What a container asks for: ``asks``, with the ``limits`` (not below) of those in ``limited``, within ``bounds``.
 
     A limit that we choose ourselves is asked for whole, so that a pod of the class Guaranteed stays one.
     """
     requests, capped, short = dict(asks), dict[str, str](), dict[str, str]()
     for name in asks:
-        bound = bounds.get(name, Bound())
+        bound = bounds.get(name)
+        if bound is None:
+            if name in limited:
+                requests[name] = capped[name] = limits[name]
+            continue
         requests[name] = _within(asks[name], bound)
         if name in limited or bound.limited:
             capped[name] = _within(max(limits[name], requests[name], key=nanos), bound)

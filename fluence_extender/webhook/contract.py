@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from msgspec import UNSET, Struct
+
 from fluence_extender.graph.virtual import VirtualResources
 
 Json = dict[str, Any]
@@ -101,18 +103,15 @@ class Context:
     sidecar_pull_policy: str = "IfNotPresent"
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation of RFC 6902: ``add``, ``replace`` or ``remove``; ``path`` is a JSON Pointer (RFC 6901)."""
+class Operation(Struct, frozen=True):
+    """One operation of RFC 6902: ``add``, ``replace`` or ``remove``; ``path`` is a JSON Pointer (RFC 6901).
+
+    A removal has no value. As JSON it is what that RFC says.
+    """
 
     op: str
     path: str
-    value: Any = None
-
-    def json(self) -> Json:
-        """The operation as a document; a removal has no value."""
-        bare: Json = {"op": self.op, "path": self.path}
-        return bare if self.op == "remove" else {**bare, "value": self.value}
+    value: Any = UNSET
 
 
 @dataclass(frozen=True, slots=True)

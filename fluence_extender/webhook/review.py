@@ -112,7 +112,7 @@ def answer(uid: str, outcome: Outcome) -> bytes:
     """The AdmissionReview that allows, with the patch and the warnings of ``outcome``."""
     response = _Response(uid, True, warnings=_warnings(outcome.warnings))
     if outcome.patch:
-        patch = _encoder.encode([operation.json() for operation in outcome.patch])
+        patch = _encoder.encode(outcome.patch)
         response.patch_type, response.patch = "JSONPatch", base64.b64encode(patch).decode()
     return _encoder.encode(_Answer(VERSION, KIND, response))
 

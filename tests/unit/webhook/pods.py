@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jsonpatch
+import msgspec
 
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, OBSERVE_LABEL
@@ -96,7 +96,7 @@ def grouped(
 
 def applied(body: Json, outcome: Outcome) -> Json:
     """The pod after its patch, by another implementation of RFC 6902 than ours."""
-    patched: Json = jsonpatch.apply_patch(body, json.dumps([one.json() for one in outcome.patch]))
+    patched: Json = jsonpatch.apply_patch(body, msgspec.json.encode(outcome.patch).decode())
     return patched
 
 
