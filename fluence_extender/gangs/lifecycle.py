@@ -346,6 +346,7 @@ class Lifecycle:
             for member in lapsed(gang, now):
                 take_back(member)
                 self._places.leave_if_unfit(gang, member)
+                self._registry.dirty.add(gang.key)
         late = (gang.key for gang in self._docket.known(looked_at) if falls_late(gang, now, self._limits))
         self._registry.dirty.update(late)
         for key in sorted(self._registry.dirty):

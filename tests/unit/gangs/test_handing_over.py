@@ -85,6 +85,19 @@ def test_place_is_taken_back_when_nothing_is_seen_in_time(world: MakeWorld) -> N
     assert place_of(w, one) != place
 
 
+def test_gang_that_is_not_whole_any_more_gives_its_places_back_when_nothing_is_seen(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    first, second = owned(w)
+    w.advance(1)
+    told(w, first)
+    w.cluster.remove(w.now(second))
+    w.advance(1)
+    assert first.uid in w.books.holdings
+    w.advance(LIMITS.handed + 2)
+    assert not w.books.holdings
+    assert w.gang("g").state is GangState.WAITING
+
+
 def test_asking_again_gives_it_more_time(world: MakeWorld) -> None:
     w = world(node("n0", cpu=1000), scheduling=False)
     (one,) = owned(w, 1000)
