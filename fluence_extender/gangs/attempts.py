@@ -32,9 +32,18 @@ Asked = frozenset[tuple[object, int]]
 
 log = structlog.get_logger(__name__)
 
+PLACED_AT_ONCE = 512
+"""Pods: once so many have got a place they are told it, and what came meanwhile is looked at, before others are tried.
+
+After a start or a change of leader thousands may wait, and the first needn't wait for the plans of them all.
+"""
+
 
 class Attempts:
-    """Tries to place gangs; what keeps one out is noted in it as its reason."""
+    """Tries to place gangs; what keeps one out is noted in it as its reason.
+
+    ``left`` are those that weren't tried the last time because so many others had been placed.
+    """
 
     def __init__(self, registry: Registry, books: Books, places: Places, preemptor: Preemptor) -> None:
         self._preemptor = preemptor
@@ -42,9 +51,10 @@ class Attempts:
         self._books = books
         self._places = places
         self._vain: dict[tuple[Asked, frozenset[object], GangKey | None], Reason] = {}
+        self.left: frozenset[GangKey] = frozenset()
 
     def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
-        """Try every gang of ``gangs`` that waits and might fit, and say which were tried."""
+        """Try the gangs of ``gangs`` that wait and might fit, and say which were tried: all but those ``left``."""
         hopeful = [
             gang
             for gang in gangs
@@ -55,7 +65,14 @@ class Attempts:
         hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
         self._vain.clear()
         self._preemptor.begin()
+        tried: set[GangKey] = set()
+        placed = 0
         for gang in hopeful:
+            # A search for victims goes on only where its gang is tried each time.
+            if placed >= PLACED_AT_ONCE and not self._preemptor.searching:
+                break
+            tried.add(gang.key)
+            before = len(needy(gang))
             gang.tried = self._books.version
             gang.try_again_at = NEVER
             try:
@@ -64,7 +81,9 @@ class Attempts:
                 # One gang that can't be planned must not keep the others from being placed.
                 log.exception("a gang could not be planned", gang=str(gang.key))
                 gang.explain(_failed(self._books.upkeep.fault or repr(error)), now)
-        return {gang.key for gang in hopeful}
+            placed += max(before - len(needy(gang)), 0)
+        self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
+        return tried
 
     def _try(self, gang: Gang, now: float) -> None:
         size = size_of(gang)

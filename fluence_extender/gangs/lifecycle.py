@@ -376,12 +376,13 @@ class Lifecycle:
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        return bool(self._registry.dirty) or self.preemptor.searching
+        return bool(self._registry.dirty or self._attempts.left) or self.preemptor.searching
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place who waits: those just looked at, and everybody once there may be more room than before."""
         version = self._books.version
         hopeful = looked_at if version == self._tried_version else looked_at | self._docket.waiting
+        hopeful = hopeful | self._attempts.left
         tried = self._attempts.all(self._docket.known(hopeful), now)
         self._tried_version = version
         return tried

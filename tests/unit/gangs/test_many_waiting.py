@@ -1,0 +1,57 @@
+"""Thousands that wait at once, as after a change of leader: the first are told their places before all are planned."""
+
+from __future__ import annotations
+
+from fluence_extender.cluster.port import Kind, Listed
+from fluence_extender.engines import choose_engine, create_mirror
+from fluence_extender.gangs.actions import Steer
+from fluence_extender.gangs.attempts import PLACED_AT_ONCE
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.graph.containment import LEVELS
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.resources import Resources
+from tests.core.values import node
+
+MEMBERS = 16
+GANGS = 2 * PLACED_AT_ONCE // MEMBERS + 1
+
+
+def member(gang: int, number: int, priority: int) -> Pod:
+    name = f"g{gang}-{number}"
+    return Pod(
+        "default",
+        name,
+        f"u-{name}",
+        {GROUP_LABEL: f"g{gang}"},
+        {GROUP_SIZE_ANNOTATION: str(MEMBERS)},
+        gates=(GATE,),
+        requests=Resources({"cpu": 1, "pods": 1}),
+        priority=priority,
+        created=float(gang),
+    )
+
+
+def steered(controller: Controller) -> list[str]:
+    """The gangs whose members are told their places by the next step."""
+    return [one.pod.labels[GROUP_LABEL] for one in controller.step() if isinstance(one, Steer)]
+
+
+def test_first_are_told_their_places_before_all_are_planned_the_most_important_first() -> None:
+    controller = Controller(Books(create_mirror(choose_engine("embedded"), "lonode", LEVELS), "lonode"))
+    nodes = [node(f"n{number}", cpu=100_000) for number in range(20)]
+    last = GANGS - 1
+    pods = [member(gang, number, int(gang == last)) for gang in range(GANGS) for number in range(MEMBERS)]
+    controller.observe(Listed(Kind.NODE, tuple(nodes)))
+    controller.observe(Listed(Kind.POD, tuple(pods)))
+    controller.start()
+    first = steered(controller)
+    assert len(first) == PLACED_AT_ONCE
+    assert f"g{last}" in first
+    assert f"g{last - 1}" not in first
+    rest: list[str] = []
+    while controller.lifecycle.restless:
+        rest += steered(controller)
+    assert sorted(first + rest) == sorted(pod.labels[GROUP_LABEL] for pod in pods)
+    assert not steered(controller)
