@@ -33,10 +33,11 @@ from fluence_extender.extender.state import (
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import CannotBind, Driver
 from fluence_extender.gangs.gang import Gang
-from fluence_extender.gangs.handing_over import marked_go_first, may_be_handed_over
+from fluence_extender.gangs.handing_over import marked_go_first, unbindable
 from fluence_extender.gangs.history import What
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import MARK_RESOURCE, SCHEDULER_NAME
+from fluence_extender.model.reason import Reason, Why
 from fluence_extender.state.backends import device_listing
 from fluence_extender.state.gangs import NO_PLACE_YET, allocation_listing, gang_listing, gang_story
 from fluence_extender.state.graph import graph
@@ -46,7 +47,7 @@ from fluence_extender.whatif.manifests import BadManifest
 
 NOT_SEEN = "the pod has not been seen yet"
 UNMARKED = (
-    f"it asks for devices and not for {MARK_RESOURCE}, so that nobody could tell it which ones it got: create it anew "
+    f"asks for devices and not for {MARK_RESOURCE}, so that nobody could tell it which ones it got: create it anew "
     "where fluence's admission policy or webhook is installed, or start kube-scheduler with what "
     "`fluence-extender scheduler-config --barrier` prints"
 )
@@ -128,9 +129,14 @@ class Service:
         if found is None or found[1].bound or found[1].pod.marked:
             return On(node)
         gang, member = found
-        if not may_be_handed_over(member.pod):
-            return Nowhere(UNMARKED)
+        unmarked = unbindable(gang, member)
+        if unmarked is not None:
+            why = Reason(Why.REFUSED, f"{unmarked.pod.name} {UNMARKED}")
+            self._controller.lifecycle.turned_down(gang, unmarked, why)
+            return Nowhere(why.text)
         if marked_go_first(gang):
+            # kube-scheduler will clear its nomination, which says nothing about the node.
+            member.excused = bool(member.pod.nominated)
             return Unseen(NOT_ITS_TURN)
         self._controller.lifecycle.handed_over(gang, member)
         return On(node)

@@ -18,7 +18,7 @@ from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.duration import duration
 from fluence_extender.model.names import DURATION_ANNOTATION, MARKS, RESOURCES_KEY
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement
 from fluence_extender.model.requests import (
     SPEC_FIELDS,
     STATUS_FIELDS,
@@ -95,6 +95,7 @@ def decode_pod(raw: bytes) -> Pod:
         entangled=_entangled(spec),
         marked=_marked(spec),
         applied=bool(gates) and APPLIED in raw,
+        seeks=_sought(spec, meta.namespace),
     )
 
 
@@ -186,6 +187,21 @@ def _entangled(spec: wire.PodSpec) -> bool:
         or any(kind is not None for volume in spec.get("volumes") or () for kind in volume.values())
         or bool(spec.get("resourceClaims"))
     )
+
+
+def _sought(spec: wire.PodSpec, namespace: str) -> tuple[tuple[Requirement, ...], ...]:
+    affinity = spec.get("affinity")
+    terms = affinity.near.required if affinity is not None and affinity.near is not None else None
+    return tuple(found for term in terms or () if (found := _selector(term, namespace)) is not None)
+
+
+def _selector(term: wire.PodAffinityTerm, namespace: str) -> tuple[Requirement, ...] | None:
+    """The label selector of a term, None where it selects nothing in the pod's own namespace."""
+    selector, everywhere = term.selector, term.namespace_selector is not None
+    if selector is None or (term.namespaces and namespace not in term.namespaces and not everywhere):
+        return None
+    labels = (selector.labels or {}).items()
+    return *(Requirement(key, "In", (value,)) for key, value in labels), *(selector.expressions or ())
 
 
 def _marked(spec: wire.PodSpec) -> bool:

@@ -86,10 +86,25 @@ class NodeAffinity(msgspec.Struct):
     )
 
 
-class PodAffinity(msgspec.Struct):
-    """core/v1 PodAffinity and PodAntiAffinity: whether there is any that must hold."""
+class LabelSelector(msgspec.Struct):
+    """meta/v1 LabelSelector."""
 
-    required: list[msgspec.Raw] | None = msgspec.field(
+    labels: dict[str, str] | None = msgspec.field(name="matchLabels", default=None)
+    expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
+
+
+class PodAffinityTerm(msgspec.Struct):
+    """core/v1 PodAffinityTerm: which pods it is about."""
+
+    selector: LabelSelector | None = msgspec.field(name="labelSelector", default=None)
+    namespaces: list[str] | None = None
+    namespace_selector: dict[str, Any] | None = msgspec.field(name="namespaceSelector", default=None)
+
+
+class PodAffinity(msgspec.Struct):
+    """core/v1 PodAffinity and PodAntiAffinity: what must hold."""
+
+    required: list[PodAffinityTerm] | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
 

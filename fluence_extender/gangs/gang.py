@@ -71,13 +71,13 @@ class Member:
 class Gang:
     """One gang.
 
-    ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt, and from ``try_again_at`` on
-    there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
+    ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt, and from ``try_again_at``
+    on there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
     ``late_after`` after how many seconds it was given up to wait for them, ``patience`` how many it gives itself;
     ``rests`` is how often in a row it has rested because its members were refused, ``stalls`` because one isn't asked
-    for; ``whole`` says that as many as make it whole have been bound once; ``expected`` how many members have a place,
-    aren't bound yet and gather at the barrier; ``starts_about`` is when it is expected to get its places, seconds since
-    the epoch, None where that isn't known.
+    for, or can't be bound; ``whole`` says that as many as make it whole have been bound once; ``expected`` how many
+    members have a place, aren't bound yet and gather at the barrier; ``starts_about`` is when it is expected to get
+    its places, seconds since the epoch, None where that isn't known.
     """
 
     key: GangKey

@@ -4,7 +4,8 @@ Such a pod asks for nothing that its Binding would have to say, and needn't wait
 how its Binding fares; the watch shows it. Invariant: from our answer on the member's place isn't taken from it until it
 is seen bound, refused or going away, or until so much time has passed that the attempt is over (kube-scheduler may have
 ended; otherwise it asks again). Marked members go first: the others of their gang keep their gates until those have
-gathered at the barrier, so that none is bound before all may be.
+gathered at the barrier, so that none is bound before all may be. Unless a marked one has to be near an unmarked one
+(required affinity): kube-scheduler would refuse it until that one is there.
 """
 
 from __future__ import annotations
@@ -15,11 +16,22 @@ from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.pod import Pod
+from fluence_extender.placement.eligibility import holds
 
 
 def may_be_handed_over(pod: Pod) -> bool:
     """Whether kube-scheduler may bind the pod itself: nobody else would write on it which devices it has got."""
     return not pod.devices
+
+
+def unbindable(gang: Gang, asked: Member) -> Member | None:
+    """The member that nobody would bind: who is ``asked`` for or, as long as its gang isn't begun, any other.
+
+    kube-scheduler would bind it itself, and not say which devices it has got.
+    """
+    placed = () if gang.begun else (one for one in gang.pending() if one.assignment is not None)
+    unmarked = (one for one in (asked, *placed) if not one.pod.marked)
+    return next((one for one in unmarked if not may_be_handed_over(one.pod)), None)
 
 
 def hand_over(member: Member, now: float, limits: Limits) -> float:
@@ -51,7 +63,30 @@ def lapsed(gang: Gang, now: float) -> list[Member]:
 
 def marked_go_first(gang: Gang) -> bool:
     """Whether marked members have yet to gather, and the others to wait for them."""
-    return not gang.begun and not gang.barrier.open and gang.led_by_marked
+    if gang.begun or gang.barrier.open or not gang.led_by_marked:
+        return False
+    return not _seek_the_others(gang)
+
+
+def _seek_the_others(gang: Gang) -> bool:
+    """Whether a marked member has to be near an unmarked one, and can't be the first of its kind itself.
+
+    kube-scheduler (InterPodAffinity) lets a pod pass that selects itself where no other pod is selected.
+    """
+    placed = [member.pod for member in gang.pending() if member.assignment is not None]
+    sought = {
+        selector
+        for pod in placed
+        if pod.marked
+        for selector in pod.seeks
+        if not all(holds(one, pod.labels) for one in selector)
+    }
+    return any(
+        all(holds(one, pod.labels) for one in selector)
+        for selector in sought
+        for pod in placed
+        if not pod.marked
+    )
 
 
 def first_to_steer(gang: Gang, wanted: Sequence[Member]) -> Sequence[Member]:

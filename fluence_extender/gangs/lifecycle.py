@@ -406,13 +406,21 @@ class Lifecycle:
         member = stalled(gang, now, self._limits)
         if member is None:
             return
-        gang.stalls += 1
-        gang.rest_until = now + rest_of(gang, self._limits)
-        why = refused_unasked(member)
-        gang.note(What.REFUSED, member.pod.name, why.text)
         member.stalled = True
         if member.pod.pinned_to:
             member.placeless = now - self._limits.unasked
+        self._let_rest(gang, member, refused_unasked(member), now)
+
+    def turned_down(self, gang: Gang, member: Member, why: Reason) -> None:
+        """A member can't be bound by whoever asks: its place isn't kept in vain."""
+        self._registry.revision += 1
+        self._registry.dirty.add(gang.key)
+        self._let_rest(gang, member, why, self._clock())
+
+    def _let_rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
+        gang.stalls += 1
+        gang.rest_until = now + rest_of(gang, self._limits)
+        gang.note(What.REFUSED, member.pod.name, why.text)
         self._places.drop(member)
         self._places.withdraw(gang)
         gang.explain(why, now)

@@ -411,7 +411,7 @@ class Preemptor:
             if member.bound and member.pod.uid not in way.sent:
                 way.sent.add(member.pod.uid)
                 yield Evict(member.pod, way.why, again=True)
-            elif not member.bound and member.assignment is not None:
+            elif not member.bound and not member.binding and member.assignment is not None:
                 self._places.drop(member)
                 self._registry.dirty.add(key)
 

@@ -74,7 +74,8 @@ class Pod:
     ``preempts`` is false where its preemptionPolicy is Never; ``entangled`` says that kube-scheduler's filters judge it
     by more than the node and what is free there: by other pods, by volumes or by resource claims; ``marked`` that it
     asks for one of `MARKS`, so that kube-scheduler calls our bind verb for it; ``applied`` that somebody manages fields
-    of it by server-side apply (looked at while it is gated).
+    of it by server-side apply (looked at while it is gated); ``seeks`` are the label selectors of pods that
+    it has to be near by required affinity, as far as they may be of its own namespace.
     """
 
     namespace: str
@@ -107,6 +108,7 @@ class Pod:
     entangled: bool = False
     marked: bool = False
     applied: bool = False
+    seeks: tuple[tuple[Requirement, ...], ...] = ()
 
     @property
     def key(self) -> str:

@@ -109,6 +109,27 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @pytest.mark.parametrize(
+    ("term", "sought"),
+    [
+        ({"labelSelector": {"matchLabels": {"app": "x"}}}, ((Requirement("app", "In", ("x",)),),)),
+        (
+            {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
+            ((Requirement("app", "Exists"),),),
+        ),
+        ({"labelSelector": {}}, ((),)),
+        ({"labelSelector": None}, ()),
+        ({"labelSelector": {}, "namespaces": ["other"]}, ()),
+        ({"labelSelector": {}, "namespaces": ["ns"]}, ((),)),
+        ({"labelSelector": {}, "namespaces": ["other"], "namespaceSelector": {}}, ((),)),
+    ],
+)
+def test_pods_that_it_has_to_be_near(term: dict[str, Any], sought: tuple[Any, ...]) -> None:
+    term = {"topologyKey": "host", **term}
+    assert decode_pod(pod_body({"affinity": {"podAffinity": {REQUIRED: [term]}}})).seeks == sought
+    assert decode_pod(pod_body({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}})).seeks == ()
+
+
+@pytest.mark.parametrize(
     ("spec", "entangled"),
     [
         ({}, False),

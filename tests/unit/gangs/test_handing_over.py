@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.extender.port import Nowhere, On, Unseen
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.handing_over import ended
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
-from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.pod import Owner, Pod, Requirement
 from fluence_extender.service import NOT_ITS_TURN
 from tests.core.values import node, pod
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 JOB = Owner("Job", "j", "uid-j")
+APP = ("app", "leader")
 
 
 def owned(w: World, *cpu: int, **fields: Any) -> list[Pod]:
@@ -218,6 +221,95 @@ def test_unmarked_pod_with_devices_is_refused_with_what_to_do(world: MakeWorld) 
     assert isinstance(answer, Nowhere)
     assert "scheduler-config --barrier" in answer.reason
     assert not is_binding(w, one)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_nobody_of_a_gang_is_bound_one_of_which_asks_for_devices_and_is_not_marked(
+    world: MakeWorld, last: bool
+) -> None:
+    resources = ResourcesFile("test", "resources: [{type: annealer, name: chip, count: 1}]")
+    w = world(node("n0"), resources)
+    plain = owned(w, 500, 500, size=3)
+    quantum = w.pod(
+        "z" if last else "a", labels=plain[0].labels, annotations=plain[0].annotations, gates=(GATE,),
+        requests=plain[0].requests, devices={"annealer": 1}, owner=JOB,
+    )  # fmt: skip
+    w.cluster.put(replace(quantum, marked=False))
+    w.advance(8)
+    assert not any(w.nodes_of(*plain, quantum))
+    assert not w.books.holdings
+    reason = w.gang("g").reason
+    assert reason is not None
+    assert f"{quantum.name} asks for devices" in reason.text
+    other = w.pod("other", devices={"annealer": 1}, requests=plain[0].requests, gates=(GATE,))
+    w.advance(1)
+    assert w.nodes_of(other) == ["n0"]
+
+
+def test_member_that_was_nominated_and_has_to_wait_for_its_turn_is_not_refused(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    (plain,) = owned(w, 500, size=2, gates=(), nominated="n0")
+    w.pod(
+        "judged", labels=plain.labels, annotations=plain.annotations, requests=plain.requests, entangled=True
+    )
+    w.advance(1)
+    found = w.controller.member(plain.uid)
+    assert found is not None
+    for _ in range(4):
+        w.change(plain, nominated="n0")
+        w.advance(1)
+        assert w.service.hand_over(w.asked(plain), "n0") == Unseen(NOT_ITS_TURN)
+        w.change(plain, nominated="")
+        w.advance(1)
+    assert found[0].replans == found[1].refusals == 0
+
+
+def seeker(w: World, mates: list[Pod], **labels: str) -> Pod:
+    """A member that is refused where no pod labelled ``app=leader`` is, unless nobody is and it is one itself."""
+
+    def near(one: Pod, where: str, placed: Mapping[str, str]) -> bool:
+        nodes = [
+            placed[pod.name] for pod in w.cluster.pods() if APP in pod.labels.items() and pod.name in placed
+        ]
+        return not one.seeks or where in nodes or (not nodes and APP in one.labels.items())
+
+    w.scheduler.rules.append(near)
+    return w.pod(
+        "seeker", labels={**mates[0].labels, **labels}, annotations=mates[0].annotations, gates=(GATE,),
+        requests=mates[0].requests, owner=JOB, entangled=True, seeks=((Requirement("app", "In", ("leader",)),),),
+    )  # fmt: skip
+
+
+def test_unmarked_member_to_which_a_marked_one_has_to_be_near_goes_first(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    mates = owned(w, 500, 500, size=3)
+    w.change(mates[0], labels={**mates[0].labels, "app": "leader"})
+    one = seeker(w, mates)
+    w.advance(20)
+    assert all(w.nodes_of(*mates, one))
+    assert w.nodes_of(one) == w.nodes_of(mates[0])
+
+
+def test_marked_member_that_seeks_nobody_of_its_gang_still_goes_first(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    mates = owned(w, 500, 500, size=3)
+    one = seeker(w, mates)
+    w.advance(20)
+    assert not any(w.nodes_of(*mates, one))
+    assert all(GATE in w.now(each).gates for each in mates)
+
+
+def test_marked_member_that_seeks_its_like_still_goes_first(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    mates = owned(w, 500, 500, size=3)
+    w.change(mates[0], labels={**mates[0].labels, "app": "leader"})
+    w.scheduler.unclaimed.add("seeker")
+    one = seeker(w, mates, app="leader")
+    w.advance(3)
+    assert all(GATE in w.now(each).gates for each in mates)
+    w.scheduler.claim_appears("seeker")
+    w.advance(10)
+    assert all(w.nodes_of(*mates, one))
 
 
 def test_marked_pods_are_left_to_our_verb(world: MakeWorld) -> None:
