@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.judgements import judgements, shown
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.reason import Reason, Why
@@ -58,10 +59,13 @@ def rest_after_refusals(gang: Gang, limits: Limits) -> float:
 
 
 def refused_by_filters(gang: Gang) -> Reason:
-    """Why a gang rests."""
-    nodes = {node for member in gang.members.values() for node in member.barred}
+    """Why a gang rests: on how many nodes it was refused, and what kube-scheduler said last."""
+    refused = [member for member in gang.members.values() if member.barred]
+    nodes = {node for member in refused for node in member.barred}
     who = "the pod" if gang.key.convention is Convention.ALONE else "a member"
+    said = next((judged for one in refused if (judged := judgements(one.pod.refusal))), ())
+    told = f"its last attempt: {shown(said)}" if said else "see its events"
     return Reason(
         Why.REFUSED,
-        f"kube-scheduler's own filters refused {who} on {len(nodes)} of the nodes that have room (see its events)",
+        f"kube-scheduler's own filters refused {who} on {len(nodes)} of the nodes that have room ({told})",
     )

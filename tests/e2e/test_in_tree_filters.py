@@ -54,5 +54,6 @@ def test_members_for_which_there_are_too_few_nodes_say_so_and_bind_nobody(
     own_nodes(2, cpu="4")
     namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart")))
     told = "kube-scheduler's own filters refused a member"
-    fluence.wait_for_reason(namespace.name, "apart", told, timeout=600)
+    found = fluence.wait_for_reason(namespace.name, "apart", told, timeout=600)
+    assert "InterPodAffinity on " in found["reason"]
     assert not [one for one in namespace.pods() if node_of(one)]

@@ -227,3 +227,14 @@ def test_refused_member_joins_the_others_where_there_is_no_node_apart(world: Mak
     fail(w, moved)
     fail(w, moved)
     assert w.now(moved).nominated == "n1"
+
+
+def test_resting_gang_names_the_filters_that_refused_it_last(world: MakeWorld) -> None:
+    nodes = [node(f"n{number}") for number in range(9)]
+    w = world(*nodes, scheduling=False, limits=Limits(replans=2, rest=50.0, barred_for=200.0))
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    w.change(one, refusal="0/9 nodes are available: 9 node(s) had no available disk.")
+    for _ in range(6):
+        fail(w, one)
+    assert str(w.gang("g").reason).endswith("(its last attempt: VolumeRestrictions on 9 nodes)")
