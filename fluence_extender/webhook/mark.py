@@ -19,7 +19,13 @@ from fluence_extender.model.names import (
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft
 
-GROUP_LABELS = (GROUP_LABEL, "scheduling.x-k8s.io/pod-group", "fluence.group-size")
+GROUP_LABELS = (
+    GROUP_LABEL,
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "fluence.group-size",
+)
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 JUDGED_VOLUMES = (

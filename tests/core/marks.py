@@ -39,6 +39,12 @@ def volume(**source: Any) -> Manifest:
 PODS = {
     "plain": (pod(), False),
     "a gang's, of no controller": (labelled(), True),
+    "a coscheduling group's": (pod({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}), True),
+    "a group's by the label before": (pod({"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}), True),
+    "a group's by the label before that": (
+        pod({"labels": {"pod-group.scheduling.sigs.k8s.io/name": "g"}}),
+        True,
+    ),
     "a gang's, of a controller": (labelled(ownerReferences=[CONTROLLED]), False),
     "a gang's, which Kueue counts": (
         pod({"labels": {GROUP_LABEL: "g", "kueue.x-k8s.io/queue-name": "q"}}),
