@@ -402,6 +402,14 @@ class Core(RuleBasedStateMachine):
         for one in ("nominate", "ungate", "bind"):
             self.world.cluster.delays[one] = delay
 
+    @rule(seconds=st.sampled_from([0.01, 0.01, 1.0, 8.0, 22.0]))
+    def bindings_of_kube_scheduler_take_long(self, seconds: float) -> None:
+        self.world.scheduler.writes_take = seconds
+
+    @rule()
+    def kube_scheduler_restarts(self) -> None:
+        self.world.scheduler.end()
+
     @rule(random=choice, attempts=st.integers(1, 8))
     def filters_refuse(self, random: Random, attempts: int) -> None:
         for node in self.world.cluster.nodes():
@@ -433,6 +441,8 @@ class Core(RuleBasedStateMachine):
         """Troubles end, and all that was begun comes to its end."""
         self.world.advance(4)
         self.world.scheduler.refusing.clear()
+        self.world.scheduler.writes_take = 0.01
+        self.world.advance(22)
         for name in sorted(self.world.scheduler.unclaimed):
             self.world.scheduler.claim_appears(name)
         self.world.cluster.delays.clear()
