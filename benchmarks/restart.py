@@ -31,6 +31,7 @@ import msgspec
 from rich.console import Console
 
 from benchmarks.filter import machine
+from benchmarks.restart_fluxion import parts
 from fluence_extender.cluster.connection import Request, connect
 from fluence_extender.cluster.timing import STANDARD
 from fluence_extender.localcluster.api import Api, Manifest
@@ -336,6 +337,8 @@ def main() -> None:
         return
     found = measured(arguments.nodes, arguments.pods, arguments.engine)
     text = section(found, arguments.nodes, arguments.pods, arguments.engine)
+    if arguments.engine == "fluxion":
+        text += "\n" + parts(arguments.nodes, arguments.pods)
     if arguments.write:
         before = REPORT.read_text(encoding="utf-8") if REPORT.exists() else ""
         REPORT.write_text(with_section(before, arguments.engine, text), encoding="utf-8")
