@@ -17,7 +17,6 @@ from benchmarks.chaos.script import DEVICES, NODE_CORES
 from benchmarks.chaos.stage import PODS, Stage
 from benchmarks.chaos.users import unless
 from benchmarks.chaos.workloads import FAULTY_RESOURCES, resources_yaml
-from fluence_extender.localcluster.controlplane import LEASES
 from fluence_extender.localcluster.nodes import node_manifest, resource_list
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.harness import NODE_READY, Manifest, wait_for
@@ -76,14 +75,7 @@ class Accidents:
             component.kill()
         else:
             component.stop()
-        if hit.process is Process.KWOK and hit.how is not How.FREEZE:
-            undo = self._start_kwok
         self.agenda.later(hit.seconds, target(hit), f"{target(hit)} is back", undo)
-
-    def _start_kwok(self) -> None:
-        # A new process is a new holder of the nodes' leases, and would wait for the old ones to expire.
-        self.stage.api.delete(LEASES)
-        self.stage.plane.component(Process.KWOK.value).launch()
 
     def _cut(self, cut: Cut) -> None:
         relay = self.stage.replicas[cut.replica].relays[cut.process]

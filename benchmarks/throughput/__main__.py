@@ -35,8 +35,6 @@ SCALE_GANGS = {
     "a gang of 512": (1, 512),
 }
 STREAM_RATE = 50.0
-NODE_LEASE = 2_400
-"""Seconds: thousands of nodes that renew their leases are a load of their own."""
 
 console = Console()
 
@@ -84,7 +82,7 @@ def _measure(
     nodes: int, workloads: Sequence[Workload], modes: Sequence[str], engine: str
 ) -> Iterator[Figure]:
     """Each workload in each way, stock and ours in random order."""
-    with ControlPlane(node_lease=NODE_LEASE) as plane:
+    with ControlPlane() as plane:
         for manifest in gate_policy():
             plane.api.apply(manifest)
         console.print(f"making {nodes:,} nodes")

@@ -18,11 +18,8 @@ from fluence_extender.localcluster.ports import LOOPBACK
 
 ISSUER = "https://kubernetes.default.svc"
 
-NODE_LEASE = 120
-"""Seconds that a node's lease lasts; kwok renews it after a quarter of that."""
-
-NODE_GRACE = 20
-"""Seconds beyond its lease after which a silent node is NotReady."""
+NODE_GRACE = "24h"
+"""How long a node may be silent: nobody renews Leases of nodes here, and what is NotReady says so itself."""
 
 # Of both servers: the controller manager lets go of a deleted PodGroup only with it.
 NATIVE_GANGS = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
@@ -109,7 +106,7 @@ def apiserver(at: Layout) -> list[str]:
     ]
 
 
-def controller_manager(at: Layout, node_lease: int = NODE_LEASE) -> list[str]:
+def controller_manager(at: Layout) -> list[str]:
     """kube-controller-manager, fast enough for hundreds of pods a second."""
     secrets = at.credentials
     return [
@@ -121,7 +118,7 @@ def controller_manager(at: Layout, node_lease: int = NODE_LEASE) -> list[str]:
         *_serving(at, at.manager_port),
         f"--root-ca-file={secrets / 'ca.crt'}",
         f"--service-account-private-key-file={secrets / 'serviceaccounts.key'}",
-        f"--node-monitor-grace-period={node_lease + NODE_GRACE}s",
+        f"--node-monitor-grace-period={NODE_GRACE}",
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--concurrent-namespace-syncs=10",

@@ -48,15 +48,12 @@ KWOK = "kwok"
 
 T = TypeVar("T")
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-
 
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager and kwok on loopback, with a judge; schedulers on demand.
 
     ``folder`` holds all its files (a temporary one, removed at the end, when not given); ``binaries`` are
-    built if need be; ``timeout`` is how long, in seconds, one component may take to become ready;
-    ``node_lease`` is how many seconds a node's lease lasts: thousands of nodes renewing theirs are a load.
+    built if need be; ``timeout`` is how long, in seconds, one component may take to become ready.
     """
 
     def __init__(
@@ -66,13 +63,11 @@ class ControlPlane:
         binaries: Binaries | None = None,
         progress: Progress | None = None,
         timeout: float = 120,
-        node_lease: int = components.NODE_LEASE,
     ) -> None:
         self._given = folder
         self._binaries = binaries
         self._progress = progress
         self._timeout = timeout
-        self._node_lease = node_lease
         self._cleanup = ExitStack()
         self._components: dict[str, Component] = {}
         self._ports = Ports()
@@ -164,11 +159,7 @@ class ControlPlane:
 
     def start_component(self, name: str) -> None:
         """Start a stopped or killed component again, on its old port, and wait until it is ready."""
-        component = self._components[name]
-        if name == KWOK and not component.running:
-            # A new kwok process is a new lease holder, and would wait for the dead one's leases to expire.
-            self.api.delete(LEASES)
-        component.start()
+        self._components[name].start()
 
     def stop_apiserver(self) -> None:
         """Stop kube-apiserver."""
@@ -273,16 +264,12 @@ class ControlPlane:
         self._add(APISERVER, components.apiserver(at), self._api_ready).start()
         self.judge.start()
         healthy = partial(self._answers, f"https://{LOOPBACK}:{at.manager_port}/healthz")
-        manager = self._add(MANAGER, components.controller_manager(at, self._node_lease), healthy)
+        manager = self._add(MANAGER, components.controller_manager(at), healthy)
         manager.launch()
         stages = at.folder / "kwok.yaml"
         shipped = resources.files("fluence_extender.localcluster") / "kwok" / "stages.yaml"
-        usual, wanted = (
-            f"nodeLeaseDurationSeconds: {it}" for it in (components.NODE_LEASE, self._node_lease)
-        )
-        stages.write_text(shipped.read_text().replace(usual, wanted))
-        self._add(KWOK, components.kwok(at, stages))
-        self.start_component(KWOK)
+        stages.write_text(shipped.read_text())
+        self._add(KWOK, components.kwok(at, stages)).start()
         manager.wait_ready()
 
     def _add(self, name: str, command: Sequence[str], ready: Callable[[], bool] | None = None) -> Component:
