@@ -10,6 +10,7 @@ import pytest
 
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.extender.port import Nowhere, On, Unseen
+from fluence_extender.gangs.actions import Action
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.handing_over import ended
 from fluence_extender.model.gang import GangState
@@ -331,3 +332,29 @@ def test_unmarked_member_without_a_gate_waits_for_the_marked_ones(world: MakeWor
     assert w.service.hand_over(w.asked(plain), "n0") == Unseen(NOT_ITS_TURN)
     w.run(w.service.bind(w.asked(judged), "n0"))
     assert w.service.hand_over(w.asked(plain), "n0") == On("n0")
+
+
+def test_gang_that_makes_way_is_not_looked_at_in_haste_while_a_binding_is_under_way(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=4000), scheduling=False)
+    first, second = owned(w, 2000, 2000)
+    w.advance(1)
+    w.run(w.cluster.bind(w.now(first), "n0", {}))
+    w.advance(1)
+    w.cluster.delays["forbidding"] = 0.5
+    gang(w, "high", 2000, priority=10)
+    w.advance(0.2)
+    told(w, second)
+    decide, steps = w.controller.step, []
+
+    def step() -> list[Action]:
+        steps.append(w.loop.time())
+        return decide()
+
+    w.controller.step = step  # type: ignore[method-assign]
+    w.advance(5)
+    assert w.now(first).deleting
+    assert place_of(w, second) == "n0"
+    assert len(steps) < 20
+    w.cluster.reap()
+    w.advance(LIMITS.handed + 1)
+    assert second.uid not in w.books.holdings
