@@ -69,3 +69,24 @@ def test_qpu_pod_is_bound_by_us(fluence: Fluence, namespace: Namespace) -> None:
     path = f"/api/v1/namespaces/{namespace.name}/pods"
     created = namespace.api.request("POST", path, body, query={"dryRun": "All"})
     assert MARK_RESOURCE in created["spec"]["containers"][0]["resources"]["requests"]
+
+
+def test_unmarked_member_that_a_marked_one_has_to_be_near_is_bound_before_it(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(3, cpu="2")
+    members = gang("near", 3, cpu="1")
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"role": "leader"}},
+    }
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    members[0]["spec"]["affinity"] = {"podAffinity": {required: [term]}}
+    for one in members[1:]:
+        one["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "users"
+    members[1]["metadata"]["labels"]["role"] = "leader"
+    namespace.create(*members)
+    bound = {one["metadata"]["name"]: one for one in namespace.wait_until_bound(3)}
+    assert node_of(bound["near-0"]) == node_of(bound["near-1"])
+    assert ALLOCATION_ANNOTATION in annotations_of(bound["near-0"])
+    assert ALLOCATION_ANNOTATION not in annotations_of(bound["near-1"])
