@@ -211,8 +211,9 @@ class KubeScheduler:
         members = [one for one in self.cluster.pods() if one.labels.get(GROUP_LABEL) == name]
         came.update(one.uid for one in members if one.node)
         together = self.splits or any(one.marked for one in members)
-        later = {one.uid for one in members if together and not one.marked}
-        return len(came | later) >= int(size)
+        # An unmarked one that is there when the first is bound counts from then on, whatever becomes of it.
+        came.update(one.uid for one in members if together and not one.marked)
+        return len(came) >= int(size)
 
     def _admit(self, pod: Pod, name: str) -> None:
         there = next((node for node in self.cluster.nodes() if node.name == name), None)
