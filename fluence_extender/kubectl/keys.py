@@ -150,6 +150,15 @@ KEYS = (
         f"schedulingGates: [{{name: {names.GATE}}}]",
     ),
     Explained(
+        names.MARK_RESOURCE,
+        "request",
+        "first container of a pod",
+        POLICY,
+        "Has the service bind the pod, with its gang and what its devices are, rather than kube-scheduler. No node has"
+        " to have it. You never write it.",
+        f'{names.MARK_RESOURCE}: "1"',
+    ),
+    Explained(
         names.BACKEND_ANNOTATION,
         "annotation",
         "pod",
