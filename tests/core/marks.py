@@ -7,6 +7,7 @@ from typing import Any
 from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL, SCHEDULER_NAME
 
 Manifest = dict[str, Any]
+DEVICE = "fluxion.flux-framework.org/annealer"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NEAR = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
 SPREAD = {"maxSkew": 1, **NEAR}
@@ -20,7 +21,7 @@ def pod(metadata: dict[str, Any] | None = None, port: int = 0, asks: str = "", *
         "metadata": {"name": "marks", **(metadata or {})},
         "spec": {"schedulerName": SCHEDULER_NAME, "containers": [{"name": "main", "image": "app"}], **spec},
     }
-    (container,) = body["spec"]["containers"]
+    container = body["spec"]["containers"][0]
     if port:
         container["ports"] = [{"containerPort": 80, "hostPort": port}]
     if asks:
@@ -51,7 +52,29 @@ PODS = {
         False,
     ),
     "a native group's": (pod(schedulingGroup={"podGroupName": "g"}), True),
-    "with a device": (pod(asks="fluxion.flux-framework.org/annealer"), True),
+    "with a device": (pod(asks=DEVICE), True),
+    "with a device in an init container": (
+        pod(
+            initContainers=[
+                {
+                    "name": "before",
+                    "image": "app",
+                    "resources": {"limits": {DEVICE: "1"}, "requests": {DEVICE: "1"}},
+                }
+            ]
+        ),
+        True,
+    ),
+    "with resources that are null": (
+        pod(
+            {"labels": {GROUP_LABEL: "g"}, "annotations": None, "ownerReferences": None},
+            containers=[{"name": "main", "image": "app", "resources": None, "ports": None}],
+            initContainers=None,
+            affinity=None,
+            volumes=None,
+        ),
+        True,
+    ),
     "with a gpu": (pod(asks="nvidia.com/gpu"), False),
     "with a stamp": (pod({"annotations": {BACKEND_ANNOTATION: "fez"}}), True),
     "with an attribute": (pod({"annotations": {"fluence.flux-framework.org/attr-vendor": "ibm"}}), True),
