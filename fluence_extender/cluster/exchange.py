@@ -100,14 +100,18 @@ class Exchange:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_limit):
             connected = await self._connect()
+            line = _Line(self._lines)
             try:
-                _, line = await loop.create_connection(
-                    lambda: _Line(self._lines),
+                await loop.create_connection(
+                    lambda: line,
                     sock=connected,
                     ssl=self._tls,
                     server_hostname=self._server_name,
                 )
             except BaseException:
+                # A call may be given up just when the handshake ends. Its transport would take its leave of the server,
+                # and so go on watching a descriptor that is another connection's meanwhile.
+                line.abort()
                 connected.close()
                 raise
         return line

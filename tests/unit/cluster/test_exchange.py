@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import uvloop
 
-from fluence_extender.cluster.exchange import Exchange
+from fluence_extender.cluster.exchange import Answer, Exchange, _Line
+from fluence_extender.webhook.certificates import make_authority, make_leaf
+from fluence_extender.webhook.tls import load, server_context
 
+STREAM = (socket.SOCK_STREAM, 0)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 Script = Callable[[int, bytes], Awaitable[bytes]]
 """What the server sends, given the number of the connection and the request; b"" hangs up."""
@@ -22,8 +28,17 @@ def new_socket(address: tuple[Any, ...]) -> socket.socket:
     return socket.socket(*address[:3])
 
 
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's on loopback, and that of a client that trusts it."""
+    authority = make_authority(datetime.now(UTC))
+    leaf = make_leaf(authority, ["127.0.0.1"], datetime.now(UTC))
+    server = server_context()
+    load(server, leaf.certificate_pem, leaf.key_pem)
+    return server, ssl.create_default_context(cadata=authority.certificate_pem.decode())
+
+
 @asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[Exchange]:
+async def serving(script: Script, secure: bool = False) -> AsyncIterator[Exchange]:
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,9 +61,11 @@ async def serving(script: Script) -> AsyncIterator[Exchange]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    theirs, ours = contexts() if secure else (None, None)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=theirs)
     port = server.sockets[0].getsockname()[1]
-    exchange = Exchange(f"http://127.0.0.1:{port}/below", None, "", new_socket, 5.0)
+    scheme = "https" if secure else "http"
+    exchange = Exchange(f"{scheme}://127.0.0.1:{port}/below", ours, "", new_socket, 60.0)
     try:
         yield exchange
     finally:
@@ -97,16 +114,54 @@ async def test_connection_that_the_server_closes_is_not_used_again() -> None:
 
 
 async def test_connection_whose_call_was_given_up_is_not_used_again() -> None:
+    asked, given_up = asyncio.Event(), asyncio.Event()
+
     async def script(number: int, request: bytes) -> bytes:
         if number == 1:
-            await asyncio.sleep(0.2)
+            asked.set()
+            await given_up.wait()
         return b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % number
 
     async with serving(script) as exchange:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await exchange.send("GET", "/slow", {}, None)
+        call = asyncio.create_task(exchange.send("GET", "/slow", {}, None))
+        await asked.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        given_up.set()
         assert (await exchange.send("GET", "/", {}, None)).body == b"2"
+
+
+async def test_descriptor_of_a_call_that_is_given_up_as_its_handshake_ends_is_free_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def script(number: int, request: bytes) -> bytes:
+        return OK
+
+    calls: list[asyncio.Task[Answer]] = []
+    numbers: list[int] = []
+    servers: list[tuple[str, int]] = []
+    made = _Line.connection_made
+
+    def give_up(line: _Line, transport: asyncio.Transport) -> None:
+        made(line, transport)
+        numbers.append(transport.get_extra_info("socket").fileno())
+        servers.append(transport.get_extra_info("peername"))
+        calls[0].cancel()
+
+    monkeypatch.setattr(_Line, "connection_made", give_up)
+    async with serving(script, secure=True) as exchange:
+        calls.append(asyncio.create_task(exchange.send("GET", "/", {}, None)))
+        with pytest.raises(asyncio.CancelledError):
+            await calls[0]
+        # Whoever is given the number next, and that may be at once, can connect by it.
+        taken = new_socket((socket.AF_INET, *STREAM)).detach()
+        if taken != numbers[0]:
+            os.dup2(taken, numbers[0])
+            os.close(taken)
+        with socket.socket(fileno=numbers[0]) as namesake:
+            namesake.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(namesake, servers[0])
 
 
 async def test_server_that_hangs_up_before_its_answer_is_told_apart() -> None:
