@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from fluence_extender.localcluster import LocalClusterError, ensure_binaries
@@ -16,6 +17,10 @@ from tests.engines import FLUXION
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("nightly", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# As the commands log. With all local variables, which is the default, one traceback can hold a loop up for a minute.
+plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
 
 # Processes are started by the hundred: they compile our modules once and not each of them anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
