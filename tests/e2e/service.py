@@ -154,6 +154,16 @@ def bound_at_once(fluence: Fluence, namespace: str, name: str) -> bool:
     return members <= {pod for what, pod in happened[:first] if what == What.FILTERED}
 
 
+def placed_at_once(fluence: Fluence, namespace: str, name: str) -> bool:
+    """Whether the gang had all its places before the first member was bound.
+
+    That is what can be promised of members that kube-scheduler binds itself.
+    """
+    happened = fluence.happened(namespace, name)
+    first = min(number for number, (what, _) in enumerate(happened) if what == What.BOUND)
+    return (What.PLANNED, "") in happened[:first]
+
+
 def backends(fluence: Fluence) -> set[str]:
     """The names of the top-level virtual resources in the graph."""
     vertices = fluence.get("/v1/graph")["graph"]["nodes"]

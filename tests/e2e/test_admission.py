@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fluence_extender.demo.webhook import Webhook
-from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.admitted import (
     READY_GATE,
@@ -206,37 +205,6 @@ def test_13_23_restart_gives_no_device_away_twice(
     assert placed_on(namespace.pod("first")) == placed_on(first) == "ibm_fez"
     namespace.delete_pod("first")
     assert placed_on(namespace.wait_for_phase("second", "Running")) == "ibm_fez"
-
-
-def test_quantum_pod_is_admitted_where_a_limit_range_asks_for_more_than_ours_need(
-    webhook: Webhook, namespace: Namespace
-) -> None:
-    bounds = {"type": "Container", "min": {"cpu": "150m", "memory": "300Mi"}, "max": {"cpu": "8"}}
-    metadata = {"name": "no-dwarfs"}
-    namespace.create(
-        {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": [bounds]}}
-    )
-    body = quantum("one", observe="true", cpu="1", memory="1Gi")
-    # The API server and the webhook learn of it at times of their own.
-    wait_for(
-        lambda: refused(namespace, ours("dwarf", cpu="100m")) and not refused(namespace, body),
-        what="small containers to be refused, and ours to be made large enough",
-    )
-    (stored,) = namespace.create(body)
-    for name, cpu in (("fluence-stage", "200m"), ("fluence-sidecar", "150m")):
-        asked = containers(stored)[name]["resources"]
-        assert asked["requests"] == {"cpu": cpu, "memory": "300Mi"}
-        assert asked["limits"]["cpu"] == cpu
-
-
-def refused(namespace: Namespace, pod: Manifest) -> bool:
-    """Whether the API server would refuse the pod."""
-    path = f"/api/v1/namespaces/{namespace.name}/pods"
-    try:
-        namespace.api.request("POST", path, pod, query={"dryRun": "All"})
-    except ApiError as error:
-        return error.status == 403
-    return False
 
 
 def wait_for_contract(namespace: Namespace, variable: str) -> None:
@@ -466,29 +434,6 @@ def test_36_41_of_pods_that_are_all_alike_exactly_one_produces(
         return [one["metadata"]["uid"] != first["metadata"]["uid"] for one in leading()] == [True]
 
     wait_for(follows, what="another producer", seen=lambda: [one["metadata"] for one in namespace.pods()])
-
-
-def test_first_pod_of_a_stateful_set_that_begins_elsewhere_produces(
-    webhook: Webhook, namespace: Namespace
-) -> None:
-    template = quantum("x", "late", mode="shared")
-    labels = {**template["metadata"]["labels"], "app": "late"}
-    annotations = template["metadata"]["annotations"]
-    spec = {
-        "replicas": 2,
-        "ordinals": {"start": 3},
-        "podManagementPolicy": "Parallel",
-        "serviceName": "late",
-        "selector": {"matchLabels": {"app": "late"}},
-        "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": template["spec"]},
-    }
-    namespace.create(
-        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "late"}, "spec": spec}
-    )
-    pods = namespace.wait_for_pods(lambda pods: len(pods) == 2, "2 pods")
-    roles = {one["metadata"]["name"]: environment(one)["FLUENCE_COORDINATION_ROLE"] for one in pods}
-    assert roles == {"late-3": "producer", "late-4": "consumer"}
-    wait_for_sizes(namespace, {"late": 1, "late-producer": 1})
 
 
 def test_37_independent_pods_of_a_group_are_a_gang_of_equals(

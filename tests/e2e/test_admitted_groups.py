@@ -1,4 +1,4 @@
-"""Groups of pods that the webhook has linked: their size, their PodGroup, their gate."""
+"""Groups of pods that the webhook has linked: their size, their PodGroup, their gate, their first pod."""
 
 from __future__ import annotations
 
@@ -15,10 +15,20 @@ from fluence_extender.cluster.errors import Invalid
 from fluence_extender.cluster.group_objects import ApiPodGroups, Group
 from fluence_extender.cluster.port import Conflict
 from fluence_extender.demo.webhook import Webhook
-from fluence_extender.localcluster import Api, ControlPlane
+from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import GATE
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup
-from tests.e2e.admitted import gates_of, groups, registered, sizes, wait_for_sizes, wait_until_called
+from tests.e2e.admitted import (
+    containers,
+    environment,
+    gates_of,
+    groups,
+    quantum,
+    registered,
+    sizes,
+    wait_for_sizes,
+    wait_until_called,
+)
 from tests.e2e.harness import Manifest, Namespace, job, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
@@ -171,3 +181,57 @@ def coscheduled(api: Api, namespace: str) -> dict[str, Manifest]:
     """The PodGroups of scheduling.x-k8s.io by name."""
     listed = api.get(f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups")
     return {one["metadata"]["name"]: one for one in listed["items"]}
+
+
+def test_first_pod_of_a_stateful_set_that_begins_elsewhere_produces(
+    webhook: Webhook, namespace: Namespace
+) -> None:
+    template = quantum("x", "late", mode="shared")
+    labels = {**template["metadata"]["labels"], "app": "late"}
+    annotations = template["metadata"]["annotations"]
+    spec = {
+        "replicas": 2,
+        "ordinals": {"start": 3},
+        "podManagementPolicy": "Parallel",
+        "serviceName": "late",
+        "selector": {"matchLabels": {"app": "late"}},
+        "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": template["spec"]},
+    }
+    namespace.create(
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "late"}, "spec": spec}
+    )
+    pods = namespace.wait_for_pods(lambda pods: len(pods) == 2, "2 pods")
+    roles = {one["metadata"]["name"]: environment(one)["FLUENCE_COORDINATION_ROLE"] for one in pods}
+    assert roles == {"late-3": "producer", "late-4": "consumer"}
+    wait_for_sizes(namespace, {"late": 1, "late-producer": 1})
+
+
+def test_quantum_pod_is_admitted_where_a_limit_range_asks_for_more_than_ours_need(
+    webhook: Webhook, namespace: Namespace
+) -> None:
+    bounds = {"type": "Container", "min": {"cpu": "150m", "memory": "300Mi"}, "max": {"cpu": "8"}}
+    metadata = {"name": "no-dwarfs"}
+    namespace.create(
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": [bounds]}}
+    )
+    body = quantum("one", observe="true", cpu="1", memory="1Gi")
+    # The API server and the webhook learn of it at times of their own.
+    wait_for(
+        lambda: refused(namespace, ours("dwarf", cpu="100m")) and not refused(namespace, body),
+        what="small containers to be refused, and ours to be made large enough",
+    )
+    (stored,) = namespace.create(body)
+    for name, cpu in (("fluence-stage", "200m"), ("fluence-sidecar", "150m")):
+        asked = containers(stored)[name]["resources"]
+        assert asked["requests"] == {"cpu": cpu, "memory": "300Mi"}
+        assert asked["limits"]["cpu"] == cpu
+
+
+def refused(namespace: Namespace, pod: Manifest) -> bool:
+    """Whether the API server would refuse the pod."""
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    try:
+        namespace.api.request("POST", path, pod, query={"dryRun": "All"})
+    except ApiError as error:
+        return error.status == 403
+    return False

@@ -15,7 +15,7 @@ from tests.e2e.harness import RUN_FOR, Manifest, Namespace, node_of, phase_of, w
 from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
-from tests.e2e.service import Fluence, bound_at_once
+from tests.e2e.service import Fluence, bound_at_once, placed_at_once
 from tests.e2e.test_all_or_nothing import bound_by_group, passed_by, split
 from tests.e2e.test_gangs import condition
 from tests.e2e.workloads import deployment, grouped, indexed_job, labelled, ours, pod_group
@@ -106,7 +106,7 @@ def test_of_two_gangs_with_room_for_one_the_loser_has_no_node_at_all(
     namespace.api.delete(path, propagationPolicy="Background")
     wait_for(lambda: len(bound_by_group(namespace).get(loser, ())) == 2, PATIENCE, "the loser to be bound")
     fluence.wait_for_state(namespace.name, loser, "bound")
-    assert bound_at_once(fluence, namespace.name, loser)
+    assert (placed_at_once if way == "gate" else bound_at_once)(fluence, namespace.name, loser)
 
 
 def settled(fluence: Fluence, namespace: Namespace, groups: tuple[str, str]) -> tuple[str, str]:
@@ -124,7 +124,7 @@ def test_of_two_indexed_jobs_the_loser_runs_in_full_once_the_winner_completes(
     winner, loser = settled(fluence, namespace, ("one", "two"))
     history.wait(2)
     assert [one.partition("-")[0] for one in history.names()] == [winner, winner]
-    assert bound_at_once(fluence, namespace.name, winner)
+    assert (bound_at_once if way == "barrier" else placed_at_once)(fluence, namespace.name, winner)
     for one in bound_by_group(namespace)[winner]:
         path = f"/api/v1/namespaces/{namespace.name}/pods/{one['metadata']['name']}"
         namespace.api.patch(path, {"metadata": {"annotations": {RUN_FOR: "100ms"}}})
@@ -136,7 +136,7 @@ def test_of_two_indexed_jobs_the_loser_runs_in_full_once_the_winner_completes(
     namespace.wait_for_pods(done, "the loser to run in full", PATIENCE)
     history.wait(4)
     fluence.wait_for_state(namespace.name, loser, "bound")
-    assert bound_at_once(fluence, namespace.name, loser)
+    assert (bound_at_once if way == "barrier" else placed_at_once)(fluence, namespace.name, loser)
     when = {
         name: [at for at, one in history.bound.values() if one["metadata"]["name"].startswith(f"{name}-")]
         for name in (winner, loser)
