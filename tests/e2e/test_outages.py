@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,12 @@ HTTP_TIMEOUT = 30.0
 HANGS, AWAY = 35.0, 35.0
 
 
+def stands_still(process: int) -> bool:
+    """Whether no thread of the process runs any more: on a busy machine it takes a while until the signal is heeded."""
+    threads = Path(f"/proc/{process}/task").glob("*/stat")
+    return all(one.read_text().rpartition(")")[2].split()[0] == "T" for one in threads)
+
+
 @contextmanager
 def api_server_gone(plane: ControlPlane) -> Iterator[None]:
     """The API server hangs; at the end of the block it dies, and is away for as long again before it is started."""
@@ -44,6 +51,7 @@ def api_server_gone(plane: ControlPlane) -> Iterator[None]:
     assert process is not None
     os.kill(process, signal.SIGSTOP)
     try:
+        wait_for(lambda: stands_still(process), what="the API server to stand still")
         yield
     finally:
         plane.kill_component("kube-apiserver")
