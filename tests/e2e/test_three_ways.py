@@ -90,7 +90,7 @@ def test_gang_by_label_and_size_runs_as_a_whole(
 
 
 def test_of_two_gangs_with_room_for_one_the_loser_has_no_node_at_all(
-    gang: Gang, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, history: History
+    way: str, gang: Gang, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, history: History
 ) -> None:
     own_nodes(3, cpu="1")
     for name in ("alpha", "beta"):
