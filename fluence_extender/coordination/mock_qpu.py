@@ -7,6 +7,7 @@ it runs, then it is completed.
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -83,7 +84,13 @@ def server(host: str, port: int, queue: MockQpu) -> ThreadingHTTPServer:
 
 
 def serve(host: str, port: int, ahead: int, seconds: float) -> None:
-    """Serve until interrupted."""
+    """Serve until SIGTERM or SIGINT.
+
+    Both need a handler of ours: Linux keeps signals without one from the first process of a container
+    (pid_namespaces(7)), and a process that a shell starts in the background is told to ignore SIGINT.
+    """
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, signal.default_int_handler)
     with server(host, port, MockQpu(ahead, seconds)) as serving:
         print(f"mock QPU at port {serving.server_port}: {ahead} tasks ahead, {seconds:g} s each", flush=True)
         try:

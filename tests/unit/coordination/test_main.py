@@ -76,7 +76,8 @@ def test_wrong_use_is_told(arguments: list[str], capsys: pytest.CaptureFixture[s
     assert "usage" in capsys.readouterr().err
 
 
-def test_the_mock_qpu_serves_until_it_is_told_to_end() -> None:
+@pytest.mark.parametrize("one", [signal.SIGTERM, signal.SIGINT])
+def test_the_mock_qpu_serves_until_it_is_told_to_end(one: signal.Signals) -> None:
     command = [
         sys.executable,
         "-m",
@@ -92,5 +93,5 @@ def test_the_mock_qpu_serves_until_it_is_told_to_end() -> None:
         request = urllib.request.Request(f"http://127.0.0.1:{port}/tasks", data=b"{}")
         with urllib.request.urlopen(request) as answer:
             assert json.loads(answer.read())["state"] == "queued"
-        running.send_signal(signal.SIGINT)
+        running.send_signal(one)
         assert running.wait(60) == 0
