@@ -41,13 +41,11 @@ def hand_over(member: Member, now: float, limits: Limits) -> float:
     return member.handed
 
 
-def take_back(member: Member) -> bool:
-    """Note that no such Binding is under way; whether one was."""
-    was = member.handed < NEVER
-    if was:
+def take_back(member: Member) -> None:
+    """Note that no such Binding is under way; one that our bind verb writes goes on."""
+    if member.handed < NEVER:
         member.handed = NEVER
         member.binding = False
-    return was
 
 
 def ended(pod: Pod, before: Pod | None) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.attempts import size_of
 from fluence_extender.gangs.barrier import Barrier
 from fluence_extender.gangs.gang import Gang, Member
-from fluence_extender.gangs.handing_over import take_back
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import promised
@@ -46,7 +46,7 @@ class Standby:
         if not member.bound:
             self._books.release(member.pod.uid)
             member.assignment = None
-        take_back(member)
+        member.handed = NEVER
         member.steer_wanted = member.nominated = member.clearing = member.excused = member.binding = False
         member.barred.clear()
         member.forget_refusals()
