@@ -36,20 +36,16 @@ class VerbsApp(Starlette):
     def __init__(self, placements: Placements, metrics: Metrics, max_body: int = MAX_BODY) -> None:
         self.pending_binds = PendingBinds()
         verbs = Verbs(placements, self.pending_binds)
-        shown = {
-            "filter": (verbs.filter, failed_filter),
-            "prioritize": (verbs.prioritize, failed_prioritize),
-            "bind": (verbs.bind, binding_result),
-            "preempt": (verbs.preempt, failed_preempt),
+        self._verbs: dict[str, ASGIApp] = {
+            f"{prefix}/{verb}": VerbEndpoint(verb, answer, failed, metrics, max_body)
+            for prefix, self_binding in (("", False), (SELF_BINDING, True))
+            for verb, answer, failed in (
+                ("filter", partial(verbs.filter, self_binding=self_binding), failed_filter),
+                ("prioritize", verbs.prioritize, failed_prioritize),
+                ("bind", verbs.bind, binding_result),
+                ("preempt", verbs.preempt, failed_preempt),
+            )
         }
-        self._verbs: dict[str, ASGIApp] = {}
-        for verb, (answer, failed) in shown.items():
-            endpoint = self._verbs[f"/{verb}"] = VerbEndpoint(verb, answer, failed, metrics, max_body)
-            self._verbs[f"{SELF_BINDING}/{verb}"] = endpoint
-        filtering = partial(verbs.filter, self_binding=True)
-        self._verbs[f"{SELF_BINDING}/filter"] = VerbEndpoint(
-            "filter", filtering, failed_filter, metrics, max_body
-        )
         super().__init__(routes=[Route("/healthz", _alive)])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
