@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
+from fluence_extender.cluster.pods_seen import follow_pods
+from fluence_extender.cluster.port import Listed, Observation
 from fluence_extender.coordination.release import handover, noted, waiting
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
@@ -138,20 +139,8 @@ class LateConsumers:
 
     def take(self, seen: Observation) -> None:
         """Take note of what was seen; all but pods is passed over."""
-        if seen.kind is not Kind.POD:
-            return
-        if isinstance(seen, Listed):
+        if follow_pods(seen, self._of, self._put, self._drop) and isinstance(seen, Listed):
             self._listed = True
-            listed = {one.uid: one for one in seen.objects if isinstance(one, Pod)}
-            for uid in [uid for uid in self._of if uid not in listed]:
-                self._drop(uid)
-            for pod in listed.values():
-                self._put(pod)
-        elif isinstance(seen.object, Pod):
-            if isinstance(seen, Changed):
-                self._put(seen.object)
-            else:
-                self._drop(seen.object.uid)
 
     def actions(self) -> list[Release]:
         """Who is to be released now."""

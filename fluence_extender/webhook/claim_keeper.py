@@ -6,7 +6,8 @@ import asyncio
 
 import structlog
 
-from fluence_extender.cluster.port import Changed, ClusterError, Kind, Listed, Objects, Observation
+from fluence_extender.cluster.pods_seen import follow_pods
+from fluence_extender.cluster.port import ClusterError, Objects, Observation
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
@@ -28,19 +29,10 @@ class ClaimKeeper:
 
     def take(self, seen: Observation) -> None:
         """Take note of producers that are new."""
-        if seen.kind is not Kind.POD:
-            return
-        if isinstance(seen, Listed):
-            self._known &= {one.uid for one in seen.objects if isinstance(one, Pod)}
-            for one in seen.objects:
-                self._look(one)
-        elif isinstance(seen, Changed):
-            self._look(seen.object)
-        elif isinstance(seen.object, Pod):
-            self._known.discard(seen.object.uid)
+        follow_pods(seen, self._known, self._look, self._known.discard)
 
-    def _look(self, pod: object) -> None:
-        if not isinstance(pod, Pod) or not pod.ours or pod.uid in self._known:
+    def _look(self, pod: Pod) -> None:
+        if not pod.ours or pod.uid in self._known:
             return
         if pod.annotations.get(ROLE_ANNOTATION) == PRODUCER and pod.labels.get(GROUP_LABEL):
             self._known.add(pod.uid)

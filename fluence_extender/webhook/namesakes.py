@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import structlog
 
-from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
+from fluence_extender.cluster.pods_seen import follow_pods
+from fluence_extender.cluster.port import Observation
 from fluence_extender.model.coordination import PRODUCER, PRODUCER_SUFFIX, ROLE_ANNOTATION
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
@@ -29,20 +30,8 @@ class Namesakes:
 
     def take(self, seen: Observation) -> bool:
         """Take note of what was seen; whether the groups have changed."""
-        if seen.kind is not Kind.POD:
-            return False
-        known = self._pods.keys() | ()
-        if isinstance(seen, Listed):
-            listed = {one.uid: one for one in seen.objects if isinstance(one, Pod)}
-            for uid in self._of.keys() - listed.keys():
-                self._drop(uid)
-            for pod in listed.values():
-                self._put(pod)
-        elif isinstance(seen.object, Pod):
-            if isinstance(seen, Changed):
-                self._put(seen.object)
-            else:
-                self._drop(seen.object.uid)
+        known = frozenset(self._pods)
+        follow_pods(seen, self._of, self._put, self._drop)
         if self._pods.keys() == known:
             return False
         self._settle()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fluence_extender.cluster.pods_seen import follow_pods
 from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation
 from fluence_extender.gangs.assembly import agreed_size
 from fluence_extender.gangs.conventions import coscheduling, labelled
@@ -95,10 +96,9 @@ class PodGroups:
 
     def take(self, seen: Observation) -> None:
         """Take note of what was seen; kinds that don't matter here are passed over."""
+        follow_pods(seen, self._of, self._put_pod, self._drop_pod)
         if isinstance(seen, Listed):
             self._take_list(seen)
-        elif isinstance(seen.object, Pod):
-            (self._put_pod if isinstance(seen, Changed) else self._drop_pod)(seen.object)
         elif isinstance(seen.object, Group):
             (self._put_group if isinstance(seen, Changed) else self._drop_group)(seen.object)
         elif isinstance(seen.object, Workload):
@@ -107,15 +107,7 @@ class PodGroups:
 
     def _take_list(self, seen: Listed) -> None:
         self._listed.add(seen.kind)
-        if seen.kind is Kind.POD:
-            pods = {one.uid: one for one in seen.objects if isinstance(one, Pod)}
-            known = [pod for members in self._members.values() for pod in members.values()]
-            for pod in known:
-                if pod.uid not in pods:
-                    self._drop_pod(pod)
-            for pod in pods.values():
-                self._put_pod(pod)
-        elif seen.kind in KINDS:
+        if seen.kind in KINDS:
             groups = {_ref(one): one for one in seen.objects if isinstance(one, Group)}
             for ref, group in list(self._groups.items()):
                 if ref[0] is KINDS[seen.kind] and ref not in groups:
@@ -130,19 +122,19 @@ class PodGroups:
     def _put_pod(self, pod: Pod) -> None:
         ref = linked_group(pod)
         if ref is None or pod.finished or self._of.get(pod.uid, ref) != ref:
-            self._drop_pod(pod)
+            self._drop_pod(pod.uid)
         if ref is not None and not pod.finished:
             self._of[pod.uid] = ref
             self._members.setdefault(ref, {})[pod.uid] = pod
             self._dirty.add(ref)
 
-    def _drop_pod(self, pod: Pod) -> None:
-        ref = self._of.pop(pod.uid, None)
+    def _drop_pod(self, uid: str) -> None:
+        ref = self._of.pop(uid, None)
         if ref is None:
             return
-        self._workloads.forget(pod.uid)
+        self._workloads.forget(uid)
         members = self._members[ref]
-        del members[pod.uid]
+        del members[uid]
         if not members:
             del self._members[ref]
         self._dirty.add(ref)

@@ -1,0 +1,38 @@
+"""What is kept of pods follows what is seen of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.cluster.pods_seen import follow_pods
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+
+A, B, C = (Pod("lab", name, f"uid-{name}") for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        (Changed(Kind.POD, C), {"uid-a", "uid-b", "uid-c"}),
+        (Deleted(Kind.POD, A), {"uid-b"}),
+        (Listed(Kind.POD, (B, C)), {"uid-b", "uid-c"}),
+        (Listed(Kind.POD, ()), set()),
+        (Deleted(Kind.POD, C), {"uid-a", "uid-b"}),
+    ],
+    ids=["changed", "deleted", "list without one", "empty list", "one of which nothing was kept"],
+)
+def test_what_is_kept_of_pods(seen: Observation, left: set[str]) -> None:
+    kept = {A.uid, B.uid}
+    assert follow_pods(seen, kept, lambda pod: kept.add(pod.uid), kept.discard)
+    assert kept == left
+
+
+@pytest.mark.parametrize(
+    "seen", [Listed(Kind.NODE, ()), Changed(Kind.NODE, Node("n"))], ids=["list", "change"]
+)
+def test_other_kinds_tell_nothing_of_pods(seen: Observation) -> None:
+    kept = {A.uid}
+    assert not follow_pods(seen, kept, lambda pod: kept.clear(), lambda uid: kept.clear())
+    assert kept
