@@ -8,12 +8,12 @@ Invariants: two replicas that make them at once agree; an object that isn't ours
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
+from fluence_extender.cluster.cached import Cached
 from fluence_extender.cluster.port import ClusterError, Conflict, Json, Objects
 from fluence_extender.model.coordination import SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, WEBHOOK_NAME
@@ -34,24 +34,19 @@ class SidecarAccounts:
 
     def __init__(self, objects: Objects, clock: Callable[[], float]) -> None:
         self._objects = objects
-        self._clock = clock
-        self._answers: dict[str, tuple[bool, float]] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._answers = Cached(self._made, clock)
 
     async def ensure(self, namespace: str) -> bool:
         """Whether the account is there with its rights; made where it isn't. Doesn't raise for the API server."""
-        async with self._turns.setdefault(namespace, asyncio.Lock()):
-            answer, until = self._answers.get(namespace, (False, 0.0))
-            if self._clock() < until:
-                return answer
-            try:
-                await self._make(namespace)
-            except ClusterError as error:
-                log.warning("the account of sidecars can't be made", namespace=namespace, error=str(error))
-                self._answers[namespace] = (False, self._clock() + REFUSED)
-                return False
-            self._answers[namespace] = (True, self._clock() + FRESH)
-            return True
+        return await self._answers.of(namespace)
+
+    async def _made(self, namespace: str) -> tuple[bool, float]:
+        try:
+            await self._make(namespace)
+        except ClusterError as error:
+            log.warning("the account of sidecars can't be made", namespace=namespace, error=str(error))
+            return False, REFUSED
+        return True, FRESH
 
     async def _make(self, namespace: str) -> None:
         default = await self._objects.read(f"/api/v1/namespaces/{namespace}/serviceaccounts/default") or {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
 
+from fluence_extender.cluster.cached import Cached
 from fluence_extender.cluster.port import ClusterError, Objects
 from fluence_extender.webhook.bounds import read_bounds
 from fluence_extender.webhook.contract import Bounds
@@ -22,21 +22,16 @@ class ApiLimitRanges:
 
     def __init__(self, objects: Objects, clock: Callable[[], float]) -> None:
         self._objects = objects
-        self._clock = clock
-        self._known: dict[str, tuple[Bounds, float]] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._known = Cached(self._find, clock)
 
     async def bounds(self, namespace: str) -> Bounds:
         """What containers in ``namespace`` are bound to; nothing where that can't be found out."""
-        async with self._turns.setdefault(namespace, asyncio.Lock()):
-            known, until = self._known.get(namespace, ({}, 0.0))
-            if self._clock() < until:
-                return known
-            try:
-                found = await self._objects.read(f"/api/v1/namespaces/{namespace}/limitranges")
-            except ClusterError as error:
-                log.warning("LimitRanges can't be read", namespace=namespace, problem=str(error))
-                found = None
-            known = read_bounds((found or {}).get("items") or ())
-            self._known[namespace] = known, self._clock() + FRESH
-            return known
+        return await self._known.of(namespace)
+
+    async def _find(self, namespace: str) -> tuple[Bounds, float]:
+        try:
+            found = await self._objects.read(f"/api/v1/namespaces/{namespace}/limitranges")
+        except ClusterError as error:
+            log.warning("LimitRanges can't be read", namespace=namespace, problem=str(error))
+            found = None
+        return read_bounds((found or {}).get("items") or ()), FRESH
