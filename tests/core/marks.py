@@ -37,7 +37,22 @@ def volume(**source: Any) -> Manifest:
     return pod(volumes=[{"name": "v", **source}])
 
 
+VOLUMES: dict[str, dict[str, Any]] = {
+    "persistentVolumeClaim": {"claimName": "c"},
+    "ephemeral": {
+        "volumeClaimTemplate": {
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        }
+    },
+    "csi": {"driver": "example.org"},
+    "awsElasticBlockStore": {"volumeID": "v"},
+    "gcePersistentDisk": {"pdName": "v"},
+    "iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:v", "lun": 0},
+    "rbd": {"monitors": ["10.0.0.1:6789"], "image": "v"},
+}
+
 PODS = {
+    **{f"with a volume of kind {kind}": (volume(**{kind: said}), True) for kind, said in VOLUMES.items()},
     "plain": (pod(), False),
     "a gang's, of no controller": (labelled(), True),
     "a coscheduling group's": (pod({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}), True),
@@ -79,7 +94,6 @@ PODS = {
     "with a stamp": (pod({"annotations": {BACKEND_ANNOTATION: "fez"}}), True),
     "with an attribute": (pod({"annotations": {"fluence.flux-framework.org/attr-vendor": "ibm"}}), True),
     "with a wish": (pod({"annotations": {"fluence.flux-framework.org/require-vendor": "ibm"}}), False),
-    "with a claim": (volume(persistentVolumeClaim={"claimName": "c"}), True),
     "with an empty folder": (volume(emptyDir={}), False),
     "with a port of its own": (pod(port=0), False),
     "with a port of the host": (pod(port=8080), True),

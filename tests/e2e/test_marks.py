@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, MARK_RESOURCE
 from fluence_extender.webhook.mark import is_to_be_marked
 from tests.core.marks import PODS
@@ -13,15 +11,14 @@ from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, gang, indexed_job, ours
 
 
-@pytest.mark.parametrize("what", PODS)
-def test_policy_and_webhook_mark_the_same_pods(fluence: Fluence, namespace: Namespace, what: str) -> None:
-    body, marked = PODS[what]
+def test_policy_and_webhook_mark_the_same_pods(fluence: Fluence, namespace: Namespace) -> None:
     path = f"/api/v1/namespaces/{namespace.name}/pods"
-    created = namespace.api.request("POST", path, body, query={"dryRun": "All"})
-    resources = created["spec"]["containers"][0].get("resources") or {}
-    said = [MARK_RESOURCE in resources.get(kind, {}) for kind in ("requests", "limits")]
-    assert said == [marked, marked]
-    assert is_to_be_marked(body) is marked
+    for what, (body, marked) in PODS.items():
+        created = namespace.api.request("POST", path, body, query={"dryRun": "All"})
+        resources = created["spec"]["containers"][0].get("resources") or {}
+        said = [MARK_RESOURCE in resources.get(kind, {}) for kind in ("requests", "limits")]
+        assert said == [marked, marked], what
+        assert is_to_be_marked(body) is marked, what
 
 
 def test_marked_pods_are_bound_by_us_and_all_others_by_kube_scheduler(
