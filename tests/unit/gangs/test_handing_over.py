@@ -37,6 +37,13 @@ def told(w: World, one: Pod) -> str:
     return location.node
 
 
+def told_and_cordoned(w: World, one: Pod) -> str:
+    """Have kube-scheduler told the pod's node, and cordon that: nobody else would be placed there any more."""
+    place = told(w, one)
+    w.change(next(each for each in w.cluster.nodes() if each.name == place), unschedulable=True)
+    return place
+
+
 def is_binding(w: World, one: Pod) -> bool:
     found = w.controller.member(one.uid)
     assert found is not None
@@ -64,9 +71,7 @@ def test_place_is_kept_from_our_answer_until_the_binding_is_seen(world: MakeWorl
     w = world(node("n0", cpu=1000), node("n1", cpu=1000), scheduling=False)
     (one,) = owned(w, 1000)
     w.advance(1)
-    place = told(w, one)
-    there = next(each for each in w.cluster.nodes() if each.name == place)
-    w.change(there, unschedulable=True)
+    place = told_and_cordoned(w, one)
     w.advance(1)
     assert place_of(w, one) == place
     w.run(w.cluster.bind(w.now(one), place, {}))
@@ -79,9 +84,7 @@ def test_place_is_taken_back_when_nothing_is_seen_in_time(world: MakeWorld) -> N
     w = world(node("n0", cpu=1000), node("n1", cpu=1000), scheduling=False)
     one = w.pod("alone", requests=pod(cpu=1000).requests, gates=(GATE,))
     w.advance(1)
-    place = told(w, one)
-    there = next(each for each in w.cluster.nodes() if each.name == place)
-    w.change(there, unschedulable=True)
+    place = told_and_cordoned(w, one)
     w.advance(LIMITS.handed - 2)
     assert (is_binding(w, one), place_of(w, one)) == (True, place)
     w.advance(4)
@@ -139,8 +142,7 @@ def test_member_refused_after_all_may_move(world: MakeWorld) -> None:
     w = world(node("n0", cpu=1000), node("n1", cpu=1000), scheduling=False)
     one = w.pod("alone", requests=pod(cpu=1000).requests, gates=(GATE,))
     w.advance(1)
-    place = told(w, one)
-    w.change(next(each for each in w.cluster.nodes() if each.name == place), unschedulable=True)
+    place = told_and_cordoned(w, one)
     w.change(one, refusal="0/2 nodes are available")
     w.advance(1)
     assert place_of(w, one) != place
