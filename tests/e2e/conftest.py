@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.demo.webhook import Webhook
 from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane, KubeletJudge
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
+from tests.e2e.admitted import registered, wait_until_called
 from tests.e2e.harness import LONGEST, Cluster, Namespace, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import Installation
@@ -194,6 +196,21 @@ def gateway(
         gateway.kubeconfig(installation.kubeconfig, kubeconfig)
         with installation.other("--kubeconfig", str(kubeconfig)):
             yield gateway
+
+
+@pytest.fixture(scope="module")
+def only_webhook(installation: Installation) -> Iterator[Webhook]:
+    """The webhook of a module's tests, whatever they do to it."""
+    with registered(installation.plane) as webhook:
+        yield webhook
+
+
+@pytest.fixture
+def webhook(installation: Installation, only_webhook: Webhook) -> Webhook:
+    """The API server asks a webhook of ours about each new pod, over TLS that it verifies."""
+    only_webhook.start()
+    wait_until_called(installation.plane.api)
+    return only_webhook
 
 
 @pytest.fixture(scope="module")

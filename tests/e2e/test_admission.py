@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +19,6 @@ from tests.e2e.admitted import (
     release,
     sizes,
     wait_for_sizes,
-    wait_until_called,
 )
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, wait_for
 from tests.e2e.history import History
@@ -32,20 +31,6 @@ from tests.e2e.workloads import ONE_DEVICE, QPU, RESOURCES, deployment, gang, la
 Write = Callable[[str], None]
 BACKEND = "fluence.flux-framework.org/backend"
 PRODUCER_BACKEND = f"producer.{BACKEND}"
-
-
-@pytest.fixture(scope="module")
-def only_webhook(installation: Installation) -> Iterator[Webhook]:
-    with registered(installation.plane) as webhook:
-        yield webhook
-
-
-@pytest.fixture
-def webhook(installation: Installation, only_webhook: Webhook) -> Webhook:
-    """The API server asks a webhook of ours about each new pod, over TLS that it verifies."""
-    only_webhook.start()
-    wait_until_called(installation.plane.api)
-    return only_webhook
 
 
 def placed_on(pod: Manifest) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -24,10 +24,8 @@ from tests.e2e.admitted import (
     gates_of,
     groups,
     quantum,
-    registered,
     sizes,
     wait_for_sizes,
-    wait_until_called,
 )
 from tests.e2e.harness import Manifest, Namespace, job, wait_for
 from tests.e2e.installation import Installation
@@ -35,21 +33,6 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.operators import installed
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import deployment, gang, labelled, ours
-
-
-@pytest.fixture(scope="module")
-def only_webhook(installation: Installation) -> Iterator[Webhook]:
-    with registered(installation.plane) as webhook:
-        yield webhook
-
-
-@pytest.fixture
-def webhook(installation: Installation, only_webhook: Webhook) -> Webhook:
-    """The API server asks a webhook of ours about each new pod, over TLS that it verifies."""
-    only_webhook.start()
-    wait_until_called(installation.plane.api)
-    return only_webhook
-
 
 # Who says how large a group is, and what becomes of it.
 

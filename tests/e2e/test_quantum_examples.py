@@ -20,10 +20,9 @@ from fluence_extender.demo.webhook import Webhook
 from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.coordination import POLL_INTERVAL_ANNOTATION, READY_GATE
 from fluence_extender.model.names import GROUP_LABEL
-from tests.e2e.admitted import containers, environment, gates_of, quantum, registered
+from tests.e2e.admitted import containers, environment, gates_of, quantum
 from tests.e2e.containers import RunningPod
 from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, wait_for
-from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.unit.coordination.servers import FakeBraket, FakeIbm, serving
@@ -95,12 +94,6 @@ class QuantumResource:
     def task_result(self, task):
         return TaskResult()
 """
-
-
-@pytest.fixture(scope="module")
-def webhook(installation: Installation) -> Iterator[Webhook]:
-    with registered(installation.plane) as webhook:
-        yield webhook
 
 
 @pytest.fixture
