@@ -10,28 +10,22 @@ settings and are called in turns, so that whatever else the machine does hits th
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
-import os
-import platform
 import random
 import socket
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import uvloop
 from fastapi import FastAPI, Request, Response
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.report import PAGES, report, table
 from fluence_extender.extender.apps import verbs_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.port import AskedPod, Location, Nowhere, On
@@ -43,7 +37,7 @@ PODS = 15_000
 # Different requests of one size; a turn sends each of them once to each target. The first turns warm up.
 REQUESTS = 20
 WARM_UP = 5
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "filter.md"
+REPORT = PAGES / "filter.md"
 
 # Names in a call, and measured calls to each target.
 SIZES = {1: 3000, 100: 3000, 1_000: 2000, 5_000: 2000, 15_000: 1000}
@@ -298,21 +292,7 @@ def run() -> list[Measured]:
         server.join()
 
 
-def machine() -> str:
-    """What the figures were taken on."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = (line.partition(":") for line in info.read_text().splitlines())
-        model = next((value.strip() for name, _, value in lines if name.strip() == "model name"), model)
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("uvicorn", "uvloop", "fastapi", "msgspec"))
-    load = os.getloadavg()[0]
-    return (
-        f"{os.cpu_count()} CPUs ({model}, load {load:.1f}), Python {platform.python_version()}, {libraries}"
-    )
-
-
-def report(measured: Sequence[Measured], where: str) -> str:
+def page(measured: Sequence[Measured], where: str) -> str:
     """The figures as a page of the documentation."""
     calls = ", ".join(f"{one.calls:,} of {one.names:,}" for one in measured)
     lines = [
@@ -324,9 +304,7 @@ def report(measured: Sequence[Measured], where: str) -> str:
         "",
         f"Machine: {where}. On a machine that does other work too, the 99th percentiles are that work's.",
         "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|" + "---:|" * len(HEADINGS),
-        *("| " + " | ".join(one.row()) + " |" for one in measured),
+        *table(HEADINGS, measured, texts=0),
         "",
         f"Calls to each of the three, by names in the body: {calls}.",
         "",
@@ -336,20 +314,7 @@ def report(measured: Sequence[Measured], where: str) -> str:
 
 def main() -> None:
     """Measure, show, and write the page if asked."""
-    parser = argparse.ArgumentParser(description="Time the filter verb beside FastAPI echoes of its body.")
-    parser.add_argument("--write", action="store_true", help="also write docs/benchmarks/filter.md")
-    asked = parser.parse_args()
-    where = machine()
-    measured = run()
-    table = Table(title=where)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right")
-    for one in measured:
-        table.add_row(*one.row())
-    Console().print(table)
-    if asked.write:
-        REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(report(measured, where))
+    report(REPORT, "Time the filter verb beside FastAPI echoes of its body.", HEADINGS, run, page)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+
+from benchmarks.report import processor
 
 Figures = dict[str, float]
 Measured = dict[str, dict[str, Figures]]
@@ -54,7 +55,7 @@ def report(measured: dict[int, Measured]) -> str:
         "of every node are taken; fragmented: every second of ten jobs of 3 cores on each node is gone again.",
         "RSS of the graph is what loading adds to the process. Made by `python -m benchmarks.matcher --write`.",
         "",
-        f"Machine: {os.cpu_count()} CPUs ({_processor()}, load {os.getloadavg()[0]:.1f}),"
+        f"Machine: {os.cpu_count()} CPUs ({processor()}, load {os.getloadavg()[0]:.1f}),"
         f" Python {platform.python_version()}.",
         "",
         *_goals(measured),
@@ -119,14 +120,6 @@ def _table(by_engine: dict[str, Figures]) -> Iterator[str]:
             value = by_engine[engine].get(figure)
             cells.append("-" if value is None else f"{value / own:,.1f}")
         yield "| " + " | ".join(cells) + " |"
-
-
-def _processor() -> str:
-    with Path("/proc/cpuinfo").open() as lines:
-        for line in lines:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 COLOURS = {"counts": "#1b7837", "units": "#7fbf7b", "walker": "#b2791d", "libreapi_cli": "#762a83"}

@@ -17,12 +17,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import structlog
 from rich.console import Console
 
-from benchmarks.filter import machine
+from benchmarks.report import PAGES, machine
 from benchmarks.stalls import Stalls
 from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
@@ -50,7 +49,7 @@ REPEATS = 60
 ZONE = LEVELS["zone"]
 STORM = 500
 STORM_NODES = 300
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "node_changes.md"
+REPORT = PAGES / "node_changes.md"
 GIB = 2**30
 
 Change = Callable[[Node], Iterator[Observation]]

@@ -30,7 +30,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from benchmarks.filter import machine
+from benchmarks.report import PAGES, machine
 from benchmarks.restart_fluxion import parts
 from fluence_extender.cluster.connection import Request, connect
 from fluence_extender.cluster.timing import STANDARD
@@ -45,7 +45,7 @@ PATIENCE = 600.0
 GOAL = 3.0
 GOAL_SIZE = 5_000, 20_000
 LISTS = ("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/configmaps")
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "restart.md"
+REPORT = PAGES / "restart.md"
 NAMESPACE = "batch"
 TITLE = "## Engine "
 

@@ -9,21 +9,18 @@ at most before it gets it is how long a filter call would wait.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import uvloop
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.filter import machine
+from benchmarks.report import PAGES, report, table
 from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.engines import choose_engine, create_mirror
@@ -45,7 +42,7 @@ NODES = 5_000
 PODS = 20_000
 GANG = 8
 ROUNDS = 5
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "state.md"
+REPORT = PAGES / "state.md"
 EXPANDED = "/v1/graph?expand=true"
 PATHS = (
     "/v1/gangs",
@@ -197,7 +194,7 @@ async def measure() -> list[Cost]:
     return found
 
 
-def page(found: list[Cost], where: str) -> str:
+def page(found: Sequence[Cost], where: str) -> str:
     """The figures as a page of the documentation."""
     lines = [
         "# The state API on a large cluster",
@@ -209,31 +206,21 @@ def page(found: list[Cost], where: str) -> str:
         "",
         f"Machine: {where}.",
         "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|---|" + "---:|" * (len(HEADINGS) - 1),
-        *("| " + " | ".join(one.row()) + " |" for one in found),
+        *table(HEADINGS, found),
         "",
     ]
     return "\n".join(lines)
 
 
+def measured() -> list[Cost]:
+    """All documents, on the loop that the service runs on."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(measure())
+
+
 def main() -> None:
     """Measure, show, and write the page if asked."""
-    parser = argparse.ArgumentParser(description="Time the state API on a large cluster.")
-    parser.add_argument("--write", action="store_true", help="also write docs/benchmarks/state.md")
-    asked = parser.parse_args()
-    where = machine()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = runner.run(measure())
-    table = Table(title=where)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right")
-    for one in found:
-        table.add_row(*one.row())
-    Console(width=100).print(table)
-    if asked.write:
-        REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(page(found, where))
+    report(REPORT, "Time the state API on a large cluster.", HEADINGS, measured, page)
 
 
 if __name__ == "__main__":

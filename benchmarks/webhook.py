@@ -11,7 +11,6 @@ like others and not stored).
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import gc
@@ -32,11 +31,10 @@ from typing import Any
 import msgspec
 import uvloop
 from fastapi import FastAPI
-from rich.console import Console
-from rich.table import Table
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from benchmarks.filter import machine, pod
+from benchmarks.filter import pod
+from benchmarks.report import PAGES, report, table
 from fluence_extender.admission import GARBAGE
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.localcluster import Api, ControlPlane
@@ -58,7 +56,7 @@ BURST = 5_000
 AT_ONCE = 200
 ROUNDS = 2
 THREADS = 64
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "webhook.md"
+REPORT = PAGES / "webhook.md"
 RESOURCES = Path(__file__).resolve().parent.parent / "examples" / "resources.yaml"
 
 LABEL = "benchmark"
@@ -336,7 +334,7 @@ HEADINGS = ["", "pods"] + [
 
 def straight(found: dict[str, Served]) -> list[Measured]:
     """Bursts over connections of our own."""
-    measured = []
+    done = []
     for name, make in PODS.items():
         requests = [review(make(number), number) for number in range(BURST)]
         times: dict[str, list[float]] = {OURS: [], ECHO: [], USUAL: []}
@@ -345,8 +343,8 @@ def straight(found: dict[str, Served]) -> list[Measured]:
         for _ in range(ROUNDS):
             for which in times:
                 times[which] += uvloop.run(burst(found[which], requests, which == OURS))
-        measured.append(Measured("straight", name, times))
-    return measured
+        done.append(Measured("straight", name, times))
+    return done
 
 
 def by_api_server(found: dict[str, Served]) -> list[Measured]:
@@ -359,7 +357,7 @@ def by_api_server(found: dict[str, Served]) -> list[Measured]:
         ]
 
 
-def report(measured: Sequence[Measured], where: str) -> str:
+def page(found: Sequence[Measured], where: str) -> str:
     """The figures as a page of the documentation."""
     lines = [
         "# Admission, beside an echo",
@@ -374,30 +372,21 @@ def report(measured: Sequence[Measured], where: str) -> str:
         "",
         f"Machine: {where}; clients, webhook and API server share it.",
         "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|---|---|" + "---:|" * (len(HEADINGS) - 2),
-        *("| " + " | ".join(one.row()) + " |" for one in measured),
+        *table(HEADINGS, found, texts=2),
         "",
     ]
     return "\n".join(lines)
 
 
+def measured() -> list[Measured]:
+    """Both ways."""
+    with servers() as found:
+        return [*by_api_server(found), *straight(found)]
+
+
 def main() -> None:
     """Measure, show, and write the page if asked."""
-    parser = argparse.ArgumentParser(description="Time the admission webhook beside an echo.")
-    parser.add_argument("--write", action="store_true", help="also write docs/benchmarks/webhook.md")
-    asked = parser.parse_args()
-    where = machine()
-    with servers() as found:
-        measured = [*by_api_server(found), *straight(found)]
-    table = Table(title=where)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right")
-    for one in measured:
-        table.add_row(*one.row())
-    Console(width=150).print(table)
-    if asked.write:
-        REPORT.write_text(report(measured, where))
+    report(REPORT, "Time the admission webhook beside an echo.", HEADINGS, measured, page)
 
 
 if __name__ == "__main__":

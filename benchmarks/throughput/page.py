@@ -6,8 +6,8 @@ import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from benchmarks.report import processor
 from benchmarks.throughput.figures import Figure, Figures
 from benchmarks.throughput.plot import stacked_bars
 from benchmarks.throughput.workloads import WORKLOADS
@@ -85,7 +85,7 @@ def page(figures: Figures) -> str:
     """The page; the plots are expected beside it."""
     lines = [
         HEAD,
-        f"Machine: {os.cpu_count()} CPUs ({_processor()}), Python {platform.python_version()}.",
+        f"Machine: {os.cpu_count()} CPUs ({processor()}), Python {platform.python_version()}.",
         "",
     ]
     lines.extend(_goals(figures))
@@ -196,12 +196,3 @@ def _table(figures: Figures, nodes: int, mode: str, shown: str) -> Iterator[str]
                 + f" | {sum(one.writes.values()):.2f} | {one.load:.1f} |"
             )
     yield "\nCPU in milliseconds a pod; p50 and p99 from creation to binding.\n"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
