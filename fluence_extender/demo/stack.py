@@ -13,11 +13,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from fluence_extender.localcluster import Component, ControlPlane
 from fluence_extender.localcluster.hostname import under_hostname
+from fluence_extender.localcluster.startable import Startable
 from fluence_extender.scheduler_config import scheduler_config
 from fluence_extender.settings import DEFAULT_LEASE_DURATION
 
@@ -25,7 +25,7 @@ SCHEDULER = "kube-scheduler-fluence"
 EXTENDER = "fluence-extender"
 
 
-class Stack:
+class Stack(Startable):
     """``extender`` and ``scheduler`` on ``plane``, from ``start`` to ``stop`` or as a context manager.
 
     ``kubeconfig`` is what both use (default: the admin's) unless the scheduler has one of its own; ``arguments`` are
@@ -70,15 +70,6 @@ class Stack:
         name = "-".join(filter(None, (EXTENDER, hostname)))
         self.extender = Component(name, command, plane.log(name), self.ready)
         self.scheduler: Component | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start both and wait until they are ready. Raises `StartFailed`."""

@@ -7,18 +7,17 @@ import sys
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from fluence_extender.demo.stack import free_ports
 from fluence_extender.localcluster import Component, ControlPlane
+from fluence_extender.localcluster.startable import Startable
 
 WEBHOOK = "fluence-webhook"
 STOPS_WITHIN = 10.0
 """Seconds; reviews under way are answered first."""
 
 
-class Webhook:
+class Webhook(Startable):
     """One webhook for ``plane``, from ``start`` to ``stop`` or as a context manager; ``process`` is it.
 
     ``kubeconfig`` is what it uses (default: the admin's); ``url`` is where the API server is to call (default: this
@@ -43,15 +42,6 @@ class Webhook:
             *arguments,
         ]
         self.process = Component(name, command, plane.log(name), self.ready)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start it and wait until it is registered. Raises `StartFailed`."""

@@ -22,8 +22,7 @@ from functools import partial
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import urllib3
 
@@ -40,6 +39,7 @@ from fluence_extender.localcluster.ports import LOOPBACK, Ports
 from fluence_extender.localcluster.process import Component
 from fluence_extender.localcluster.progress import Progress
 from fluence_extender.localcluster.scheduler_config import SchedulerConfig, complete
+from fluence_extender.localcluster.startable import Startable
 
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
@@ -49,7 +49,7 @@ KWOK = "kwok"
 T = TypeVar("T")
 
 
-class ControlPlane:
+class ControlPlane(Startable):
     """etcd, kube-apiserver, kube-controller-manager and kwok on loopback, with a judge; schedulers on demand.
 
     ``folder`` holds all its files (a temporary one, removed at the end, when not given); ``binaries`` are
@@ -75,15 +75,6 @@ class ControlPlane:
         self._access: Access | None = None
         self._api: Api | None = None
         self._judge: KubeletJudge | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start everything and wait until it is ready.

@@ -12,16 +12,16 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit
 
 import yaml
 
+from fluence_extender.localcluster.startable import Startable
+
 PIECE = 65536
 
 
-class Relay:
+class Relay(Startable):
     """Passes connections on to ``upstream`` (a URL), from ``start`` to ``stop`` or as a context manager."""
 
     def __init__(self, upstream: str) -> None:
@@ -35,15 +35,6 @@ class Relay:
         self._passing = asyncio.Event()
         self._passing.set()
         self._thread = threading.Thread(target=self._run, name=f"relay {self.port}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Begin to accept connections."""
