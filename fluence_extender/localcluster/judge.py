@@ -122,7 +122,9 @@ class KubeletJudge:
             except ApiError as error:
                 if error.status not in (0, 429):
                     version = ""
-                self._stopping.wait(RETRY_SECONDS)
+            # Not at once: an API server that ends may reset a new connection before TLS begins, and CPython's ssl then
+            # leaves the socket open.
+            self._stopping.wait(RETRY_SECONDS)
 
     def _consume(self, watch: Watch, version: str, change: Callable[[str, Manifest], None]) -> str:
         for event in watch:
