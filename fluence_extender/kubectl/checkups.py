@@ -263,7 +263,7 @@ def _object(at: CheckUp, check: str, kind: str, name: str, *words: str) -> dict[
     except KubectlFailed as error:
         told = str(error)
         if "(NotFound)" in told:
-            status, fix = _MISSING.get(check, (FAULT, "kubectl apply -k deploy"))
+            status, fix = _MISSING.get(name, (FAULT, "kubectl apply -k deploy"))
             return Finding(check, status, f"there is no {kind} {name}", fix)
         return Finding(
             check, UNKNOWN, f"you may not look at {kind} {name}" if "(Forbidden)" in told else told
@@ -274,7 +274,12 @@ def _object(at: CheckUp, check: str, kind: str, name: str, *words: str) -> dict[
 
 
 _MISSING = {
-    "gate": (WARNING, "pods are placed all the same, only slower; kubectl apply -k deploy adds it"),
+    "fluence-gate": (WARNING, "pods are placed all the same, only slower; kubectl apply -k deploy adds it"),
+    "fluence-mark": (
+        WARNING,
+        "pods that ask for devices wait, unless the service binds every pod (scheduler-config --barrier); kubectl "
+        "apply -k deploy adds it",
+    ),
 }
 
 

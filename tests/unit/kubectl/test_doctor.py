@@ -46,7 +46,8 @@ def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch)
     kubectl.answers("proxy/metrics", out=METRICS)
     kubectl.answers("get deployment fluence", out=deployment(2))
     kubectl.answers("get lease fluence", out=lease(3))
-    kubectl.answers("get mutatingadmissionpolicybinding", out="{}")
+    for policy in ("fluence-gate", "fluence-mark"):
+        kubectl.answers(f"get mutatingadmissionpolicybinding {policy}", out="{}")
     kubectl.answers("auth can-i", out="yes")
     return fluence
 
@@ -144,12 +145,20 @@ def test_all_is_well(healthy: Fluence) -> None:
             "apply -k",
         ),
         (
-            "get mutatingadmissionpolicybinding",
+            "get mutatingadmissionpolicybinding fluence-gate",
             {"err": "(NotFound): no", "code": 1},
             "gate",
             "warning",
-            "there is no",
+            "there is no mutatingadmissionpolicybinding fluence-gate",
             "only slower",
+        ),
+        (
+            "get mutatingadmissionpolicybinding fluence-mark",
+            {"err": "(NotFound): no", "code": 1},
+            "gate",
+            "warning",
+            "there is no mutatingadmissionpolicybinding fluence-mark",
+            "pods that ask for devices wait",
         ),
         ("auth can-i", {"out": "no", "code": 1}, "rights", "fault", "create pods/binding", "apply -k deploy"),
         (
