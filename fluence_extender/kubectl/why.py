@@ -52,16 +52,17 @@ def why(words: Sequence[str]) -> int:
 
 
 def find(service: Service, namespace: str, kind: str, name: str) -> Item | None:
-    """The gang that is meant: by its own name, by that of a member, or by that of the Job its members are of."""
+    """The gang that is meant: by its own name, by that of a member, or by that of the Job its members are of.
+
+    Of several it is one that isn't gone, if there is one; and of these that which has the very name.
+    """
     gangs = service.items("/v1/gangs", namespace=namespace, gone="true")
-    living = [gang for gang in gangs if gang["state"] != "gone"]
-    gone = [gang for gang in gangs if gang["state"] == "gone"]
-    for several in (living, gone):
-        for gang in several:
-            if _is_meant(gang, kind, name):
-                path = f"/v1/gangs/{quote(namespace)}/{quote(gang['name'])}"
-                return service.one(path, convention=gang["convention"])
-    return None
+    meant = [gang for gang in gangs if _is_meant(gang, kind, name)]
+    if not meant:
+        return None
+    gang = min(meant, key=lambda one: (one["state"] == "gone", one["name"] != name))
+    path = f"/v1/gangs/{quote(namespace)}/{quote(gang['name'])}"
+    return service.one(path, convention=gang["convention"])
 
 
 def told(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool) -> Iterator[str]:

@@ -278,6 +278,16 @@ def test_why_knows_a_gang_by_its_pods_and_its_job(words: tuple[str, ...], servic
     assert "ibm_fez" in shown.out
 
 
+def test_gang_of_the_very_name_goes_before_one_whose_pods_are_named_alike(
+    service: Fluence, kubectl: Program
+) -> None:
+    alike = gang("a", members=[("n1", "")])
+    alike["members"][0]["pod"] = "vqe-big-0"
+    kubectl.answers("proxy/v1/gangs", out=listed([alike, *GANGS]))
+    for words in (("vqe",), ("job/vqe",)):
+        assert service("why", *words).out.startswith("gang default/vqe: bound\n")
+
+
 def test_why_of_nobody_is_told(service: Fluence) -> None:
     for words in (("nobody",), ("pod/vqe",), ("job/other",)):
         shown = service("why", *words)
