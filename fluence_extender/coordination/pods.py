@@ -14,7 +14,7 @@ import msgspec
 
 from fluence_extender.cluster.connection import STRATEGIC_PATCH, Connection, Request
 from fluence_extender.cluster.decode import decode_pod
-from fluence_extender.cluster.port import ClusterError, Gone
+from fluence_extender.cluster.port import ClusterError, Gone, Json
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
@@ -43,21 +43,19 @@ class ApiReleases:
     async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """See `release.Pods`."""
         removal = {"$patch": "delete", "name": READY_GATE}
-        body = {
-            "metadata": {"uid": pod.uid, "annotations": dict(annotations)},
-            "spec": {"schedulingGates": [removal]},
-        }
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        attempt = f"remove gate {READY_GATE} of pod {pod.key}"
-        await self._connection.call(Request("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
+        await self._patch(
+            _path(pod.namespace, pod.name),
+            f"remove gate {READY_GATE} of pod {pod.key}",
+            {**_annotated(pod.uid, annotations), "spec": {"schedulingGates": [removal]}},
+        )
 
     async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """See `late_keeper.Releases`."""
-        body = {"metadata": {"uid": pod.uid, "annotations": dict(annotations)}}
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        await self._connection.call(
-            Request("PATCH", path, f"annotate pod {pod.key}", None, body, STRATEGIC_PATCH)
-        )
+        path = _path(pod.namespace, pod.name)
+        await self._patch(path, f"annotate pod {pod.key}", _annotated(pod.uid, annotations))
+
+    async def _patch(self, path: str, attempt: str, body: Json) -> None:
+        await self._connection.call(Request("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
 
 
 class ApiPods(ApiReleases):
@@ -65,7 +63,7 @@ class ApiPods(ApiReleases):
 
     def __init__(self, connection: Connection, namespace: str, name: str, uid: str) -> None:
         super().__init__(connection)
-        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        self._namespace = namespace
         self._name = name
         self._uid = uid
 
@@ -75,18 +73,15 @@ class ApiPods(ApiReleases):
 
     async def note(self, annotations: Mapping[str, str]) -> None:
         """See `Pods`."""
-        body = {"metadata": {"uid": self._uid, "annotations": dict(annotations)}}
-        attempt = f"annotate our own pod {self._name}"
-        await self._connection.call(
-            Request("PATCH", self._of(self._name), attempt, None, body, STRATEGIC_PATCH)
-        )
+        path = _path(self._namespace, self._name)
+        await self._patch(path, f"annotate our own pod {self._name}", _annotated(self._uid, annotations))
 
     async def group(self, name: str) -> list[Pod]:
         """See `Pods`."""
         found: list[Pod] = []
         query: dict[str, str | int] = {"labelSelector": f"{GROUP_LABEL}={name}", "limit": PAGE}
         while True:
-            request = Request("GET", self._path, f"list the pods of group {name}", query)
+            request = Request("GET", _path(self._namespace), f"list the pods of group {name}", query)
             page = _read(await self._connection.call(request))
             found += [_decoded(bytes(one)) for one in page.items]
             if not page.metadata.next_page:
@@ -102,10 +97,18 @@ class ApiPods(ApiReleases):
         return found
 
     async def _read(self, name: str) -> Pod:
-        return _decoded(await self._connection.call(Request("GET", self._of(name), f"read pod {name}")))
+        request = Request("GET", _path(self._namespace, name), f"read pod {name}")
+        return _decoded(await self._connection.call(request))
 
-    def _of(self, name: str) -> str:
-        return f"{self._path}/{quote(name, safe='')}"
+
+def _path(namespace: str, name: str = "") -> str:
+    """Where the pods of a namespace are, or the one of that name."""
+    pods = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+    return f"{pods}/{quote(name, safe='')}" if name else pods
+
+
+def _annotated(uid: str, annotations: Mapping[str, str]) -> Json:
+    return {"metadata": {"uid": uid, "annotations": dict(annotations)}}
 
 
 def _read(raw: bytes) -> _Listed:
