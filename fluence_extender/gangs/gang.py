@@ -43,8 +43,8 @@ class Member:
     trouble: str = ""
     promised: str = ""
     kept: str = ""
-    placeless: float = float("inf")
-    handed: float = float("inf")
+    placeless: float = NEVER
+    handed: float = NEVER
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     waits: int = 0

@@ -86,9 +86,8 @@ class Context:
     """What is known of the cluster at one moment.
 
     ``resources`` is None where no resources.yaml was read. ``gate_by_webhook``: nothing else adds our scheduling gate,
-    or marks pods.
-    ``accounts`` are the namespaces in which the sidecar's account is known to exist. ``priority_class``: the
-    PriorityClass of consumers exists (a pod that names a missing one is refused). ``producers`` are the groups that
+    or marks pods. ``accounts`` are the namespaces in which the sidecar's account is known to exist. ``priority_class``:
+    the PriorityClass of consumers exists (a pod that names a missing one is refused). ``producers`` are the groups that
     producers are in, ``namesakes`` other pods' groups that could be such.
     """
 

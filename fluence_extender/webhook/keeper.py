@@ -33,8 +33,6 @@ log = structlog.get_logger(__name__)
 
 PERIOD = 5.0
 """Seconds between two looks; somebody else's edit lasts no longer."""
-
-
 STARTING = 0.2
 """Seconds between two looks while the webhook can't serve yet."""
 

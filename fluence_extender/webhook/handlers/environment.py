@@ -61,7 +61,6 @@ def backend_variables(
     resources: VirtualResources | None, types: Iterable[str], consumer: bool = False
 ) -> Sequence[Json]:
     """The variables of a pod that asks for ``types``; a ``consumer``'s are its producer's."""
-
     return _variables(tuple(attribute_keys(resources, types)), consumer)
 
 
