@@ -90,13 +90,13 @@ class Attempts:
         if isinstance(size, Reason):
             return
         ready = [member for member in needy(gang) if not foreign_gates(member.pod)]
-        ready.sort(key=lambda member: rank_key(member.pod))
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
             elsewhere = self._registry.strangers.schedulers(gang.key)
             gang.explain(_not_whole(gang, size, elsewhere), now)
             return
+        ready.sort(key=lambda member: rank_key(member.pod))
         broken = next((member.pod for member in ready if member.pod.problem), None)
         if broken is not None:
             gang.explain(Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}"), now)
@@ -180,7 +180,7 @@ def _needs(gang: Gang, size: int) -> bool:
 
 
 def _not_whole(gang: Gang, size: int, elsewhere: Mapping[str, int]) -> Reason:
-    present = sum(1 for _ in gang.alive()) + gang.ended
+    present = len(gang.alive()) + gang.ended
     if present < size:
         return waiting(present, size, elsewhere)
     return _gates(gang) or waiting(present, size)

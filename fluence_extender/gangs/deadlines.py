@@ -79,5 +79,6 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
     if gang.late_after is None:
         times.append(_late_at(gang, limits))
     times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)
-    times.extend(min(outlived_at(member, limits), member.handed) for member in gang.members.values())
+    times.append(outlived_at(gang, limits))
+    times.extend(member.handed for member in gang.members.values())
     return min(times)

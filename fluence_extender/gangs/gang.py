@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.agenda import NEVER
@@ -11,7 +11,7 @@ from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.gangs.history import History, What
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.placement import Assignment
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import ENDED, Pod
 from fluence_extender.model.reason import Reason, Why, timed_out
 
 
@@ -54,12 +54,13 @@ class Member:
     @property
     def alive(self) -> bool:
         """Whether the pod still counts as a member: neither ended nor going away."""
-        return not self.pod.finished and not self.pod.deleting
+        pod = self.pod
+        return not pod.deleting and pod.phase not in ENDED
 
     @property
     def pending(self) -> bool:
         """Whether it still needs a node."""
-        return self.alive and not self.bound
+        return not self.bound and self.alive
 
     def forget_refusals(self) -> None:
         """Start counting refusals anew, as after a change of plan."""
@@ -104,13 +105,22 @@ class Gang:
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)
 
-    def alive(self) -> Iterator[Member]:
+    def alive(self) -> list[Member]:
         """The members that count."""
-        return (member for member in self.members.values() if member.alive)
+        # Each step walks through the gangs that it looks at some ten times: a call a member would be most of a step.
+        return [
+            member
+            for member in self.members.values()
+            if not member.pod.deleting and member.pod.phase not in ENDED
+        ]
 
     def pending(self) -> list[Member]:
         """The members that still need a node or a Binding."""
-        return [member for member in self.members.values() if member.pending]
+        return [
+            member
+            for member in self.members.values()
+            if not member.bound and not member.pod.deleting and member.pod.phase not in ENDED
+        ]
 
     @property
     def begun(self) -> bool:
@@ -163,14 +173,11 @@ class Gang:
     @property
     def ended(self) -> int:
         """Members that have succeeded already, of the same owners as those that live."""
+        done = [member.pod.owner for member in self.members.values() if member.pod.phase == "Succeeded"]
+        if not done:
+            return 0
         owners = {member.pod.owner.uid for member in self.alive() if member.pod.owner is not None}
-        return sum(
-            1
-            for member in self.members.values()
-            if member.pod.phase == "Succeeded"
-            and member.pod.owner is not None
-            and member.pod.owner.uid in owners
-        )
+        return sum(1 for owner in done if owner is not None and owner.uid in owners)
 
     @property
     def priority(self) -> int:

@@ -428,7 +428,7 @@ class Lifecycle:
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the state and, where nothing can be planned, the reason."""
         gang.tried = -1
-        alive = list(gang.alive())
+        alive = gang.alive()
         if not alive:
             finish(gang, now)
             return

@@ -92,14 +92,14 @@ def note_placeless(gang: Gang, now: float) -> None:
             member.placeless = now
 
 
-def outlived_at(member: Member, limits: Limits) -> float:
-    """When a pinned member is to be replaced, unless it gets a place before."""
-    return member.placeless + limits.unasked
+def outlived_at(gang: Gang, limits: Limits) -> float:
+    """When the first of the pinned members is to be replaced, unless it gets a place before."""
+    return min((member.placeless for member in gang.members.values()), default=NEVER) + limits.unasked
 
 
 def outlived(gang: Gang, now: float, limits: Limits) -> list[Evict]:
     """Evict the members that can't be had on any of the nodes that they are pinned to: others take their places."""
-    found = [member for member in gang.members.values() if outlived_at(member, limits) <= now]
+    found = [member for member in gang.members.values() if member.placeless + limits.unasked <= now]
     for member in found:
         member.placeless = now
     return [Evict(member.pod, _outlived(member.pod)) for member in found]

@@ -72,7 +72,7 @@ class Preemptor:
 
     def passes(self, gang: Gang) -> frozenset[object]:
         """The gangs that ``gang`` could preempt itself: nodes kept for them are open to it."""
-        members = list(gang.alive()) if self._of else []
+        members = gang.alive() if self._of else []
         if not members or not _may_preempt(members):
             return frozenset()
         priority = _priority(members)

@@ -21,7 +21,7 @@ def stalls_at(member: Member, limits: Limits) -> float:
 
 def stalled(gang: Gang, now: float, limits: Limits) -> Member | None:
     """A member for which a place is kept in vain, or None."""
-    return next((member for member in gang.pending() if stalls_at(member, limits) <= now), None)
+    return next((one for one in gang.pending() if one.pod.refusal and stalls_at(one, limits) <= now), None)
 
 
 def rest_of(gang: Gang, limits: Limits) -> float:

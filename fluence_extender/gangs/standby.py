@@ -60,7 +60,7 @@ class Standby:
         self._registry.dirty.clear()
 
     def _settle(self, gang: Gang) -> None:
-        alive = list(gang.alive())
+        alive = gang.alive()
         for member in alive:
             member.promised = promised(member)
         size = size_of(gang)

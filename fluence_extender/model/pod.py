@@ -14,6 +14,9 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.resources import NOTHING, Resources
 
+ENDED = ("Succeeded", "Failed")
+"""The phases of pods whose containers have ended for good."""
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
@@ -123,7 +126,7 @@ class Pod:
     @property
     def finished(self) -> bool:
         """Whether its containers have ended for good, so that it holds nothing."""
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in ENDED
 
     @property
     def confined_to(self) -> tuple[str, ...]:

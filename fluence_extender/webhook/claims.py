@@ -17,6 +17,7 @@ import structlog
 from fluence_extender.cluster.port import ClusterError, Conflict, Objects
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION, producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
+from fluence_extender.model.pod import ENDED
 from fluence_extender.webhook.contract import Json, Owned, Unclaimed
 
 log = structlog.get_logger(__name__)
@@ -30,7 +31,6 @@ TRIES = 3
 MOST_KEPT = 1000
 OWNERS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
 MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
-ENDED = ("Succeeded", "Failed")
 
 
 def lease_path(namespace: str, group: str) -> str:

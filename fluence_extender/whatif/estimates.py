@@ -150,7 +150,7 @@ class Estimates:
             if gang is not None and needy(gang):
                 continue
             given = self._given.pop(key)
-            if gang is None or not any(True for _ in gang.alive()):
+            if gang is None or not gang.alive():
                 continue
             gang.starts_about = None
             self._missed("first", self._now() - given.first)
