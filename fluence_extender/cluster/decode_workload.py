@@ -17,6 +17,7 @@ import structlog
 from fluence_extender.cluster.wire import Metadata
 from fluence_extender.model.names import CREATED_BY_ANNOTATION
 from fluence_extender.model.workload import (
+    BACKOFF_LIMIT,
     CoschedulingGroup,
     Job,
     JobSet,
@@ -36,15 +37,33 @@ ORIGIN_LABEL = "ray.io/originated-from-crd"
 NO_LIMIT = 2**31 - 1
 
 
+class _PodCondition(msgspec.Struct):
+    type: str = ""
+    status: str = "True"
+
+
+class _FailureRule(msgspec.Struct, rename="camel"):
+    action: str = ""
+    on_pod_conditions: list[_PodCondition] | None = None
+
+
+class _FailurePolicy(msgspec.Struct):
+    rules: list[_FailureRule] | None = None
+
+
 class _Job(msgspec.Struct, rename="camel"):
     parallelism: int | None = None
     completions: int | None = None
     completion_mode: str | None = None
     active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: _FailurePolicy | None = None
 
 
 class _JobStatus(msgspec.Struct, rename="camel"):
     start_time: datetime | None = None
+    failed: int | None = None
 
 
 class _JobObject(msgspec.Struct):
@@ -232,7 +251,28 @@ def decode_job(raw: bytes) -> Job:
         indexed=spec.completion_mode == "Indexed",
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=started.timestamp() + deadline if started and deadline else None,
+        bears=_bears(spec, (decoded.status and decoded.status.failed) or 0),
     )
+
+
+def _bears(spec: _Job, failed: int) -> int | None:
+    """How many more evictions the Job bears; where an index has a limit of its own, as if all were of one."""
+    rules = (spec.pod_failure_policy and spec.pod_failure_policy.rules) or ()
+    evicted = (rule.action for rule in rules if any(map(_of_disruption, rule.on_pod_conditions or ())))
+    action = next(evicted, "Count")
+    if action == "Ignore":
+        return None
+    if action != "Count":
+        return 0
+    limit = BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
+    if spec.backoff_limit_per_index is not None:
+        limit = min(limit, spec.backoff_limit_per_index)
+    return max(limit - failed, 0)
+
+
+def _of_disruption(condition: _PodCondition) -> bool:
+    """Whether a rule of a podFailurePolicy is about pods that were evicted: the first such rule counts."""
+    return condition.type == "DisruptionTarget" and condition.status == "True"
 
 
 def _parallelism(spec: _Job) -> int:

@@ -13,6 +13,7 @@ import structlog
 
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import agreed_size, foreign_gates
+from fluence_extender.gangs.displacement import Displacement
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.places import Places
@@ -45,7 +46,15 @@ class Attempts:
     ``left`` are those that weren't tried the last time because so many others had been placed.
     """
 
-    def __init__(self, registry: Registry, books: Books, places: Places, preemptor: Preemptor) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        books: Books,
+        places: Places,
+        preemptor: Preemptor,
+        displacement: Displacement,
+    ) -> None:
+        self._displacement = displacement
         self._preemptor = preemptor
         self._registry = registry
         self._books = books
@@ -121,8 +130,12 @@ class Attempts:
                 self._places.withdraw(gang)
                 self._vain.clear()
                 self._registry.dirty.add(gang.key)
-            elif needs:
-                reason = self._preemptor.consider(gang, ready[:missing], reason, now)
+            else:
+                lacking = [member for member in ready if member.assignment is None]
+                parts = [lacking[:missing]] if needs else [[member] for member in lacking]
+                reason, soon = self._displacement.look(gang, parts, reason, now)
+                if needs and not soon:
+                    reason = self._preemptor.consider(gang, ready[:missing], reason, now)
             reason = self._preemptor.behind(gang, reason)
         if not needs:
             self._preemptor.end(gang.key)

@@ -25,8 +25,8 @@ class Member:
     Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
     ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
     ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
-    ``kept`` is the node on which others make way for it; ``placeless`` is when it lost it while pinned; ``handed`` is
-    until when kube-scheduler is trusted to bind it itself.
+    ``kept`` is the node on which others make way for it; ``placeless`` is since when it is to be replaced because of
+    its pin; ``handed`` is until when kube-scheduler is trusted to bind it itself.
     """
 
     pod: Pod
@@ -78,7 +78,8 @@ class Gang:
     ``rests`` is how often in a row it has rested because its members were refused, ``stalls`` because one isn't asked
     for, or can't be bound; ``whole`` says that as many as make it whole have been bound once; ``expected`` how many
     members have a place, aren't bound yet and gather at the barrier; ``starts_about`` is when it is expected to get
-    its places, seconds since the epoch, None where that isn't known.
+    its places, seconds since the epoch, None where that isn't known; ``unpinned`` says that nobody of it is pinned any
+    more, because a member had to be replaced for its pin.
     """
 
     key: GangKey
@@ -101,6 +102,7 @@ class Gang:
     whole: bool = False
     expected: int = 0
     group_reported: bool = False
+    unpinned: bool = False
     starts_about: float | None = None
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)

@@ -12,16 +12,19 @@ from collections.abc import Callable, Sequence
 
 from fluence_extender.cluster.port import Pin
 from fluence_extender.gangs.actions import Action, Steer
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.announce import announcements
 from fluence_extender.gangs.attempts import Attempts, size_of
 from fluence_extender.gangs.deadlines import falls_late, gather, undo
+from fluence_extender.gangs.displacement import Displacement
 from fluence_extender.gangs.docket import Docket
+from fluence_extender.gangs.failures import Failures
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.group_reports import GroupReports
 from fluence_extender.gangs.handing_over import ended, first_to_steer, hand_over, lapsed, take_back
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
-from fluence_extender.gangs.pins import may_be_pinned, note_placeless, outlived, pinning, spare_nodes
+from fluence_extender.gangs.pins import forget_placeless, pinned, pinning, spare_nodes
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.preemptor import Preemptor
 from fluence_extender.gangs.refusals import (
@@ -63,7 +66,8 @@ class Lifecycle:
         self._places = Places(registry, books, planner, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self.preemptor = Preemptor(registry, books, self._places, planner, limits, clock)
-        self._attempts = Attempts(registry, books, self._places, self.preemptor)
+        self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
+        self._attempts = Attempts(registry, books, self._places, self.preemptor, self._displacement)
         self._docket = Docket(registry, limits)
         self._tried_version = -1
 
@@ -186,10 +190,9 @@ class Lifecycle:
         gang.replans = 0
         gang.rests += 1
         gang.rest_until = now + rest_after_refusals(gang, self._limits)
-        self._places.drop(member)
-        self._places.withdraw(gang)
         self._registry.dirty.add(gang.key)
-        gang.explain(refused_by_filters(gang), now)
+        self._rest(gang, member, refused_by_filters(gang), now)
+        member.placeless = now if pinned(member) else NEVER
 
     # Binding.
 
@@ -332,7 +335,7 @@ class Lifecycle:
         resume_promised(self._registry, self._books, self._planner.node)
         self.preemptor.take_over()
         for _, member in self._registry.members():
-            member.heard = self._clock()
+            member.heard, member.placeless = self._clock(), NEVER
         self.look_at_all()
 
     # What is to be done.
@@ -367,8 +370,8 @@ class Lifecycle:
             self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
             actions.extend(undo(gang, now, self._limits))
-            note_placeless(gang, now)
-            actions.extend(outlived(gang, now, self._limits))
+            forget_placeless(gang)
+            actions.extend(self._displacement.replacements(gang, now))
             actions.extend(announcements(gang, now, self._limits, self._registry))
             self._docket.file(gang, now)
         return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
@@ -407,9 +410,9 @@ class Lifecycle:
         if member is None:
             return
         member.stalled = True
-        if member.pod.pinned_to:
-            member.placeless = now - self._limits.unasked
         self._let_rest(gang, member, refused_unasked(member), now)
+        # kube-scheduler asks for nobody whom it refuses on all the nodes that he is pinned to.
+        member.placeless = now - self._limits.unasked if pinned(member) else NEVER
 
     def turned_down(self, gang: Gang, member: Member, why: Reason) -> None:
         """A member can't be bound by whoever asks: its place isn't kept in vain."""
@@ -421,9 +424,15 @@ class Lifecycle:
         gang.stalls += 1
         gang.rest_until = now + rest_of(gang, self._limits)
         gang.note(What.REFUSED, member.pod.name, why.text)
+        self._rest(gang, member, why, now)
+
+    def _rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
+        """Take the gang's places back for a while because of ``member``; who is pinned stays where it is."""
         self._places.drop(member)
         self._places.withdraw(gang)
         gang.explain(why, now)
+        for one in gang.members.values():
+            one.placeless = NEVER
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the state and, where nothing can be planned, the reason."""
@@ -454,14 +463,14 @@ class Lifecycle:
             member.steer_wanted = False
             if member.assignment is not None and member.pending:
                 node = member.assignment.node
-                actions.append(Steer(member.pod, node, self._pin(member.pod, node, names)))
+                actions.append(Steer(member.pod, node, self._pin(gang, member.pod, node, names)))
         if any(GATE in member.pod.gates for member in wanted):
             self.committing(gang)
         return actions
 
-    def _pin(self, pod: Pod, node: str, names: Sequence[str]) -> Pin | None:
+    def _pin(self, gang: Gang, pod: Pod, node: str, names: Sequence[str]) -> Pin | None:
         """What steers the pod in the write that ungates it, where that may be; ``names`` are those of all nodes."""
-        if not may_be_pinned(pod):
+        if not self._displacement.may_pin(gang, pod):
             return None
         if pod.affinity:
             return Pin(node, pinning(pod, node, ()))

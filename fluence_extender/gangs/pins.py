@@ -2,14 +2,15 @@
 
 That is one write fewer than to nominate and to ungate. But a required node affinity can only be tightened, and not at
 all once the gates are gone. So it is done to pods alone for which hardly anything but a change of a node can come
-between, and which their controller replaces: a pod that can't be had on any of its nodes is evicted after a while, and
-its successor comes with its gate and is planned anew. Rules of the API server (Kubernetes 1.36,
+between, and which their controller replaces: a pod whose pin is in its gang's way (`displaced`) is evicted after a
+while, and its successor comes with its gate and is planned anew. Rules of the API server (Kubernetes 1.36,
 pkg/apis/core/validation): a field selector names one node; terms that a user wrote may be extended, not added to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from zlib import crc32
 
@@ -82,14 +83,21 @@ def _some(names: Sequence[str], seed: bytes) -> dict[str, None]:
     return {names[crc32(seed, turn) % len(names)]: None for turn in range(LOOKED_AT)} if names else {}
 
 
-def note_placeless(gang: Gang, now: float) -> None:
-    """Note since when pinned members have had no place although all that is needed of their gang is there."""
+def unpinned(pod: Pod) -> Pod:
+    """The pod as it was before it was pinned: each term without the name that was added to it last."""
+    if not pod.pinned_to:
+        return pod
+    terms = tuple(NodeTerm(term.expressions, term.fields[:-1]) for term in pod.affinity or ())
+    written = any(term.expressions or term.fields for term in terms)
+    return replace(pod, affinity=terms if written else None)
+
+
+def forget_placeless(gang: Gang) -> None:
+    """Members that have a place, or whose gang gathers, aren't to be replaced."""
     gathering = gang.reason is None or gang.reason.why in GATHERING
     for member in gang.members.values():
         if member.assignment is not None or gathering or not pinned(member):
             member.placeless = NEVER
-        elif member.placeless == NEVER:
-            member.placeless = now
 
 
 def outlived_at(gang: Gang, limits: Limits) -> float:
@@ -97,14 +105,16 @@ def outlived_at(gang: Gang, limits: Limits) -> float:
     return min((member.placeless for member in gang.members.values()), default=NEVER) + limits.unasked
 
 
-def outlived(gang: Gang, now: float, limits: Limits) -> list[Evict]:
-    """Evict the members that can't be had on any of the nodes that they are pinned to: others take their places."""
+def outlived(gang: Gang, now: float, limits: Limits) -> list[Member]:
+    """The members that are to be replaced now; should that fail, again after as long a time."""
     found = [member for member in gang.members.values() if member.placeless + limits.unasked <= now]
     for member in found:
         member.placeless = now
-    return [Evict(member.pod, _outlived(member.pod)) for member in found]
+    return found
 
 
-def _outlived(pod: Pod) -> str:
+def replacing(pod: Pod) -> Evict:
+    """Evict a pod that can't be had on any of the nodes that it is pinned to: another takes its place."""
     names = ", ".join(pod.confined_to)
-    return f"it was confined to {names} when it was ungated, and can't be placed there: its successor is placed anew"
+    why = f"it was confined to {names} when it was ungated, and can't be placed there: its successor is placed anew"
+    return Evict(pod, why)

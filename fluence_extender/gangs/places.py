@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from fluence_extender.gangs.actions import Clear
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.barrier import Barrier
+from fluence_extender.gangs.displaced import displaced
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.refusals import still_barred
@@ -24,6 +25,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
+from fluence_extender.placement.trial import Trial
 
 NODES_SHOWN = 4
 
@@ -64,7 +66,7 @@ class Places:
             member.kept = ""
             member.steer_wanted = True
             member.clearing = False
-            member.heard = NEVER
+            member.heard = member.placeless = NEVER
             member.forget_refusals()
         gang.expect()
         gang.note(What.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments))
@@ -88,6 +90,13 @@ class Places:
             for one in gang.alive()
             if one.assignment is not None
         ]
+
+    def displaced(self, gang: Gang, members: Sequence[Member], now: float) -> frozenset[str]:
+        """Those of ``members``, by uid, whose pins keep these from being placed together; see `displaced`."""
+        eligibility, topology = self._planner.eligibility, self._planner.topology
+        trial = Trial(self._books, eligibility, topology, any(one.pod.devices for one in members))
+        with self._books.keeps.passing(self.passes(gang)):
+            return displaced(trial, self.wishes(members, now), gang.key, self.settled(gang))
 
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
         """What `bonds` has to know of a pod's owners."""

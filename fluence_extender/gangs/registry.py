@@ -99,8 +99,11 @@ class Registry:
         found = self.gangs.get(key)
         if found is None:
             before = self.gone.take(key)
-            history = History(self.gone.clock) if before is None else before.history
-            found = self.gangs[key] = Gang(key, history=history)
+            if before is None:
+                found = Gang(key, history=History(self.gone.clock))
+            else:
+                found = Gang(key, history=before.history, unpinned=before.unpinned)
+            self.gangs[key] = found
             self._named.setdefault(str(key), set()).add(key)
         return found
 

@@ -63,12 +63,17 @@ class CoschedulingGroup:
     making: Making = field(default_factory=Making, compare=False)
 
 
+BACKOFF_LIMIT = 6
+"""How many of its pods may fail before a Job does that says nothing else (batch/v1 JobSpec)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A batch/v1 Job; ``completions`` is None when the Job doesn't set it.
 
     ``submits_ray_job`` says that KubeRay created it to submit a RayJob; ``ends`` is when its activeDeadlineSeconds are
-    over, seconds since the epoch, None where that isn't known.
+    over, seconds since the epoch, None where that isn't known; ``bears`` is how many more of its pods may be evicted
+    before it fails, None for any number (it isn't compared: no size follows from it).
     """
 
     namespace: str
@@ -79,6 +84,7 @@ class Job:
     indexed: bool = False
     submits_ray_job: bool = False
     ends: float | None = None
+    bears: int | None = field(default=BACKOFF_LIMIT, compare=False)
 
     @property
     def pods(self) -> int:

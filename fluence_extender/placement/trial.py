@@ -62,6 +62,12 @@ class Trial:
             self._copy.undo([wish.pod.uid for wish in wishes])
         return found
 
+    def put(
+        self, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled]
+    ) -> tuple[Assignment, ...] | None:
+        """Where the pods would go, and there they are for the questions that follow; or None."""
+        return self._planner.find(wishes, gang, settled)
+
     def _remove(self, uids: frozenset[str]) -> None:
         """Let exactly the pods of these uids be gone."""
         back, going = self.crowd.among(self._gone - uids), self.crowd.among(uids - self._gone)

@@ -50,6 +50,41 @@ def test_job_sizes(spec: Any, parallelism: int, completions: int | None, indexed
     assert decode_job(raw(spec)) == Job(*ME, parallelism, completions, indexed)
 
 
+IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+FAILING = {
+    "rules": [
+        {
+            "action": "Ignore",
+            "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}, {"type": "Other"}],
+        },
+        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "failed", "bears"),
+    [
+        (None, None, 6),
+        ({}, 4, 2),
+        ({"backoffLimit": 0}, None, 0),
+        ({"backoffLimit": 2}, 3, 0),
+        ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 0, 1),
+        ({"podFailurePolicy": {}}, None, 6),
+        (
+            {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In"}}]}},
+            None,
+            6,
+        ),
+        ({"backoffLimit": 0, "podFailurePolicy": IGNORED}, 5, None),
+        ({"podFailurePolicy": FAILING}, None, 0),
+    ],
+)
+def test_how_many_evictions_a_job_bears(spec: Any, failed: int | None, bears: int | None) -> None:
+    assert decode_job(raw(spec, None if failed is None else {"failed": failed})).bears == bears
+
+
 def test_job_that_submits_a_ray_job_is_known_by_its_label() -> None:
     assert decode_job(raw({}, **{"ray.io/originated-from-crd": "RayJob"})).submits_ray_job
     assert not decode_job(raw({}, **{"ray.io/originated-from-crd": "RayService"})).submits_ray_job

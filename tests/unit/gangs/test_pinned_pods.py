@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fluence_extender.cluster.port import ClusterError
-from fluence_extender.gangs.pins import SPARES, may_be_pinned, pinning, spare_nodes
+from fluence_extender.gangs.pins import SPARES, may_be_pinned, pinning, spare_nodes, unpinned
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME, PINNED_ANNOTATION
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement
@@ -61,6 +62,21 @@ def test_terms_of_the_user_are_each_confined_and_none_is_added() -> None:
     empty, zoned = NodeTerm(), NodeTerm((ZONE,), (named("n1"),))
     terms = pinning(pod(affinity=(empty, NodeTerm((ZONE,)), zoned)), "n1", ("n2",))
     assert terms == (empty, NodeTerm((ZONE,), (named("n1"),)), NodeTerm((ZONE,), (named("n1"), named("n1"))))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        None,
+        (NodeTerm((ZONE,)),),
+        (NodeTerm((ZONE,)), NodeTerm((ZONE,), (named("n1"),))),
+    ],
+)
+def test_pin_can_be_thought_away(written: tuple[NodeTerm, ...] | None) -> None:
+    before = pod(affinity=written, annotations={PINNED_ANNOTATION: "n1"})
+    terms = pinning(before, "n1", ("n2",))
+    after = replace(before, affinity=terms)
+    assert unpinned(after).affinity == written
 
 
 def test_pod_with_an_alternative_that_names_no_node_is_confined_to_none() -> None:
