@@ -10,6 +10,7 @@ from collections import Counter
 from fluence_extender.gangs.assembly import foreign_gates
 from fluence_extender.gangs.attempts import needy, size_of
 from fluence_extender.gangs.auditor import Auditor
+from fluence_extender.gangs.pins import unpinned
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import compute_jobspec, jobspecs_for
@@ -206,7 +207,7 @@ def every_place_is_taken(world: World) -> None:
 
 
 def nobody_waits_who_fits(world: World) -> None:
-    """No whole gang waits that a fresh plan has a place for."""
+    """No whole gang waits that a fresh plan has a place for, pinned elsewhere or not."""
     planner = Planner(world.books, world.controller.eligibility)
     for gang in world.controller.registry.gangs.values():
         size = size_of(gang)
@@ -216,7 +217,7 @@ def nobody_waits_who_fits(world: World) -> None:
         settled = sum(1 for member in gang.alive() if member.bound)
         if len(ready) + settled + gang.ended < size:
             continue
-        wishes = [Wish(member.pod) for member in ready]
+        wishes = [Wish(unpinned(member.pod)) for member in ready]
         try:
             planner.plan(wishes, gang.key)
         except Refused:
