@@ -46,6 +46,9 @@ _broken_pod = msgspec.json.Decoder(wire.BrokenPod).decode
 
 
 UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
+FAILED = ("PodScheduled", "False", "SchedulerError")
+"""Conditions by which kube-scheduler says that the pod fits nowhere, and that an attempt or its Binding failed."""
+
 LONGEST_REFUSAL = 400
 
 APPLIED = b'"operation":"Apply"'
@@ -89,7 +92,8 @@ def decode_pod(raw: bytes) -> Pod:
         created=created.timestamp() if created else 0.0,
         resource_version=meta.resource_version,
         problem=problem,
-        refusal=_refusal(status),
+        refusal=_said(status, UNSCHEDULABLE),
+        failure=_said(status, FAILED),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
         entangled=_entangled(spec),
@@ -111,10 +115,10 @@ def _duration(annotations: Mapping[str, str] | None, deadline: int | None) -> fl
     return float(deadline) if said is None else min(said, float(deadline))
 
 
-def _refusal(status: wire.PodStatus) -> str:
-    """The message of the condition by which kube-scheduler says that the pod fits nowhere."""
+def _said(status: wire.PodStatus, what: tuple[str, str, str]) -> str:
+    """The message of a condition of this type, status and reason, "" where there is none."""
     for condition in status.get("conditions") or ():
-        if (condition.get("type"), condition.get("status"), condition.get("reason")) == UNSCHEDULABLE:
+        if (condition.get("type"), condition.get("status"), condition.get("reason")) == what:
             return (condition.get("message") or "")[:LONGEST_REFUSAL]
     return ""
 

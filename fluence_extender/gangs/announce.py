@@ -29,7 +29,7 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
         return scheduled
     gang.announced = gang.reason.text
     waiting = sorted(
-        (member.pod for member in gang.pending() if member.assignment is None),
+        (member.pod for member in gang.pending() if member.assignment is None or member.unbound),
         key=lambda pod: natural_order(pod.name),
     )
     actions: list[Action] = [

@@ -69,6 +69,16 @@ def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
     return [Evict(member.pod, why) for member in gang.alive() if member.bound]
 
 
+def at_risk(gang: Gang, limits: Limits) -> str:
+    """What becomes of the members that are bound already if the others aren't in time; the end of a reason."""
+    limit = _completion(gang, limits)
+    bound = sum(1 for member in gang.alive() if member.bound)
+    if gang.whole or not bound or limit is None:
+        return ""
+    are = "member is bound and" if bound == 1 else "members are bound and"
+    return f"; {bound} of {gang.size} {are} evicted unless the gang is completed within {limit:g} s"
+
+
 def due(gang: Gang, now: float, limits: Limits) -> float:
     """When the gang is to be looked at next, if nothing is seen of it: something is announced, tried again or over."""
     times = [gang.try_again_at, _undone_at(gang, limits)]

@@ -430,9 +430,10 @@ class Driver:
         try:
             await self._bind(gang, member, node)
         except BaseException as error:
-            if isinstance(error, CannotBind):
-                self._controller.lifecycle.note(uid, What.FAILED, f"binding to {node}: {error}")
-            self._controller.lifecycle.not_bound(uid)
+            why = str(error) if isinstance(error, CannotBind) else ""
+            if why:
+                self._controller.lifecycle.note(uid, What.FAILED, f"binding to {node}: {why}")
+            self._controller.lifecycle.not_bound(uid, why)
             raise
         self._controller.lifecycle.bound(uid, node)
         self._wake.set()

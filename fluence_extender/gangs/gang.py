@@ -26,7 +26,8 @@ class Member:
     ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
     ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
     ``kept`` is the node on which others make way for it; ``placeless`` is since when it is to be replaced because of
-    its pin; ``handed`` is until when kube-scheduler is trusted to bind it itself.
+    its pin; ``handed`` is until when kube-scheduler is trusted to bind it itself; ``unbound`` is
+    why its Binding on its place didn't come about, "" as far as is known nothing did.
     """
 
     pod: Pod
@@ -45,6 +46,7 @@ class Member:
     kept: str = ""
     placeless: float = NEVER
     handed: float = NEVER
+    unbound: str = ""
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     waits: int = 0

@@ -5,7 +5,8 @@ how its Binding fares; the watch shows it. Invariant: from our answer on the mem
 is seen bound, refused or going away, or until so much time has passed that the attempt is over (kube-scheduler may have
 ended; otherwise it asks again). Marked members go first: the others of their gang keep their gates until those have
 gathered at the barrier, so that none is bound before all may be. Unless a marked one has to be near an unmarked one
-(required affinity): kube-scheduler would refuse it until that one is there.
+(required affinity): kube-scheduler would refuse it until that one is there. But as long as it refuses it for something
+else, the others would run in vain.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.judgements import judgements
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import holds
@@ -75,7 +77,7 @@ def _seek_the_others(gang: Gang) -> bool:
     sought = {
         selector
         for pod in placed
-        if pod.marked
+        if pod.marked and _may_follow(pod)
         for selector in pod.seeks
         if not all(holds(one, pod.labels) for one in selector)
     }
@@ -85,6 +87,11 @@ def _seek_the_others(gang: Gang) -> bool:
         for pod in placed
         if not pod.marked
     )
+
+
+def _may_follow(pod: Pod) -> bool:
+    """Whether kube-scheduler has nothing against the pod, or among other things that those aren't there it seeks."""
+    return not pod.refusal or "InterPodAffinity" in dict(judgements(pod.refusal))
 
 
 def first_to_steer(gang: Gang, wanted: Sequence[Member]) -> Sequence[Member]:

@@ -15,9 +15,10 @@ from fluence_extender.gangs.actions import Action, Steer
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.announce import announcements
 from fluence_extender.gangs.attempts import Attempts, size_of
-from fluence_extender.gangs.deadlines import falls_late, gather, undo
+from fluence_extender.gangs.deadlines import at_risk, falls_late, gather, undo
 from fluence_extender.gangs.displacement import Displacement
 from fluence_extender.gangs.docket import Docket
+from fluence_extender.gangs.failed_bindings import explain_unbound, note_failure, note_silence
 from fluence_extender.gangs.failures import Failures
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.group_reports import GroupReports
@@ -79,6 +80,7 @@ class Lifecycle:
         pod = member.pod
         if ended(pod, before):
             take_back(member)
+        note_failure(member, before)
         if pod.finished:
             if pod.uid in self._books.holdings:
                 self.note(pod.uid, What.RELEASED, f"the pod has {pod.phase.lower()}")
@@ -227,6 +229,7 @@ class Lifecycle:
             return
         gang, member = found
         member.binding = False
+        member.unbound = ""
         if member.bound != node:
             gang.note(What.BOUND, member.pod.name, f"to {node}")
         member.bound = node
@@ -234,8 +237,8 @@ class Lifecycle:
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
 
-    def not_bound(self, uid: str) -> None:
-        """Our own bind refused the pod or failed: the attempt says nothing about the node."""
+    def not_bound(self, uid: str, why: str = "") -> None:
+        """Our own bind refused the pod, or failed for ``why``: the attempt says nothing about the node."""
         found = self._registry.member(uid)
         if found is None:
             return
@@ -244,6 +247,7 @@ class Lifecycle:
         member.excused = True
         if member.binding:
             member.binding = False
+            member.unbound = why
             self._registry.dirty.add(gang.key)
             if not member.alive:
                 self._places.drop(member)
@@ -348,6 +352,7 @@ class Lifecycle:
         for gang in self._docket.known(looked_at):
             for member in lapsed(gang, now):
                 take_back(member)
+                note_silence(member, self._limits)
                 self._places.leave_if_unfit(gang, member)
                 self._registry.dirty.add(gang.key)
         late = (gang.key for gang in self._docket.known(looked_at) if falls_late(gang, now, self._limits))
@@ -430,7 +435,7 @@ class Lifecycle:
         """Take the gang's places back for a while because of ``member``; who is pinned stays where it is."""
         self._places.drop(member)
         self._places.withdraw(gang)
-        gang.explain(why, now)
+        gang.explain(Reason(why.why, why.text + at_risk(gang, self._limits)), now)
         for one in gang.members.values():
             one.placeless = NEVER
 
@@ -452,6 +457,7 @@ class Lifecycle:
         if len(alive) + gang.ended < size:
             self._places.withdraw(gang)
         settle(gang, alive, now)
+        explain_unbound(gang, now)
         gang.barrier.look(gang.gathered)
 
     def _steers(self, gang: Gang) -> list[Action]:

@@ -67,6 +67,7 @@ class Places:
             member.steer_wanted = True
             member.clearing = False
             member.heard = member.placeless = NEVER
+            member.unbound = ""
             member.forget_refusals()
         gang.expect()
         gang.note(What.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments))
@@ -130,6 +131,7 @@ class Places:
         member.steer_wanted = False
         self._clear(member)
         member.nominated = False
+        member.unbound = ""
         member.forget_refusals()
 
     def clear_unplanned(self, gang: Gang) -> None:

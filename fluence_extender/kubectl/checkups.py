@@ -17,6 +17,9 @@ from fluence_extender.kubectl.service import SERVICE, NotThere, Service
 
 OK, WARNING, FAULT, UNKNOWN = "ok", "warning", "fault", "unknown"
 
+FAULTS = ("PlanningFailed", "CannotSteer", "CannotBind")
+"""Reasons of gangs that wait because something is wrong."""
+
 LEASE_PATIENCE = 60.0
 """Seconds after which a leader that doesn't renew its Lease is taken to be gone."""
 
@@ -242,7 +245,7 @@ def gangs(at: CheckUp) -> Iterator[Finding]:
     found = _items(at, "/v1/gangs")
     if found is None:
         return
-    for gang in [gang for gang in found if gang["why"] in ("PlanningFailed", "CannotSteer")][:5]:
+    for gang in [gang for gang in found if gang["why"] in FAULTS][:5]:
         fix = f"kubectl fluence why gang/{gang['name']} -n {gang['namespace']}"
         yield Finding("gangs", FAULT, f"{gang['namespace']}/{gang['name']}: {gang['reason']}", fix)
     waiting = sum(1 for gang in found if gang["state"] == "waiting")

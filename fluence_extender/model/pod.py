@@ -72,7 +72,8 @@ class Pod:
     virtual resources asked for by type (``qpu`` -> 1); ``gates`` the names of its scheduling gates; ``node``
     is set once it is bound; ``created`` is the creation time in seconds since the epoch; ``problem`` says why
     its requests could not be read (``requests`` then covers its pod slot only), "" when they could; ``refusal``
-    is what kube-scheduler last said against it, "" when it said nothing; ``started`` is when kubelet took it, seconds
+    is what kube-scheduler last said against it, "" when it said nothing; ``failure`` what kept it from trying or from
+    binding it, by its own account, "" when nothing did; ``started`` is when kubelet took it, seconds
     since the epoch, 0 before; ``duration`` how many seconds it runs at most, None where that isn't said;
     ``preempts`` is false where its preemptionPolicy is Never; ``entangled`` says that kube-scheduler's filters judge it
     by more than the node and what is free there: by other pods, by volumes or by resource claims; ``marked`` that it
@@ -105,6 +106,7 @@ class Pod:
     resource_version: str = ""
     problem: str = ""
     refusal: str = ""
+    failure: str = ""
     started: float = 0.0
     duration: float | None = None
     preempts: bool = True

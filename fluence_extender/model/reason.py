@@ -28,6 +28,7 @@ class Why(StrEnum):
     NO_BACKEND = "NoBackend"
     REFUSED = "RefusedByFilters"
     UNTOLD = "CannotSteer"
+    UNBOUND = "CannotBind"
     FAILED = "PlanningFailed"
 
 

@@ -26,6 +26,7 @@ FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 4.0
 """Seconds. kube-scheduler's is 10, for a barrier that waits 20: it must be shorter than the tests' barrier waits."""
 NEVER = float("inf")
+RULED_OUT = "node(s) didn't match pod affinity rules"
 
 
 Rule = Callable[[Pod, str, Mapping[str, str]], bool]
@@ -164,6 +165,9 @@ class KubeScheduler:
             if location.node in feasible:
                 self._begin_to_bind(self.service, asked, pod, location.node)
                 return
+            if not feasible and self.rules:
+                count = len(self.cluster.nodes())
+                self._say(pod, refusal=f"0/{count} nodes are available: {count} {RULED_OUT}.")
             self.refusing[location.node] = self.refusing.get(location.node, 1) - 1
             if len(feasible) > 1 or location.confined:
                 self.service.refused(asked, location.node)
@@ -195,8 +199,9 @@ class KubeScheduler:
             self._admit(pod, node)
             if not self._come(pod):
                 self.premature.append(pod.key)
-        except (BindRefused, ClusterError, asyncio.CancelledError):
+        except (BindRefused, ClusterError, asyncio.CancelledError) as error:
             # Refused, failed, or the connection is gone.
+            self._say(pod, failure=str(error))
             self._failed(pod)
         finally:
             self._assumed.pop(pod.uid, None)
@@ -227,15 +232,20 @@ class KubeScheduler:
         now = next(one for one in self.cluster.pods() if one.uid == pod.uid)
         self._backoff[pod.uid] = (NEVER, LONGEST_BACKOFF, "")
         refusal = f'persistentvolumeclaim "{pod.name}" not found'
-        self.cluster.put(replace(now, nominated="", refusal=refusal))
+        self.cluster.put(replace(now, nominated="", refusal=refusal, failure=""))
 
     def _refuse_unasked(self, pod: Pod) -> None:
         """None of the nodes that the pod is confined to is left: extenders are asked only about those that are."""
         for name in pod.confined_to:
             self.refusing[name] = self.refusing.get(name, 1) - 1
-        now = next(one for one in self.cluster.pods() if one.uid == pod.uid)
-        self.cluster.put(replace(now, refusal="0 nodes are available"))
+        self._say(pod, refusal="0 nodes are available")
         self._failed(pod)
+
+    def _say(self, pod: Pod, **said: str) -> None:
+        """Write into the pod's condition why the attempt failed."""
+        now = next((one for one in self.cluster.pods() if one.uid == pod.uid), None)
+        if now is not None and not now.node:
+            self.cluster.put(replace(now, **{"refusal": "", "failure": "", **said}))  # type: ignore[arg-type]
 
     def claim_appears(self, name: str) -> None:
         """Give a pod of ``unclaimed`` its claim."""

@@ -270,6 +270,16 @@ def test_refusal_is_what_kube_scheduler_said_last(condition: dict[str, str], sai
 
 
 @pytest.mark.parametrize(
+    ("reason", "refusal", "failure"),
+    [("SchedulerError", "", "no"), ("Unschedulable", "no", ""), ("SchedulingGated", "", "")],
+)
+def test_failure_is_what_kept_kube_scheduler_from_binding(reason: str, refusal: str, failure: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "no"}
+    decoded = decode_pod(pod_body({}, {"conditions": [condition]}))
+    assert (decoded.refusal, decoded.failure) == (refusal, failure)
+
+
+@pytest.mark.parametrize(
     ("spec", "marked"),
     [
         ({"containers": [{"name": "c"}]}, False),

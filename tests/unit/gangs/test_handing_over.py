@@ -315,6 +315,36 @@ def test_marked_member_that_seeks_its_like_still_goes_first(world: MakeWorld) ->
     assert all(w.nodes_of(*mates, one))
 
 
+def test_unmarked_members_run_once_at_most_for_a_marked_one_that_is_refused_for_something_else(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), node("n1"))
+    leading = {"app": "leader"}
+    mates = owned(w, 500, 500, size=3)
+    w.change(mates[0], labels={**mates[0].labels, **leading})
+    w.scheduler.unclaimed.add("seeker")
+    w.scheduler.begun_elsewhere.add("g")  # So it may be begun before the marked one has come.
+    one = seeker(w, mates)
+    w.advance(LIMITS.unasked + 4)
+    assert all(w.nodes_of(*mates))
+    reason = w.gang("g").reason
+    assert reason is not None
+    assert reason.text.startswith("kube-scheduler refuses seeker before it asks for its node")
+    assert reason.text.endswith(
+        "; 2 of 3 members are bound and evicted unless the gang is completed within 25 s"
+    )
+    w.advance(LIMITS.completion or 0)
+    assert all(w.now(each).deleting for each in mates)
+    w.cluster.reap()
+    again = owned(w, 500, 500, size=3)
+    w.change(again[0], labels={**again[0].labels, **leading})
+    w.advance(10 * (LIMITS.completion or 0))
+    assert not any(w.nodes_of(*again))
+    w.scheduler.claim_appears("seeker")
+    w.advance(2 * LIMITS.longest_rest)
+    assert all(w.nodes_of(*again, one))
+
+
 def test_marked_pods_are_left_to_our_verb(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     (one,) = gang(w, "g", 1000)
