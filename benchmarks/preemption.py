@@ -10,11 +10,13 @@ is counted is the CPU time of the thread.
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from fluence_extender.app import GARBAGE
 from fluence_extender.cluster.port import Changed, Deleted, Kind
 from fluence_extender.engines import choose_engine, create_mirror
 from fluence_extender.gangs.controller import Controller
@@ -60,6 +62,7 @@ CASES = (
     Case("16 pods in one rack", 1, 16, 16, rack=True),
     Case("10 gangs of 8 at once", 10, 8, 16),
     Case("8 pods, a whole node each", 1, 8, 36),
+    Case("1,000 pods, a whole node each", 1, 1000, 36),
 )
 
 
@@ -99,6 +102,10 @@ def cluster(nodes: int, clock: Callable[[], float]) -> Controller:
         controller.observe(Changed(Kind.POD, _of_others(other)))
     controller.start()
     settle(controller)
+    # As the service does once it has started.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 50)
     return controller
 
 

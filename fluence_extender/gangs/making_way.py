@@ -38,6 +38,18 @@ def full_order(gang: Gang) -> tuple[int, float, GangKey]:
     return (-gang.priority, gang.created, gang.key)
 
 
+def still_offers(gang: Gang, victim: Victim) -> bool:
+    """Whether ``victim`` is still one of `victims_of` the gang."""
+    if victim.surplus:
+        return victim in victims_of(gang)
+    holding = [one for one in gang.members.values() if one.assignment is not None and one.alive]
+    return (
+        len(holding) == len(victim.uids)
+        and gang.priority == victim.priority
+        and all(one.pod.uid in victim.uids and not one.binding for one in holding)
+    )
+
+
 def victims_of(gang: Gang) -> list[Victim]:
     """What may be taken from ``gang``, if it holds anything.
 

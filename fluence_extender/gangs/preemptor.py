@@ -207,14 +207,16 @@ class Preemptor:
                 running = self._running = search(self._registry, self._books, self._planner, query)
         if running is not None:
             running.round = self._round
+            ended = running.over
             self._left = running.go_on(self._left)
-            if not running.over:
+            if not running.over or (running.steps > 1 and not ended):
+                # What was found is confirmed in a step of its own.
                 return None
             self._running = None
             patient, found = running.query.patient, running.found
             if found is not None and running.steps > 1:
                 query = self._query(gang, members, known, now, patient)
-                return confirmed(self._registry, self._books, self._planner, query, found.victims)
+                return confirmed(self._registry, self._books, self._planner, query, found)
         if found is None and known is not None and not patient:
             # Nobody else can make way: who has been going for too long is waited for all the same.
             return self._search(gang, members, known, now, None, patient=True)

@@ -11,16 +11,19 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.gangs.gang import Gang
-from fluence_extender.gangs.making_way import victims_of
+from fluence_extender.gangs.making_way import still_offers, victims_of
 from fluence_extender.gangs.preemption import Victim, choice
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
-from fluence_extender.ledger.use import use_of
+from fluence_extender.ledger.crowd import Crowd
+from fluence_extender.ledger.use import Use, use_of
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.reason import Reason
+from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Settled, Wish
 from fluence_extender.placement.trial import Trial
+from fluence_extender.placement.wish import grouped
 
 TRIALS = 16, 256
 """How many sets of victims are tried for one gang: at least, at most."""
@@ -29,7 +32,10 @@ TRIED_NODES = 200_000
 """Between the two so many that nodes times trials comes to this."""
 
 A_POD = 12
-"""What looking at a pod costs, where a trial on n nodes costs n."""
+"""What looking at a pod costs, or placing it in a trial, where a trial on n nodes costs n."""
+
+A_MIXED_TRIAL = 8_000
+"""What a trial costs beside that where members differ: it may spend the whole budget of the exact search."""
 
 Work = Generator[int, None, "Found | None"]
 """Yields what each part of it has cost."""
@@ -142,11 +148,13 @@ def _choose(
     yield A_POD * len(victims)
     choosing = choice(victims, most)
     question, before, asked = next(choosing, None), query.going, 0
+    placing = A_POD * len(query.wishes) + (A_MIXED_TRIAL if len(grouped(query.wishes, {})) > 1 else 0)
+    yield A_POD * len(victims)
     while question is not None:
         gone = question | query.going
         found = try_without(books, trial, query, gone)
         asked += 1
-        yield len(books.accounts) + len(gone ^ before)
+        yield len(books.accounts) + len(gone ^ before) + placing
         before = gone
         try:
             question = choosing.send(found is not None)
@@ -175,16 +183,57 @@ def without_more(registry: Registry, books: Books, planner: Planner, query: Quer
     return None if places is None else Found((), places)
 
 
-def confirmed(
-    registry: Registry, books: Books, planner: Planner, query: Query, victims: Sequence[Victim]
-) -> Found | None:
-    """What a search of several steps has found, if it still holds; None if it has to be searched for again."""
-    for victim in victims:
+def confirmed(registry: Registry, books: Books, planner: Planner, query: Query, found: Found) -> Found | None:
+    """What a search of several steps has found, if it still holds; None if it has to be searched for again.
+
+    Where the places that it has found are still good they needn't be looked for once more.
+    """
+    for victim in found.victims:
         holder = registry.gangs.get(victim.gang)
-        if holder is None or not query.may_go(holder) or victim not in victims_of(holder):
+        if holder is None or not query.may_go(holder) or not still_offers(holder, victim):
             return None
-    places = _without(books, _begin_trial(books, planner, query), query, victims)
-    return None if places is None else Found(tuple(victims), places)
+    gone = query.going.union(*(one.uids for one in found.victims))
+    if _hold(books, planner, query, found.places, gone):
+        return found
+    trial = _begin_trial(books, planner, query)
+    for uid in gone:
+        use = use_of(books, uid)
+        if use is not None:
+            trial.crowd.add(use)
+    places = try_without(books, trial, query, gone)
+    return None if places is None else Found(found.victims, places)
+
+
+def _hold(
+    books: Books, planner: Planner, query: Query, places: Sequence[Assignment], gone: frozenset[str]
+) -> bool:
+    """Whether pods without devices and ports could still go to ``places`` once the pods ``gone`` have gone."""
+    nodes = {one.uid: one.node for one in places}
+    pods = [wish.pod for wish in query.wishes]
+    if any(pod.devices or pod.host_ports or pod.uid not in nodes for pod in pods):
+        return False
+    used = frozenset(nodes.values())
+    with books.keeps.passing(query.passing):
+        if not used.isdisjoint(books.closed(query.key, gone)):
+            return False
+    for wish in query.wishes:
+        name = nodes[wish.pod.uid]
+        node = planner.node(name)
+        if node is None or name in wish.barred or refusal(wish.pod, node) is not None:
+            return False
+    rooms = books.free.now().copy()
+    crowd = Crowd(rooms)
+    for uid in gone:
+        held = books.holdings.get(uid)
+        use = use_of(books, uid) if held is not None and held.assignment.node in used else None
+        if use is not None:
+            crowd.add(use)
+    crowd.count(crowd.among(gone)[0], 1)
+    wanted = Crowd(rooms)
+    for pod in pods:
+        wanted.add(Use(Assignment(pod.uid, nodes[pod.uid]), books.rounded(pod.requests)))
+    wanted.count(nodes.keys(), -1)
+    return bool((rooms.free[rooms.at(tuple(used))] >= 0).all())
 
 
 def _begin_trial(books: Books, planner: Planner, query: Query) -> Trial:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.ma  # Or np.unique would load it in the middle of the first plan.
 from numpy.typing import NDArray
 
 from fluence_extender.ledger.account import ports_clash

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.making_way import victims_of
 from fluence_extender.gangs.preemption import Victim, choose
-from fluence_extender.gangs.victim_search import TRIALS, Found, Query, search
+from fluence_extender.gangs.victim_search import TRIALS, Found, Query, confirmed, search
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Wish
 from fluence_extender.placement.trial import Trial
 from tests.core.values import GIB, node, pod
@@ -110,5 +111,67 @@ def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -
             found = in_steps(world, planner, query, cost)
             assert (found.victims if found is not None else ()) == expected
         assert (world.books.version, dict(world.books.holdings)) == (version, held)
+    finally:
+        world.close()
+
+
+def disturb(world: World, dice: random.Random) -> None:
+    """Something that happens while a search is under way."""
+    name = f"n{dice.randint(0, 5)}"
+    there = next((one for one in world.cluster.nodes() if one.name == name), None)
+    ours = sorted((one for one in world.cluster.pods() if one.ours), key=lambda one: one.name)
+    match dice.randint(0, 4):
+        case 0 if there is not None:
+            world.change(there, unschedulable=True)
+        case 1 if there is not None:
+            world.foreign(name, "other", requests=asked(dice))
+        case 2 if ours:
+            world.change(dice.choice(ours), phase="Succeeded")
+        case 3 if ours:
+            like = dice.choice(ours)
+            world.pod("more", labels=like.labels, annotations=like.annotations, priority=dice.randint(0, 3))
+        case 4 if there is not None:
+            world.cluster.remove(there)
+    world.advance(0.1)
+
+
+def fits_there(world: World, query: Query, found: Found) -> bool:
+    """Whether the places have room for whoever goes there once the victims have gone, counted anew."""
+    left = {name: account.free for name, account in world.books.accounts.items()}
+    for uid in (uid for victim in found.victims for uid in victim.uids):
+        node = world.books.holdings[uid].assignment.node
+        left[node] = left[node] + world.books.accounts[node].users[uid]
+    nodes = {one.uid: one.node for one in found.places}
+    for wish in query.wishes:
+        node = nodes[wish.pod.uid]
+        left[node] = left[node] - world.books.rounded(wish.pod.requests)
+        if refusal(wish.pod, world.controller.eligibility.nodes[node]) is not None:
+            return False
+    return all(amount >= 0 for node in nodes.values() for amount in left[node].values())
+
+
+@given(st.integers(0, 2**20))
+def test_what_is_confirmed_holds_on_the_books_as_they_are(seed: int) -> None:
+    dice = random.Random(seed)
+    world = crowded(dice)
+    try:
+        planner = Planner(world.books, world.controller.eligibility)
+        wishes = [Wish(one) for one in wanted(dice)]
+        query = Query("high", wishes, (), frozenset(), 2, lambda _: True, None, frozenset())  # type: ignore[arg-type]
+        found = in_steps(world, planner, query, 40)
+        if found is None:
+            return
+        registry = world.controller.registry
+        same = confirmed(registry, world.books, planner, query, found)
+        assert same is not None
+        assert same.victims == found.victims
+        disturb(world, dice)
+        now = confirmed(registry, world.books, planner, query, found)
+        if now is not None:
+            gangs = registry.gangs
+            assert all(
+                victim.uids in {one.uids for one in victims_of(gangs[victim.gang])} for victim in now.victims
+            )
+            assert fits_there(world, query, now)
     finally:
         world.close()
