@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluence_extender.model.names import PINNED_ANNOTATION
-from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
+from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
@@ -70,6 +70,50 @@ def test_pod_whose_nodes_have_all_gone_is_replaced_by_its_controller(
         lambda: any("its successor is placed anew" in event["note"] for event in events(namespace)),
         what="the Event about the pod that was evicted",
     )
+
+
+IGNORES = {
+    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+}
+
+
+def test_job_counts_an_evicted_pod_as_failed_unless_its_policy_ignores_that(
+    namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+) -> None:
+    (gone,) = own_nodes(1, cpu="4")
+    specs = {
+        "counts": {"backoffLimit": 1},
+        "ignores": {"backoffLimit": 0, "podFailurePolicy": IGNORES},
+        "fragile": {"backoffLimit": 0},
+    }
+    with installation.scheduler_stopped():
+        for name, spec in specs.items():
+            namespace.create(job(name, ours("x", cpu="1"), **spec))
+        first = namespace.wait_for_pods(
+            lambda pods: len(pods) == 3 and not any(map(gates_of, pods)), "three pods that are ungated"
+        )
+        pinned = {job_of(one): PINNED_ANNOTATION in annotations_of(one) for one in first}
+        assert pinned == {"counts": True, "ignores": True, "fragile": False}
+        namespace.api.patch(f"/api/v1/nodes/{gone}", {"spec": {"unschedulable": True}})
+        (there,) = own_nodes(1, cpu="4")
+    pods = namespace.wait_for_pods(
+        lambda pods: [node_of(one) for one in pods] == [there] * 3, "three pods on the other node", 240
+    )
+    kept = {one["metadata"]["uid"] for one in first} & {one["metadata"]["uid"] for one in pods}
+    assert [job_of(one) for one in pods if one["metadata"]["uid"] in kept] == ["fragile"]
+    assert {name: failed(namespace, name) for name in specs} == {"counts": 1, "ignores": 0, "fragile": 0}
+
+
+def job_of(pod: Manifest) -> str:
+    """The Job that the pod is of."""
+    name: str = pod["metadata"]["ownerReferences"][0]["name"]
+    return name
+
+
+def failed(namespace: Namespace, name: str) -> int:
+    """How many pods of a Job have failed, by its own count."""
+    found = namespace.api.get(f"/apis/batch/v1/namespaces/{namespace.name}/jobs/{name}")
+    return int(found["status"].get("failed", 0))
 
 
 def events(namespace: Namespace) -> list[Manifest]:

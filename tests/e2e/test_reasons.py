@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
 import pytest
 
+from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.workloads import QPU, gang, labelled, ours
+from tests.e2e.workloads import QPU, gang, indexed_job, labelled, ours
 
 
 def events(namespace: Namespace, name: str) -> list[Manifest]:
@@ -133,3 +137,70 @@ def test_kube_scheduler_repeats_the_reason_for_a_pod_without_the_gate(
         wait_for(
             lambda: "waiting for members (1 of 2 exist)" in told(), what="the pod's condition", seen=told
         )
+
+
+NO_BINDINGS = "Bindings are suspended"
+
+
+@pytest.fixture
+def no_bindings(namespace: Namespace) -> Iterator[Callable[[], None]]:
+    """An admission policy that refuses all Bindings in the namespace; called, it ends."""
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    name = f"no-bindings-{namespace.name}"
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace.name}},
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods/binding"],
+                    }
+                ],
+            },
+            "validations": [{"expression": "false", "message": NO_BINDINGS}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+
+    def told() -> str:
+        try:
+            namespace.bind("nobody", "nowhere")
+        except ApiError as error:
+            return str(error)
+        raise AssertionError("a pod that isn't there was bound")
+
+    def end() -> None:
+        for path in (f"{policies}ybindings/{name}", f"{policies}ies/{name}"):
+            with suppress(ApiError):
+                namespace.api.delete(path)
+
+    namespace.api.create(policy)
+    namespace.api.create(binding)
+    wait_for(lambda: NO_BINDINGS in told(), what="the policy to refuse Bindings", seen=told)
+    yield end
+    end()
+
+
+def test_bindings_that_the_api_server_refuses_are_told(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, no_bindings: Callable[[], None]
+) -> None:
+    nodes(1, cpu="4")
+    namespace.create(indexed_job("theirs", ours("x", cpu="500m"), 2), *gang("ours", 2, cpu="500m"))
+    for name in ("theirs", "ours"):
+        seen = fluence.wait_for_reason(namespace.name, name, f"placed, but {name}-0")
+        assert NO_BINDINGS in seen["reason"]
+        assert (seen["state"], seen["why"]) == ("committed", "CannotBind")
+    wait_for_event(namespace, "ours-0", "CannotBind")
+    no_bindings()
+    namespace.wait_until_bound(4)
