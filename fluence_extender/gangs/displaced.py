@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fluence_extender.gangs.pins import unpinned
+from fluence_extender.placement.bonds import bonds
 from fluence_extender.placement.plan import Settled, Wish
 from fluence_extender.placement.trial import Trial
 
@@ -28,10 +29,18 @@ def displaced(
     if anywhere is None:
         return frozenset()
     staying, others, homeless = list(settled), [], set()
+    alone = [
+        wish for wish in wishes if wish.pod.pinned_to and not bonds(wish.pod, wish.levels, wish.job_size)
+    ]
+    found = trial.put_where_confined(alone, gang)
+    judged = {wish.pod.uid for wish in alone}
     for wish, unbound in zip(wishes, free, strict=True):
-        found = trial.put([wish], gang, staying) if wish.pod.pinned_to else None
-        if found is not None:
-            staying.append(Settled(wish, found[0].node))
+        uid = wish.pod.uid
+        if wish.pod.pinned_to and uid not in judged:
+            near = trial.put([wish], gang, staying)
+            found.update({uid: near[0].node} if near is not None else {})
+        if uid in found:
+            staying.append(Settled(wish, found[uid]))
             continue
         others.append(unbound)
         if wish.pod.pinned_to:

@@ -19,6 +19,9 @@ from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 
+MOST_PARTS = 16
+"""So many members beyond those that make a gang whole are looked at, each by itself."""
+
 SHOWN = 4
 """So many members, and nodes, are named."""
 
@@ -40,7 +43,7 @@ class Displacement:
         looked when a gang turns out to have no place, and again before anybody is replaced: besides two plans of all
         it takes one of each pinned member.
         """
-        parts = [part for part in lacking if any(map(pinned, part))]
+        parts = [part for part in lacking if any(map(pinned, part))][:MOST_PARTS]
         waiting = [member for part in parts for member in part if pinned(member)]
         if not any(member.placeless <= now < member.placeless + self._limits.unasked for member in waiting):
             found = {uid for part in parts for uid in self._places.displaced(gang, part, now)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import GATE, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Why
 from fluence_extender.model.workload import Job, PodGroup
@@ -227,3 +227,25 @@ def test_nobody_makes_way_for_who_could_be_placed_elsewhere(world: MakeWorld) ->
     w.advance(4 * LIMITS.unasked)
     assert evicted(w) == ["g-0"]
     assert all(w.nodes_of(low))
+
+
+def test_pinned_members_of_one_rack_are_replaced_where_their_rack_has_no_room_for_all(
+    world: MakeWorld,
+) -> None:
+    racks = [node(f"n{number}", cpu=1000, labels={"rack": f"r{number // 3}"}) for number in range(3)]
+    w = world(*racks)
+    pods = held_up(w, 1000, 1000, annotations={TOPOLOGY_REQUIRED_ANNOTATION: "rack"})
+    for number in range(3, 6):
+        w.cluster.put(node(f"n{number}", cpu=1000, labels={"rack": "r1"}))
+    lost = pins(w, pods[:1])[0]
+    taken(w, "f", lost)
+    spare = next(one.name for one in racks if one.name not in pins(w, pods[:2]))
+    taken(w, "f2", spare)
+    w.scheduler.claim_appears("g-2")
+    w.advance(4 * LIMITS.unasked)
+    assert evicted(w) == ["g-0", "g-1"]
+    successors = [
+        member(w, number, 1000, annotations={TOPOLOGY_REQUIRED_ANNOTATION: "rack"}) for number in range(2)
+    ]
+    w.advance(20)
+    assert set(w.nodes_of(*successors)) < {"n3", "n4", "n5"}
