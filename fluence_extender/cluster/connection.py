@@ -26,6 +26,7 @@ from weakref import WeakSet
 
 import aiohttp
 import structlog
+from aiohttp.abc import AbstractStreamWriter
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from msgspec.json import encode
@@ -50,6 +51,26 @@ CLOSE_ROUNDS = 100
 HEADERS = {"Accept-Encoding": "identity", "User-Agent": f"fluence-extender/{__version__}"}
 KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5000))
 """The last one, in milliseconds: what the peer hasn't taken by then is dropped, and never arrives later (tcp(7))."""
+
+
+class _Permitted(aiohttp.BytesPayload):
+    """A body for which ``permit`` is asked once there is a connection; ``refused`` is what that raised.
+
+    Without its body the API server carries no write out.
+    """
+
+    def __init__(self, body: bytes, permit: Callable[[], None]) -> None:
+        super().__init__(body)
+        self._permit = permit
+        self.refused: Exception | None = None
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        try:
+            self._permit()
+        except Exception as error:
+            self.refused = error
+            raise
+        await super().write_with_length(writer, content_length)
 
 
 class _Transport(RESTClientObject):
@@ -82,16 +103,22 @@ class _Transport(RESTClientObject):
         if not self.proxy:
             return await self._exchange.send(method, target, headers, body, permit)
         permit()
-        async with await self.begin(method, target, headers, body, CALL_TIMEOUT) as response:
-            answered = await response.read()
-            return Answer(response.status, answered, response.headers.get("Retry-After", ""))
+        sent = _Permitted(body, permit) if body else None
+        try:
+            async with await self.begin(method, target, headers, sent, CALL_TIMEOUT) as response:
+                answered = await response.read()
+                return Answer(response.status, answered, response.headers.get("Retry-After", ""))
+        except aiohttp.ClientError:
+            if sent is not None and sent.refused is not None:
+                raise sent.refused from None
+            raise
 
     async def begin(
         self,
         method: str,
         target: str,
         headers: dict[str, str],
-        body: bytes | None,
+        body: bytes | aiohttp.Payload | None,
         timing: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         """The response as soon as its head is there."""

@@ -149,8 +149,8 @@ class Driver:
 
     @property
     def leading(self) -> bool:
-        """Whether we decide and may write at this moment."""
-        return self._controller.leading and self._leadership.leads
+        """Whether we decide; what we write may still have to wait for word that the Lease is ours."""
+        return self._controller.leading and self._leadership.holds
 
     @property
     def why_not_leading(self) -> str:
@@ -168,7 +168,7 @@ class Driver:
         """
         try:
             seen = await look(self._controller.begin_look())
-            self._cluster.demand()
+            await self._cluster.confirmed()
             self._controller.lead(seen)
         finally:
             self._controller.end_look()
@@ -214,7 +214,7 @@ class Driver:
 
     def step(self) -> None:
         """Decide once, and start doing it."""
-        if self._controller.leading and not self._leadership.leads:
+        if self._controller.leading and not self._leadership.holds:
             self.stand_down()
         try:
             actions = self._controller.step()

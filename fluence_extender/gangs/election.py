@@ -1,22 +1,21 @@
 """Following the Lease: beginning to lead when our kube-scheduler has it, standing down when it hasn't.
 
-The one before us may have let go of the Lease early, and learns of it only when it asks next. So whoever takes over
-from a leader that hasn't fallen silent long ago waits until that one must have asked, then takes one consistent look at
-our pods, and then decides. Invariant: between two terms, also two of our own, there is always such a look.
+Asking for it often keeps the lead, and shows early who has lost it; when that is enough to write, `leadership` says.
+Whoever takes over takes one consistent look at our pods, and then decides. Invariant: between two terms, also two of
+our own, there is always such a look.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
 from fluence_extender.cluster.port import ClusterError, Look, NotLeading
 from fluence_extender.gangs.driver import Driver
-from fluence_extender.gangs.leadership import ByLease, Term
+from fluence_extender.gangs.leadership import ASKED_OF_DURATION, ByLease, Term
 from fluence_extender.model.lease import Lease
 
 log = structlog.get_logger(__name__)
@@ -27,15 +26,14 @@ ReadLease = Callable[[float], Awaitable[Lease | None]]
 LookAtOurs = Callable[[Mapping[str, str]], Awaitable[Look]]
 """Looks at our pods, given the versions that we know. Raises `ClusterError`."""
 
-AT_MOST = 1.0
 AT_LEAST = 0.1
 """Seconds between two questions for the Lease."""
 
-QUESTIONS = 15
+QUESTIONS = 30
 """Questions in one duration of the Lease."""
 
-SLOWEST = 4
-"""An answer may take as long as so many questions are apart; a later one would come too late to go on by."""
+USUAL = 15.0
+"""Seconds of a Lease that nobody holds: kube-scheduler's default."""
 
 AGAIN = 0.5
 """Seconds until a look that failed is tried again."""
@@ -51,14 +49,14 @@ class Election:
         read: ReadLease,
         look: LookAtOurs,
         ready: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._leadership = leadership
         self._driver = driver
         self._read = read
         self._look = look
         self._ready = ready
-        self._clock = clock
+        self._clock = leadership.clock
+        self._asked = self._clock()
         self._poked = asyncio.Event()
         self._term: Term | None = None
         self._taking_over: asyncio.Task[None] | None = None
@@ -79,28 +77,32 @@ class Election:
             self._stop_taking_over()
 
     @property
-    def _interval(self) -> float:
-        duration = self._leadership.duration or AT_MOST * QUESTIONS
-        return min(max(duration / QUESTIONS, AT_LEAST), AT_MOST)
+    def _duration(self) -> float:
+        return self._leadership.duration or USUAL
 
     async def _pause(self) -> None:
         await asyncio.sleep(AT_LEAST)
+        now = self._clock()
+        next_one = self._asked + self._duration / QUESTIONS
+        if now < self._leadership.begins_at < next_one:
+            next_one = self._leadership.begins_at
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._interval - AT_LEAST):
+            async with asyncio.timeout(next_one - now):
                 await self._poked.wait()
         self._poked.clear()
 
     async def _ask(self) -> None:
-        asked = self._clock()
+        self._asked = self._clock()
         try:
-            lease = await self._read(SLOWEST * self._interval)
+            # A later answer would come too late to go on by.
+            lease = await self._read(ASKED_OF_DURATION * self._duration)
         except ClusterError as error:
             if not self._failure:
                 log.warning("the lease can't be read; trying again", error=str(error))
             self._failure = str(error)
             return
         self._failure = ""
-        self._leadership.saw(lease, asked)
+        self._leadership.saw(lease, self._asked)
 
     def _follow(self) -> None:
         term = self._leadership.term if self._ready() else None
@@ -122,7 +124,6 @@ class Election:
     async def _take_over(self, term: Term) -> None:
         began = self._clock()
         while self._leadership.term == term:
-            await asyncio.sleep(self._leadership.silent_at(2 * self._interval) - self._clock())
             try:
                 await self._driver.lead(self._look)
             except (ClusterError, NotLeading) as error:

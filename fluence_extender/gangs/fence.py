@@ -1,8 +1,12 @@
 """The writes of a replica that may lose the lead at any moment.
 
 Invariant: nothing is written by a replica that doesn't lead: each write is asked for just before it is sent, and given
-up when the lead is lost while it is under way. What was sent and given up may still be carried out; that is what
-the last third of the Lease's duration is for.
+up when the lead is lost while it is under way. A write may wait long before it is sent, for a connection or for
+another try, so `demand` is also the `Connection.permit` of the connection below. What was sent and given up may still
+be carried out: `leadership` leaves it time.
+
+A replica that was busy, or got no answer, for longer than it may write without asking for the Lease doesn't lose what
+it had planned: its writes wait for the next answer.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from fluence_extender.cluster.port import Cluster, Forbidding, NotLeading, Pin, 
 from fluence_extender.gangs.leadership import Leadership
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+
+AGAIN = 0.02
+"""Seconds between two looks at whether the Lease has been read."""
 
 
 class Fence:
@@ -30,6 +37,12 @@ class Fence:
         if not self._leadership.leads:
             raise NotLeading(f"not the leader: {self._leadership.why_not}")
 
+    async def confirmed(self) -> None:
+        """Wait until it is known that we still lead. Raises `NotLeading` when we don't."""
+        while self._leadership.holds and not self._leadership.leads:  # noqa: ASYNC110 - no event tells that time ran out
+            await asyncio.sleep(AGAIN)
+        self.demand()
+
     def give_up(self) -> None:
         """End the writes under way: they raise `NotLeading`."""
         now = asyncio.get_running_loop().time()
@@ -38,12 +51,12 @@ class Fence:
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[None]:
-        self.demand()
         write = asyncio.timeout(None)
         try:
             async with write:
                 self._under_way.add(write)
                 try:
+                    await self.confirmed()
                     yield
                 finally:
                     self._under_way.discard(write)

@@ -100,7 +100,6 @@ class Replica:
             lambda _: self.link.read(lambda: board.lease),
             self.link.look,
             lambda: self.controller.started,
-            loop.time,
         )
         self.service = Service(self.controller, self.driver, lambda: "", self.election.poke)
         self.scheduler = KubeScheduler(self.link)
@@ -120,8 +119,8 @@ class Replica:
 
     @property
     def leading(self) -> bool:
-        """Whether its extender leads."""
-        return self.driver.leading
+        """Whether its extender leads, and may write now."""
+        return self.driver.leading and self.leadership.leads
 
     @property
     def _holder(self) -> str:

@@ -23,6 +23,7 @@ class Lead:
     """A leadership that a test sets."""
 
     leads = True
+    holds = True
     why_not = "the lease is held by another"
 
 
@@ -45,7 +46,7 @@ def state(cluster: MemoryCluster) -> object:
 @pytest.mark.parametrize("name", WRITES)
 async def test_nothing_is_written_by_who_does_not_lead(name: str) -> None:
     cluster, lead = MemoryCluster(POD, GROUP), Lead()
-    lead.leads = False
+    lead.leads = lead.holds = False
     before = repr(state(cluster))
     with pytest.raises(NotLeading, match="not the leader: the lease is held by another"):
         await WRITES[name](Fence(cluster, lead))
@@ -90,3 +91,37 @@ async def test_cancelled_write_stays_cancelled() -> None:
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
+
+
+async def test_write_waits_for_word_that_the_lease_is_still_ours() -> None:
+    cluster, lead = MemoryCluster(POD), Lead()
+    lead.leads = False
+    writing = asyncio.create_task(Fence(cluster, lead).nominate(POD, "n1"))
+    await asyncio.sleep(0.05)
+    assert cluster.calls == []
+    lead.leads = True
+    await writing
+    assert cluster.pods()[0].nominated == "n1"
+
+
+async def test_write_that_waits_for_such_word_in_vain_is_not_made() -> None:
+    cluster, lead = MemoryCluster(POD), Lead()
+    lead.leads = False
+    writing = asyncio.create_task(Fence(cluster, lead).nominate(POD, "n1"))
+    await asyncio.sleep(0.05)
+    lead.holds = False
+    with pytest.raises(NotLeading, match="held by another"):
+        await writing
+    assert cluster.calls == []
+
+
+async def test_write_that_waits_for_such_word_is_given_up_with_the_others() -> None:
+    cluster, lead = MemoryCluster(POD), Lead()
+    lead.leads = False
+    fence = Fence(cluster, lead)
+    writing = asyncio.create_task(fence.nominate(POD, "n1"))
+    await asyncio.sleep(0)
+    fence.give_up()
+    with pytest.raises(NotLeading, match="lost during the write"):
+        await writing
+    assert cluster.calls == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -33,67 +34,198 @@ def leadership(clock: Clock) -> ByLease:
     return ByLease("fluence-a", clock)
 
 
+def ask(
+    leadership: ByLease, clock: Any, lease: Lease | None, seconds: float = 0.0, every: float = 0.5
+) -> None:
+    """Ask again and again, with an answer at once, for so many seconds; the Lease is renewed once a second."""
+    begun = clock.now
+    while True:
+        at = int(clock.now - begun)
+        leadership.saw(renewed(lease, at) if lease is not None else None, clock.now)
+        if clock.now >= begun + seconds:
+            return
+        clock.now = min(clock.now + every, begun + seconds)
+
+
+def lead(leadership: ByLease, clock: Any, lease: Lease = OURS) -> Lease:
+    """Let it lead; the Lease as it was renewed just now."""
+    ask(leadership, clock, lease, 6.0)
+    clock.now += 0.1
+    now = renewed(lease, 99)
+    leadership.saw(now, clock.now)
+    assert leadership.leads
+    return now
+
+
 def renewed(lease: Lease, number: int) -> Lease:
     """The record after another renewal."""
     return replace(lease, renewed=f"renewal {number}")
 
 
 def test_who_is_alone_always_leads() -> None:
-    assert (ALONE.leads, ALONE.why_not) == (True, "")
+    assert (ALONE.leads, ALONE.holds, ALONE.why_not) == (True, True, "")
 
 
-def test_lease_taken_since_the_last_question_is_enough_to_lead(leadership: ByLease, clock: Clock) -> None:
-    leadership.saw(THEIRS, clock.now)
+# Beginning to lead.
+
+
+def test_first_lead_waits_until_one_before_it_must_have_asked_and_its_writes_have_arrived(
+    leadership: ByLease, clock: Clock
+) -> None:
+    began = clock.now
+    ask(leadership, clock, OURS, 3.4)
+    assert (leadership.leads, leadership.term) == (False, None)
+    assert leadership.why_not == "the lease was taken just now, and the one before may not know it yet"
+    clock.now = began + 3.5
     assert not leadership.leads
-    clock.now += 1
-    leadership.saw(replace(OURS, transitions=4), clock.now)
-    assert leadership.leads
-    assert leadership.term == (OURS.holder, 4)
-    assert leadership.why_not == ""
+    leadership.saw(renewed(OURS, 7), clock.now)
+    assert (leadership.leads, leadership.holds, leadership.why_not) == (True, True, "")
+    assert leadership.term == (OURS.holder, 3)
 
 
 def test_lease_seen_for_the_first_time_proves_nothing_until_it_is_renewed(
     leadership: ByLease, clock: Clock
 ) -> None:
-    leadership.saw(OURS, clock.now)
+    for _ in range(16):
+        leadership.saw(OURS, clock.now)
+        clock.now += 0.5
     assert (leadership.leads, leadership.term) == (False, None)
-    clock.now += 1
-    leadership.saw(OURS, clock.now)
+    assert leadership.why_not == "the lease hasn't been seen renewed lately"
+    leadership.saw(renewed(OURS, 1), clock.now)
     assert not leadership.leads
-    clock.now += 1
+    clock.now += 1.3
     leadership.saw(renewed(OURS, 1), clock.now)
     assert leadership.leads
+
+
+def silent(leadership: ByLease, clock: Clock, seconds: float, lease: Lease = THEIRS) -> None:
+    """Ask for so long, and nobody renews; ends half a second after the last question."""
+    ask(leadership, clock, lease)
+    for _ in range(int(seconds / 0.5)):
+        leadership.saw(renewed(lease, 0), clock.now)
+        clock.now += 0.5
+
+
+def test_leader_that_fell_silent_long_ago_is_not_waited_for(leadership: ByLease, clock: Clock) -> None:
+    silent(leadership, clock, 15)
+    left = clock.now
+    leadership.saw(OURS, left)
+    assert not leadership.leads
+    clock.now = left + 1.2
+    leadership.saw(OURS, clock.now)
+    assert not leadership.leads
+    assert leadership.begins_at == left + 1.25
+    clock.now = left + 1.25
+    leadership.saw(OURS, clock.now)
+    assert leadership.leads
+
+
+def test_leader_that_was_silent_for_less_than_it_may_write_is_waited_for(
+    leadership: ByLease, clock: Clock
+) -> None:
+    silent(leadership, clock, 10)
+    leadership.saw(OURS, clock.now)
+    assert leadership.begins_at == clock.now + 3.5
+
+
+def test_leader_that_may_have_renewed_unseen_is_waited_for(leadership: ByLease, clock: Clock) -> None:
+    """It may have renewed, led again and let go of the Lease between two questions that are far apart."""
+    silent(leadership, clock, 15)
+    clock.now += 0.75
+    leadership.saw(OURS, clock.now)
+    assert leadership.begins_at == clock.now + 3.5
+
+
+def test_leader_that_let_go_is_waited_for_from_then_on(leadership: ByLease, clock: Clock) -> None:
+    ask(leadership, clock, THEIRS, 5)
+    left = clock.now
+    free = replace(THEIRS, holder="", duration=1.0)
+    for _ in range(4):
+        leadership.saw(free, clock.now)
+        clock.now += 0.5
+    leadership.saw(replace(OURS, transitions=4), clock.now)
+    assert leadership.begins_at == left + 3.5
+
+
+def test_lease_that_was_deleted_says_nothing_of_who_had_it(leadership: ByLease, clock: Clock) -> None:
+    leadership.saw(None, clock.now)
+    clock.now += 0.5
+    leadership.saw(OURS, clock.now)
+    assert leadership.begins_at == clock.now + 3.5
+
+
+def test_lease_that_others_hold_ends_no_sooner_because_ours_is_shorter(
+    leadership: ByLease, clock: Clock
+) -> None:
+    ask(leadership, clock, replace(THEIRS, duration=60.0), 5)
+    leadership.saw(OURS, clock.now)
+    assert leadership.begins_at == clock.now + 14.0
+
+
+# Going on.
 
 
 def test_lead_ends_two_thirds_of_the_duration_after_the_question_before_the_last_renewal(
     leadership: ByLease, clock: Clock
 ) -> None:
-    leadership.saw(OURS, 1000.0)
-    clock.now = 1002.0
-    leadership.saw(renewed(OURS, 1), 1002.0)
-    for asked in (1003.0, 1005.0, 1009.0):
-        clock.now = asked
-        leadership.saw(renewed(OURS, 1), asked)
-    clock.now = 1009.99
+    last = lead(leadership, clock)
+    before = clock.now - 0.1
+    while clock.now < before + 9.5:
+        clock.now += 0.5
+        leadership.saw(last, clock.now)
+        assert leadership.leads
+    clock.now = before + 9.99
     assert leadership.leads
-    clock.now = 1010.0
-    assert not leadership.leads
+    clock.now = before + 10.0
+    assert (leadership.leads, leadership.holds) == (False, False)
     assert leadership.why_not == "the lease hasn't been seen renewed lately"
 
 
 def test_renewals_keep_the_lead(leadership: ByLease, clock: Clock) -> None:
-    leadership.saw(OURS, clock.now)
-    for number in range(1, 100):
+    lead(leadership, clock)
+    for number in range(100, 200):
         clock.now += 2
         leadership.saw(renewed(OURS, number), clock.now)
         assert leadership.leads
+
+
+def test_who_has_not_asked_lately_writes_nothing_though_its_term_goes_on(
+    leadership: ByLease, clock: Clock
+) -> None:
+    last = lead(leadership, clock)
+    asked, term = clock.now, leadership.term
+    clock.now = asked + 2.49
+    assert leadership.leads
+    clock.now = asked + 2.5
+    assert (leadership.leads, leadership.holds, leadership.term) == (False, True, term)
+    assert leadership.why_not == "the lease hasn't been read lately"
+    # The answer to a question from before came late, and is as old as its question.
+    clock.now = asked + 4.0
+    leadership.saw(last, asked + 1.0)
+    assert not leadership.leads
+    leadership.saw(last, asked + 3.0)
+    assert leadership.leads
+
+
+def test_renewal_after_the_lead_had_run_out_must_last_before_it_counts(
+    leadership: ByLease, clock: Clock
+) -> None:
+    lead(leadership, clock)
+    clock.now += 12
+    leadership.saw(renewed(OURS, 100), clock.now)
+    clock.now += 0.5
+    leadership.saw(renewed(OURS, 101), clock.now)
+    assert (leadership.leads, leadership.term) == (False, None)
+    clock.now += 1.25
+    leadership.saw(renewed(OURS, 101), clock.now)
+    assert leadership.leads
 
 
 @pytest.mark.parametrize("stamp", ["1970-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "", "garbage"])
 def test_time_stamps_of_skewed_clocks_mean_nothing_but_a_change(
     leadership: ByLease, clock: Clock, stamp: str
 ) -> None:
-    leadership.saw(OURS, clock.now)
+    lead(leadership, clock)
     clock.now += 1
     leadership.saw(replace(OURS, renewed=stamp), clock.now)
     assert leadership.leads
@@ -102,28 +234,22 @@ def test_time_stamps_of_skewed_clocks_mean_nothing_but_a_change(
 
 
 def test_process_that_was_stopped_takes_nothing_old_for_new(leadership: ByLease, clock: Clock) -> None:
-    leadership.saw(OURS, 1000.0)
-    leadership.saw(renewed(OURS, 1), 1001.0)
+    lead(leadership, clock)
+    asked = clock.now
     # It asked, was stopped for a minute, and now reads the answer that came at once.
-    clock.now = 1061.0
-    leadership.saw(renewed(OURS, 2), 1002.0)
+    clock.now += 60
+    leadership.saw(renewed(OURS, 100), asked + 1)
     assert not leadership.leads
     # The next answer is fresh, but the renewal that it shows may be nearly as old as the question before.
-    clock.now = 1061.5
-    leadership.saw(renewed(OURS, 20), 1061.1)
+    clock.now += 0.5
+    leadership.saw(renewed(OURS, 120), clock.now - 0.4)
     assert not leadership.leads
-    clock.now = 1063.0
-    leadership.saw(renewed(OURS, 21), 1063.0)
-    assert leadership.leads
-
-
-def test_questions_without_an_answer_end_the_lead(leadership: ByLease, clock: Clock) -> None:
-    leadership.saw(OURS, clock.now)
-    leadership.saw(renewed(OURS, 1), clock.now)
-    clock.now += 9.9
-    assert leadership.leads
-    clock.now += 0.1
+    clock.now += 1
+    leadership.saw(renewed(OURS, 121), clock.now)
     assert not leadership.leads
+    clock.now += 1.25
+    leadership.saw(renewed(OURS, 121), clock.now)
+    assert leadership.leads
 
 
 @pytest.mark.parametrize(
@@ -140,60 +266,34 @@ def test_questions_without_an_answer_end_the_lead(leadership: ByLease, clock: Cl
 def test_lease_of_nobody_or_of_others_ends_the_lead_at_once(
     leadership: ByLease, clock: Clock, lease: Lease | None, why: str
 ) -> None:
-    leadership.saw(OURS, clock.now)
-    leadership.saw(renewed(OURS, 1), clock.now)
-    assert leadership.leads
+    lead(leadership, clock)
     leadership.saw(lease, clock.now)
-    assert (leadership.leads, leadership.term, leadership.why_not) == (False, None, why)
+    assert (leadership.leads, leadership.holds, leadership.term) == (False, False, None)
+    assert leadership.why_not == why
 
 
-def test_new_process_on_the_same_host_begins_another_term(leadership: ByLease, clock: Clock) -> None:
-    leadership.saw(OURS, clock.now)
-    leadership.saw(renewed(OURS, 1), clock.now)
+@pytest.mark.parametrize(
+    "lease",
+    [replace(OURS, holder="fluence-a_9999", transitions=4), replace(OURS, renewed="later", transitions=5)],
+    ids=["new process on the same host", "lost and won back unseen"],
+)
+def test_lead_of_another_term_begins_anew(leadership: ByLease, clock: Clock, lease: Lease) -> None:
+    lead(leadership, clock)
     before = leadership.term
-    leadership.saw(replace(OURS, holder="fluence-a_9999", transitions=4), clock.now)
+    leadership.saw(lease, clock.now)
+    assert leadership.term is None
+    ask(leadership, clock, lease, 3.5)
     assert leadership.leads
-    assert leadership.term != before
-
-
-def test_lead_lost_and_won_back_unseen_is_another_term(leadership: ByLease, clock: Clock) -> None:
-    leadership.saw(OURS, clock.now)
-    leadership.saw(renewed(OURS, 1), clock.now)
-    before = leadership.term
-    leadership.saw(replace(OURS, renewed="later", transitions=5), clock.now)
-    assert leadership.term != before
+    assert leadership.term not in (None, before)
 
 
 def test_shorter_lease_shortens_the_lead(leadership: ByLease, clock: Clock) -> None:
-    leadership.saw(replace(OURS, duration=3.0), clock.now)
-    leadership.saw(renewed(replace(OURS, duration=3.0), 1), clock.now)
-    clock.now += 1.99
+    last = lead(leadership, clock, replace(OURS, duration=3.0))
+    clock.now += 0.49
     assert leadership.leads
     clock.now += 0.02
     assert not leadership.leads
-
-
-def test_leader_that_fell_silent_long_ago_needs_no_waiting_for(leadership: ByLease, clock: Clock) -> None:
-    for _ in range(16):
-        leadership.saw(THEIRS, clock.now)
-        clock.now += 1
-    leadership.saw(OURS, clock.now)
-    assert leadership.silent_at(2.0) <= clock.now
-
-
-def test_leader_that_let_go_a_moment_ago_may_not_know_it_yet(leadership: ByLease, clock: Clock) -> None:
-    for number in range(5):
-        leadership.saw(renewed(THEIRS, number), clock.now)
-        clock.now += 1
-    left = clock.now
-    leadership.saw(replace(THEIRS, holder="", duration=1.0), clock.now)
-    clock.now += 1
-    leadership.saw(OURS, clock.now)
-    assert leadership.silent_at(2.0) == left + 2.0
-
-
-def test_renewals_that_we_missed_count_as_of_now(leadership: ByLease, clock: Clock) -> None:
-    leadership.saw(THEIRS, clock.now)
-    clock.now += 60
-    leadership.saw(OURS, clock.now)
-    assert leadership.silent_at(2.0) == clock.now + 2.0
+    leadership.saw(last, clock.now)
+    assert leadership.leads
+    clock.now += 1.49
+    assert not leadership.holds

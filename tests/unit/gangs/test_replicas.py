@@ -170,7 +170,7 @@ def test_new_leader_waits_for_one_that_let_go_early_and_then_looks(pair: MakePai
     old.scheduler_stops()
     let_go = w.loop.time()
     until(w, lambda: new.leading)
-    assert 1.9 <= w.loop.time() - let_go <= 5.0
+    assert 3.5 <= w.loop.time() - let_go <= 5.0
 
 
 def test_partitioned_leader_stops_before_another_begins_and_writes_nothing_afterwards(pair: MakePair) -> None:
@@ -181,7 +181,9 @@ def test_partitioned_leader_stops_before_another_begins_and_writes_nothing_after
     old.link.break_off()
     pods = gang(w, "g", *[1000] * 3)
     cut = w.loop.time()
-    until(w, lambda: not old.leading)
+    until(w, lambda: not old.leadership.leads)
+    assert 1.9 <= w.loop.time() - cut <= 2.6
+    until(w, lambda: not old.driver.leading)
     assert 7.0 <= w.loop.time() - cut <= 10.5
     assert w.leading is None
     until(w, lambda: w.leading is not None)
@@ -225,6 +227,7 @@ def test_write_refused_in_a_moment_without_the_lead_is_made_after_another_look(p
         """Not leading when the first write is asked for, and again from then on."""
 
         why_not = "the lease hasn't been seen renewed lately"
+        holds = False
 
         @property
         def leads(self) -> bool:
