@@ -29,12 +29,12 @@ class Link:
 
     A write that was sent arrives although its caller gives it up. While ``cut`` nothing gets through either way; what
     is read is as it was; after `heal` everything is listed anew, as after lost watches. A question for the Lease takes
-    ``lag`` seconds, and its answer as long again.
+    ``lag`` seconds, and its answer as long again, from the next one on also when that is changed.
     """
 
     def __init__(self, cluster: MemoryCluster, lag: float = 0.0) -> None:
         self.cut = False
-        self._lag = lag
+        self.lag = lag
         self._cluster = cluster
         self._sinks: list[Sink] = []
         self._pods: tuple[Pod, ...] = ()
@@ -85,13 +85,15 @@ class Link:
         if not self.cut:
             self._cluster.put(pod)
 
-    async def read(self, lease: Callable[[], Lease | None]) -> Lease | None:
-        """What ``lease`` says, if the connection stands."""
-        await asyncio.sleep(self._lag)
-        if self.cut:
+    async def read(self, lease: Callable[[], Lease | None], limit: float) -> Lease | None:
+        """What ``lease`` says within so many seconds, if the connection stands."""
+        lag = self.lag
+        if self.cut or 2 * lag > limit:
+            await asyncio.sleep(min(lag, limit))
             raise ClusterError("no answer")
+        await asyncio.sleep(lag)
         found = lease()
-        await asyncio.sleep(self._lag)
+        await asyncio.sleep(lag)
         return found
 
     async def look(self, known: Mapping[str, str]) -> Look:

@@ -97,7 +97,7 @@ class Replica:
         self.election = Election(
             self.leadership,
             self.driver,
-            lambda _: self.link.read(lambda: board.lease),
+            lambda limit: self.link.read(lambda: board.lease, limit),
             self.link.look,
             lambda: self.controller.started,
         )

@@ -229,8 +229,7 @@ def test_extender_that_hung_writes_nothing_when_it_goes_on(
         wait_until_leading(hung)
         other = start_pod("fluence-b")
         namespace.create(*gang("large", 30, cpu="1"))
-        # By then there is a connection for each write that may be under way.
-        history.wait(15)
+        history.wait(1)
         send(hung, signal.SIGSTOP)
         try:
             # Kubelet's probe of the extender's port fails, so it ends the scheduler: that lets go of the lease.

@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, invariant, rule, run_state_machine_a
 
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.node import Node
-from tests.core.pair import Pair, check_pair
+from tests.core.pair import LAGS, Pair, check_pair
 from tests.property.test_core_state_machine import BROKEN, QUANTUM, SHARE, Core, allocatable, choice, running
 
 FAIL_OVER = 25.0
@@ -86,11 +86,23 @@ class TwoReplicas(Core):
         replica = self.world.foremost if leader else random.choice(self.world.replicas)
         replica.link.break_off()
 
+    @rule(seconds=st.sampled_from([0.6, 1.0, 1.2, 1.9]), pause=st.sampled_from([0.3, 1.1, 2.0]))
+    def leader_learns_late_that_its_lease_was_let_go(self, seconds: float, pause: float) -> None:
+        old = self.world.foremost
+        old.link.lag = seconds
+        self.world.advance(pause)
+        old.scheduler_ends(release=True)
+        for one in self.world.replicas:
+            if one is not old:
+                self.world.run(one.stand())
+        self.world.advance(6.0)
+
     @rule()
     def replicas_are_connected_again(self) -> None:
         self._mend_resources()
         for replica in self.world.replicas:
             replica.link.heal()
+            replica.link.lag = min(replica.link.lag, max(LAGS))
 
     @rule(seconds=st.sampled_from([8.0, 10.0, 14.0, 16.0, 25.0]))
     def time_passes_until_another_leads(self, seconds: float) -> None:

@@ -173,6 +173,22 @@ def test_new_leader_waits_for_one_that_let_go_early_and_then_looks(pair: MakePai
     assert 3.5 <= w.loop.time() - let_go <= 5.0
 
 
+def test_leader_that_learns_late_of_its_loss_writes_no_more_before_another_begins(pair: MakePair) -> None:
+    w = pair(node("n0"))
+    old, new = leader(w), standby(w)
+    old.link.lag = 1.2
+    w.advance(2.0)
+    assert w.leading is old
+    old.scheduler_ends(release=True)
+    w.run(new.stand())
+    let_go = w.loop.time()
+    until(w, lambda: w.leading is not old)
+    assert w.loop.time() - let_go <= 2.6
+    until(w, lambda: new.leading)
+    assert 3.5 <= w.loop.time() - let_go <= 5.0
+    old.link.lag = 0.0
+
+
 def test_partitioned_leader_stops_before_another_begins_and_writes_nothing_afterwards(pair: MakePair) -> None:
     w = pair(node("n0", cpu=2000), node("n1", cpu=2000))
     old = leader(w)
