@@ -52,6 +52,7 @@ bench: $(INSTALLED) ## What calls, matches, changes of nodes, restarts and admis
 	$(BIN)/python -m benchmarks.plugin_start
 	$(BIN)/python -m benchmarks.node_changes $(ARGS)
 	$(BIN)/python -m benchmarks.restart $(ARGS)
+	$(BIN)/python -m benchmarks.failover
 	$(BIN)/python -m benchmarks.preemption
 	$(BIN)/python -m benchmarks.beside
 	$(BIN)/python -m benchmarks.webhook $(ARGS)

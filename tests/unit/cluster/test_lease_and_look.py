@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fluence_extender.cluster.api import ApiCluster
-from fluence_extender.cluster.connection import POOL, Connection, Request
+from fluence_extender.cluster.connection import POOL, Connection, Request, connect
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.look import look_at_ours
 from fluence_extender.cluster.port import ClusterError, NotLeading, Regarding
+from fluence_extender.gangs.fence import Fence
+from fluence_extender.gangs.leadership import ByLease
 from fluence_extender.model.lease import Lease
 from fluence_extender.model.pod import Pod
-from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, refuse
+from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, kubeconfig_text, refuse
 
 LEASE = ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence")
 PODS = ("GET", "/api/v1/pods")
@@ -114,6 +120,74 @@ async def test_write_that_was_cut_off_is_not_sent_again_once_it_is_not_permitted
     with pytest.raises(NotLeading):
         await ApiCluster(connection, EventRecorder(connection)).bind(Pod("ns", "p", "u1"), "n1", {})
     assert server.count(*BIND) == 1
+
+
+async def test_write_that_was_turned_away_for_load_is_not_sent_again_once_it_is_not_permitted(
+    server: FakeApiServer, connection: Connection
+) -> None:
+    permits = [lambda: None, deny]
+    connection.permit = lambda: permits.pop(0)()
+    server.scripts[BIND].append(refuse(429, "busy"))
+    with pytest.raises(NotLeading):
+        await ApiCluster(connection, EventRecorder(connection)).bind(Pod("ns", "p", "u1"), "n1", {})
+    assert server.count(*BIND) == 1
+
+
+@pytest.fixture(params=["straight", "by a proxy"])
+async def reached(
+    request: pytest.FixtureRequest, server: FakeApiServer, tmp_path: Path
+) -> AsyncIterator[Connection]:
+    """A connection to the server, which is its own proxy too."""
+    path = tmp_path / "reached"
+    text = kubeconfig_text(server.url)
+    if request.param == "by a proxy":
+        text = text.replace(
+            f'{{server: "{server.url}"}}', f'{{server: "{server.url}", proxy-url: "{server.url}"}}'
+        )
+    path.write_text(text)
+    async with connect(str(path)) as opened:
+        assert bool(opened._transport.proxy) is (request.param == "by a proxy")
+        yield opened
+
+
+async def test_write_by_whichever_way_is_sent_while_it_is_permitted(
+    server: FakeApiServer, reached: Connection
+) -> None:
+    asked: list[str] = []
+    reached.permit = lambda: asked.append("asked")
+    server.scripts[BIND].append(answer({}, 201))
+    await ApiCluster(reached, EventRecorder(reached)).bind(Pod("ns", "p", "u1"), "n1", {})
+    assert server.count(*BIND) == 1
+    assert asked
+
+
+async def test_write_that_waits_for_its_connection_while_the_lead_runs_out_sends_nothing(
+    server: FakeApiServer, reached: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a process was stopped there: what is ready then goes on before any timer says that the lead is over."""
+    now = 1000.0
+    leadership = ByLease("fluence-a", lambda: now)
+    for number in range(9):
+        leadership.saw(Lease("fluence-a_1", str(number), 1, 15.0), now)
+        now += 0.5
+    fence = Fence(ApiCluster(reached, EventRecorder(reached)), leadership)
+    reached.permit = fence.demand
+    make = reached._transport._new_socket
+    made: list[bool] = []
+
+    def hang_first(address: tuple[Any, ...]) -> socket.socket:
+        nonlocal now
+        made.append(leadership.leads)
+        now += 2.6
+        return make(address)
+
+    for owner in (reached._transport._exchange, reached._transport):
+        monkeypatch.setattr(owner, "_new_socket", hang_first)
+    with pytest.raises(NotLeading, match="hasn't been read lately"):
+        await fence.bind(Pod("ns", "p", "u1"), "n1", {})
+    assert made == [True]
+    await asyncio.sleep(0.05)
+    assert server.count(*BIND) == 0
 
 
 async def test_events_that_are_not_permitted_are_dropped(
