@@ -6,7 +6,7 @@ kube-scheduler lets go of the Lease). In the same moment gangs are created. Read
 another has it, a watch of the pods when the first and the last of them are bound. Then the first replica is started
 again, and stands by for the next round.
 
-    python -m benchmarks.failover [--nodes N] [--pods N] [--rounds N]
+    python -m benchmarks.failover [--nodes N] [--pods N] [--rounds N] [--engine embedded]
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Round:
 class Stage:
     """Two replicas on ``plane`` that hold ``bound`` pods."""
 
-    def __init__(self, plane: ControlPlane, bound: int, nodes: Sequence[str]) -> None:
+    def __init__(self, plane: ControlPlane, bound: int, nodes: Sequence[str], engine: str) -> None:
         self._api: Api = plane.api
         self._api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         kubeconfig = Installation(plane).kubeconfig
@@ -84,7 +84,13 @@ class Stage:
         held = (pod(f"held-{number}", SCHEDULER_NAME, {}, {}) for number in range(bound))
         self._create([_on(one, nodes[number % len(nodes)]) for number, one in enumerate(held)])
         self.replicas = [
-            Stack(plane, kubeconfig=kubeconfig, hostname=f"replica-{number}", lease=LEASE)
+            Stack(
+                plane,
+                kubeconfig=kubeconfig,
+                arguments=("--engine", engine),
+                hostname=f"replica-{number}",
+                lease=LEASE,
+            )
             for number in range(2)
         ]
 
@@ -192,17 +198,19 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--pods", type=int, default=2000, help="bound ones")
     parser.add_argument("--rounds", type=int, default=5, help="of each way")
+    parser.add_argument("--engine", default="embedded", choices=("embedded", "fluxion"))
     arguments = parser.parse_args()
     show = Console().print
     rounds: list[Round] = []
     with ControlPlane() as plane:
         nodes = plane.add_nodes(arguments.nodes, cpu=32, memory="128Gi")
-        stage = Stage(plane, arguments.pods, nodes)
+        stage = Stage(plane, arguments.pods, nodes, arguments.engine)
         with stage.running():
             for number in range(arguments.rounds * len(WAYS)):
                 rounds.append(stage.play(list(WAYS)[number % len(WAYS)], number))
                 show(rounds[-1], markup=False)
-    show(f"{arguments.nodes} nodes, {arguments.pods} bound pods, {WAITING.title} waiting. {machine()}.")
+    size = f"{arguments.nodes} nodes, {arguments.pods} bound pods, {WAITING.title} waiting"
+    show(f"Engine {arguments.engine}, {size}. {machine()}.")
     show(table(rounds), markup=False, soft_wrap=True)
     worst = max(one.lease_to_first for one in rounds)
     show(f"Goal, {GOAL:g} s from the Lease to the first Binding: {'met' if worst <= GOAL else 'missed'}.")

@@ -65,8 +65,9 @@ class Exchange:
     ) -> Answer:
         """Send a request (``target`` is encoded already) and read the answer.
 
-        ``permit`` is called at the last moment; what it raises keeps the request back. Raises `OSError`: the server
-        can't be reached, or hung up before it had answered (`ConnectionResetError`).
+        ``permit`` is called at the last moment, when there is a connection with nothing to send, so that the operating
+        system has the request at once; what it raises keeps the request back. Raises `OSError`: the server can't be
+        reached, or hung up before it had answered (`ConnectionResetError`).
         """
         line = self._take()
         if line is None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -236,3 +236,32 @@ def test_calls_work_on_uvloop() -> None:
             return [(await exchange.send("GET", "/", {}, None)).body for _ in range(2)]
 
     assert uvloop.run(twice()) == [b"ok", b"ok"]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_what_is_permitted_is_with_the_operating_system_at_once(
+    run: Callable[[Coroutine[Any, Any, Answer]], Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in a later turn of the loop, before which the process may be stopped."""
+    ask = _Line.ask
+    seen: list[bytes] = []
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def ask_and_look(line: _Line, request: bytes) -> asyncio.Future[Answer]:
+            waiting = ask(line, request)
+            there, _ = listener.accept()
+            with there:
+                there.settimeout(60)
+                seen.append(there.recv(65536))
+                there.sendall(OK)
+            return waiting
+
+        monkeypatch.setattr(_Line, "ask", ask_and_look)
+
+        async def call() -> Answer:
+            exchange = Exchange(f"http://127.0.0.1:{listener.getsockname()[1]}", None, "", new_socket, 60.0)
+            return await exchange.send("POST", "/", {}, b"{}")
+
+        assert run(call()).body == b"ok"
+    assert seen[0].endswith(b"{}")
