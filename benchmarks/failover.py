@@ -1,8 +1,9 @@
 """How soon the second replica binds after the first is gone, on a real control plane with gangs waiting.
 
 Two replicas of {kube-scheduler, extender}, nodes, and pods bound already. Each round ends whoever leads, both
-processes at once: killed (SIGKILL, as when its node loses power; the Lease has to run out), or stopped (SIGTERM;
-kube-scheduler lets go of the Lease). In the same moment gangs are created. Reading the Lease every 20 ms tells when
+processes: killed (SIGKILL at once, as when its node loses power; the Lease has to run out), or stopped (SIGTERM, first
+the extender; kube-scheduler lets go of the Lease). In the same moment gangs are created, and kube-scheduler is stopped
+when they are there. Reading the Lease every 20 ms tells when
 another has it, a watch of the pods when the first and the last of them are bound. Then the first replica is started
 again, and stands by for the next round.
 
@@ -43,21 +44,23 @@ LOOK = 0.02
 QUIET = 3.0
 
 
-def kill(replica: Stack) -> None:
+def kill(replica: Stack, waiting: Callable[[], object]) -> None:
     """End both processes, as when their node loses power."""
+    del waiting
     assert replica.scheduler is not None
     replica.extender.kill()
     replica.scheduler.kill()
 
 
-def stop(replica: Stack) -> None:
-    """Ask both to end: the Lease is let go of."""
+def stop(replica: Stack, waiting: Callable[[], object]) -> None:
+    """Ask both to end, the extender first as the Deployment's hook has it; then the Lease is let go of."""
     assert replica.scheduler is not None
     replica.extender.stop(10)
+    waiting()
     replica.scheduler.stop(10)
 
 
-WAYS: dict[str, Callable[[Stack], None]] = {"killed": kill, "stopped": stop}
+WAYS: dict[str, Callable[[Stack, Callable[[], object]], None]] = {"killed": kill, "stopped": stop}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class Stage:
             load = os.getloadavg()[0]
             ended = time.monotonic()
             creating = pool.submit(self._create, gangs)
-            WAYS[how](old)
+            WAYS[how](old, creating.result)
             until(lambda: self._holder().startswith(name))
             taken = time.monotonic()
             creating.result()
