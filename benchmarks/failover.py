@@ -1,11 +1,10 @@
 """How soon the second replica binds after the first is gone, on a real control plane with gangs waiting.
 
 Two replicas of {kube-scheduler, extender}, nodes, and pods bound already. Each round ends whoever leads, both
-processes: killed (SIGKILL at once, as when its node loses power; the Lease has to run out), or stopped (SIGTERM, first
-the extender; kube-scheduler lets go of the Lease). In the same moment gangs are created, and kube-scheduler is stopped
-when they are there. Reading the Lease every 20 ms tells when
-another has it, a watch of the pods when the first and the last of them are bound. Then the first replica is started
-again, and stands by for the next round.
+processes: killed (SIGKILL at once, as when its node loses power; the Lease has to run out), or stopped (SIGTERM,
+first the extender; kube-scheduler lets go of the Lease). In the same moment gangs are created, and kube-scheduler is
+stopped when they are there. Reading the Lease every 20 ms tells when another has it, a watch of the pods when the
+first and the last of them are bound. Then the first replica is started again, and stands by for the next round.
 
     python -m benchmarks.failover [--nodes N] [--pods N] [--rounds N] [--engine embedded]
 """

@@ -5,6 +5,7 @@ Each pod is played by two processes under a host name of their own, and its kube
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import threading
@@ -79,7 +80,8 @@ def says(pod: Stack) -> str:
     try:
         with urllib.request.urlopen(f"{pod.api_url}/readyz", timeout=5) as answer:
             return str(answer.read().decode()).strip()
-    except (urllib.error.URLError, OSError):
+    except (urllib.error.URLError, OSError, http.client.HTTPException):
+        # The last one where it was killed in the middle of its answer.
         return ""
 
 
