@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from benchmarks.filter import machine
+from benchmarks.report import machine
 from benchmarks.throughput.bindings import Bindings
 from benchmarks.throughput.workloads import Workload, controller, pod
 from fluence_extender.demo.stack import Stack
