@@ -10,10 +10,10 @@ class Timing:
     """The defaults suit any cluster; tests shorten them.
 
     ``watch`` is asked of the API server as the life of one watch (jittered); ``silence`` ends a watch on
-    which not even a bookmark came (one is sent each minute, KEP-956; a busy API server may drop one); ``retry`` and ``retry_cap`` bound the
-    back-off; ``denied`` bounds it while a right is missing; ``rediscover`` between questions for a
-    kind not served; ``heartbeat`` between questions whether the API server answers at all; ``page`` is
-    objects a list page.
+    which not even a bookmark came (one is sent each minute, KEP-956, and a busy API server may drop one);
+    ``retry`` and ``retry_cap`` bound the back-off; ``denied`` bounds it while a right is missing;
+    ``rediscover`` between questions for a kind not served; ``heartbeat`` between questions whether the API
+    server answers at all; ``page`` is objects a list page.
     """
 
     watch: float = 360.0
