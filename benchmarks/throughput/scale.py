@@ -46,10 +46,10 @@ async def _cost(nodes: int, gangs: int, members: int) -> float:
     controller.observe(Listed(Kind.NODE, tuple(cluster.nodes())))
     controller.start()
     cluster.watch(_changes(driver.sink))
-    await _place(cluster, driver, "warm", LOT, members)
+    await _place(cluster, controller, driver, "warm", LOT, members)
     gc.collect()
     began = time.process_time()
-    await _place(cluster, driver, "timed", gangs, members)
+    await _place(cluster, controller, driver, "timed", gangs, members)
     spent = time.process_time() - began
     books.close()
     return spent * 1000 / (gangs * members)
@@ -65,7 +65,9 @@ def _changes(sink: Callable[[Observation], None]) -> Callable[[Observation], Non
     return take
 
 
-async def _place(cluster: MemoryCluster, driver: Driver, name: str, gangs: int, members: int) -> None:
+async def _place(
+    cluster: MemoryCluster, controller: Controller, driver: Driver, name: str, gangs: int, members: int
+) -> None:
     for first in range(0, gangs, LOT):
         pods = [
             _pod(f"{name}-{gang}", member, members)
@@ -75,6 +77,8 @@ async def _place(cluster: MemoryCluster, driver: Driver, name: str, gangs: int, 
         for pod in pods:
             cluster.put(pod)
         driver.step()
+        while controller.lifecycle.restless:
+            driver.step()
         await driver.settle()
         await asyncio.gather(*(driver.bind(pod.uid, cluster.pod(pod).nominated) for pod in pods))
         driver.step()

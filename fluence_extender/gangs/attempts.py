@@ -39,11 +39,14 @@ PLACED_AT_ONCE = 512
 After a start or a change of leader thousands may wait, and the first needn't wait for the plans of them all.
 """
 
+TOLD_WITHIN = 0.1
+"""Seconds after which those that have got a place are told it in any case: libreapi_cli takes long for a large gang."""
+
 
 class Attempts:
     """Tries to place gangs; what keeps one out is noted in it as its reason.
 
-    ``left`` are those that weren't tried the last time because so many others had been placed.
+    ``left`` are those that weren't tried the last time because others had been placed, so many or so long before.
     """
 
     def __init__(
@@ -53,7 +56,9 @@ class Attempts:
         places: Places,
         preemptor: Preemptor,
         displacement: Displacement,
+        clock: Callable[[], float],
     ) -> None:
+        self._clock = clock
         self._displacement = displacement
         self._preemptor = preemptor
         self._registry = registry
@@ -75,10 +80,11 @@ class Attempts:
         self._vain.clear()
         self._preemptor.begin()
         tried: set[GangKey] = set()
-        placed = 0
+        placed, tell_at = 0, NEVER
         for gang in hopeful:
+            enough = placed >= PLACED_AT_ONCE or self._clock() >= tell_at
             # A search for victims goes on only where its gang is tried each time.
-            if placed >= PLACED_AT_ONCE and not self._preemptor.searching:
+            if enough and not self._preemptor.searching:
                 break
             tried.add(gang.key)
             before = len(needy(gang))
@@ -91,6 +97,8 @@ class Attempts:
                 log.exception("a gang could not be planned", gang=str(gang.key))
                 gang.explain(_failed(self._books.upkeep.fault or repr(error)), now)
             placed += max(before - len(needy(gang)), 0)
+            if placed and tell_at == NEVER:
+                tell_at = self._clock() + TOLD_WITHIN
         self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
         return tried
 

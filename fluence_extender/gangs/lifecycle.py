@@ -68,7 +68,7 @@ class Lifecycle:
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self.preemptor = Preemptor(registry, books, self._places, planner, limits, clock)
         self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
-        self._attempts = Attempts(registry, books, self._places, self.preemptor, self._displacement)
+        self._attempts = Attempts(registry, books, self._places, self.preemptor, self._displacement, clock)
         self._docket = Docket(registry, limits)
         self._tried_version = -1
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+
 from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.engines import choose_engine, create_mirror
 from fluence_extender.gangs.actions import Steer
-from fluence_extender.gangs.attempts import PLACED_AT_ONCE
+from fluence_extender.gangs.attempts import PLACED_AT_ONCE, TOLD_WITHIN
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.books import Books
@@ -38,20 +41,37 @@ def steered(controller: Controller) -> list[str]:
     return [one.pod.labels[GROUP_LABEL] for one in controller.step() if isinstance(one, Steer)]
 
 
-def test_first_are_told_their_places_before_all_are_planned_the_most_important_first() -> None:
-    controller = Controller(Books(create_mirror(choose_engine("embedded"), "lonode", LEVELS), "lonode"))
-    nodes = [node(f"n{number}", cpu=100_000) for number in range(20)]
+def waiting_gangs(clock: Callable[[], float]) -> tuple[Controller, list[Pod]]:
+    """Gangs that all have room, of which the last is the most important one."""
+    books = Books(create_mirror(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    controller = Controller(books, clock=clock)
     last = GANGS - 1
     pods = [member(gang, number, int(gang == last)) for gang in range(GANGS) for number in range(MEMBERS)]
-    controller.observe(Listed(Kind.NODE, tuple(nodes)))
+    controller.observe(Listed(Kind.NODE, tuple(node(f"n{number}", cpu=100_000) for number in range(20))))
     controller.observe(Listed(Kind.POD, tuple(pods)))
     controller.start()
+    return controller, pods
+
+
+def test_first_are_told_their_places_before_all_are_planned_the_most_important_first() -> None:
+    controller, pods = waiting_gangs(lambda: 0.0)
     first = steered(controller)
     assert len(first) == PLACED_AT_ONCE
-    assert f"g{last}" in first
-    assert f"g{last - 1}" not in first
+    assert f"g{GANGS - 1}" in first
+    assert f"g{GANGS - 2}" not in first
     rest: list[str] = []
     while controller.lifecycle.restless:
         rest += steered(controller)
     assert sorted(first + rest) == sorted(pod.labels[GROUP_LABEL] for pod in pods)
     assert not steered(controller)
+
+
+def test_who_is_placed_is_told_before_others_are_tried_where_trying_takes_long() -> None:
+    asked = count(step=TOLD_WITHIN)
+    controller, pods = waiting_gangs(lambda: next(asked))
+    first = steered(controller)
+    assert set(first) == {f"g{GANGS - 1}"}
+    rest: list[str] = []
+    while controller.lifecycle.restless:
+        rest += steered(controller)
+    assert sorted(first + rest) == sorted(pod.labels[GROUP_LABEL] for pod in pods)
