@@ -24,6 +24,7 @@ _ANSWER: dict[str, Any] = {
             "placement": [],
             "earliestStart": "2026-06-30T12:00:00Z",
             "earliestIn": "1h30m",
+            "mayPreempt": False,
             "reductions": [
                 {"what": "members", "wanted": "16", "fitting": "12", "text": "12 of 16 members fit"}
             ],

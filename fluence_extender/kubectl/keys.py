@@ -55,8 +55,9 @@ KEYS = (
         "annotation",
         "pod",
         USER,
-        "How many seconds the gang may wait for a place before that is given up and told as its reason.",
-        f'{names.SCHEDULE_TIMEOUT_ANNOTATION}: "600"',
+        "How long the gang may take to be complete before that is given up and told as its reason: seconds, or 90s,"
+        " 15m, 1h30m.",
+        f"{names.SCHEDULE_TIMEOUT_ANNOTATION}: 10m",
     ),
     Explained(
         names.DURATION_ANNOTATION,

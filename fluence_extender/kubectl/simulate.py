@@ -74,6 +74,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {gang['reason']}"
         if gang["earliestStart"]:
             yield f"  at the earliest in {gang['earliestIn']} ({gang['earliestStart']}), by what running pods say"
+        if gang.get("mayPreempt"):
+            yield "  may preempt pods of lower priority, which isn't simulated: it may start at once"
         for reduction in gang["reductions"]:
             yield f"  would fit now: {reduction['text']}"
     if not document["gangs"]:

@@ -8,6 +8,9 @@ _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 _WHOLE = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[dhms])+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
+READABLE = "a time of more than 0 such as 90, 90s, 15m or 1h30m"
+"""What is to be written instead of what can't be read, for messages."""
+
 
 def duration(text: str) -> float | None:
     """Seconds, more than 0; a bare number counts seconds. None for anything else."""

@@ -27,6 +27,7 @@ from fluence_extender.model.coordination import (
     producer_group,
 )
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, RESOURCE_PREFIX
+from fluence_extender.model.pod_keys import remarks
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.own_containers import is_own
@@ -103,7 +104,7 @@ def read(pod: Json) -> Subject:
         number=int(labels[POD_INDEX]) if role == NUMBERED else 0,
         observed=labels.get(OBSERVE_LABEL) == "true",
         owner=owner,
-        warnings=tuple(said),
+        warnings=(*said, *remarks(labels, annotations)),
     )
 
 

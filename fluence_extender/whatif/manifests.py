@@ -27,6 +27,8 @@ from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import Workload
 from fluence_extender.placement.plan import Wish
+from fluence_extender.whatif.priorities import PriorityClasses
+from fluence_extender.whatif.remarked import Remarked, full_name
 
 MOST_PODS = 10_000
 MOST_DOCUMENTS = 1_000
@@ -57,6 +59,11 @@ class Wanted:
     def levels(self) -> bool:
         """Whether a PodGroup requires something of where the pods are."""
         return any(levels for levels, _ in self.topology.values())
+
+    @property
+    def may_preempt(self) -> bool:
+        """Whether pods of less priority could have to make way for it."""
+        return any(pod.priority > 0 and pod.preempts for pod in self.pods)
 
 
 @dataclass(slots=True)
@@ -115,6 +122,8 @@ def asked(manifests: list[Manifest], namespace: str = "default") -> Asked:
     index = WorkloadIndex()
     pods: list[Pod] = []
     result = Asked([])
+    remarked = Remarked()
+    classes = PriorityClasses(manifests)
     for manifest in manifests:
         meta = manifest.setdefault("metadata", {})
         if not isinstance(meta, dict):
@@ -125,33 +134,36 @@ def asked(manifests: list[Manifest], namespace: str = "default") -> Asked:
         known = _note(manifest, index)
         make = _MAKERS.get(manifest["kind"])
         if make is None:
-            if not known:
-                result.ignored.append(f"{manifest['kind']} {meta['namespace']}/{name}")
+            if not known and not classes.knows(manifest):
+                result.ignored.append(full_name(manifest))
             continue
-        pods.extend(_made(make, manifest, len(pods)))
+        made = list(_made(make, manifest, len(pods), classes))
+        remarked.look(manifest, made)
+        pods.extend(made)
     others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
     if others:
         result.notes.append(f"asked as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}")
+    result.notes.extend(remarked.notes())
     result.gangs = _gangs(pods, index)
     return result
 
 
-def _made(make: Maker, manifest: Manifest, before: int) -> Iterator[Pod]:
-    where = f"{manifest['kind']} {manifest['metadata']['namespace']}/{manifest['metadata']['name']}"
+def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses) -> Iterator[Pod]:
+    where = full_name(manifest)
     try:
         for number, template in enumerate(make(manifest)):
             if before + number >= MOST_PODS:
                 raise BadManifest(f"more than {MOST_PODS:,} pods")
-            yield _pod(template, manifest["metadata"]["namespace"], f"what-if-{before + number}")
+            yield _pod(template, manifest["metadata"]["namespace"], f"what-if-{before + number}", classes)
     except BadManifest:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise BadManifest(f"{where}: {error or type(error).__name__}") from error
 
 
-def _pod(template: Manifest, namespace: str, uid: str) -> Pod:
+def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses) -> Pod:
     meta = {**template["metadata"], "namespace": namespace, "uid": uid}
-    spec = {**template["spec"]}
+    spec = classes.resolved(template["spec"])
     spec.pop("nodeName", None)
     spec.pop("schedulingGates", None)
     pod = decode_pod(json.dumps({"metadata": meta, "spec": spec}, default=str).encode())

@@ -25,8 +25,8 @@ from fluence_extender.whatif.forecast import Forecast
 from fluence_extender.whatif.manifests import Asked, Wanted
 from fluence_extender.whatif.snapshot import Snapshot, planning
 
-STEPS = {CPU: 50, MEMORY: 2**24, EPHEMERAL_STORAGE: 2**24}
-"""How finely a smaller request is looked for; other resources are whole devices."""
+STEPS = {CPU: 1, MEMORY: 2**20, EPHEMERAL_STORAGE: 2**20}
+"""How finely a smaller request is looked for, a millicore and a mebibyte; other resources are whole devices."""
 
 MOST_REDUCED = 16
 """How many gangs that don't fit are looked at for an earliest start and reductions; each costs a hundred plans."""
@@ -54,7 +54,10 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of one gang. ``earliest`` is seconds since the epoch, None where it isn't known."""
+    """What became of one gang. ``earliest`` is seconds since the epoch, None where it isn't known.
+
+    ``may_preempt`` says of one that doesn't fit beside what runs that pods of lower priority could have to make way.
+    """
 
     gang: str
     members: int
@@ -63,6 +66,7 @@ class Answer:
     reason: Reason | None = None
     earliest: float | None = None
     reductions: tuple[Reduction, ...] = ()
+    may_preempt: bool = False
 
 
 class OutOfTime(Exception):
@@ -108,8 +112,9 @@ class Simulation:
         try:
             placed = planner.plan(wishes, wanted.key)
         except Refused as refused:
+            evicts = refused.reason.why is Why.BUSY and wanted.may_preempt
             if forecast is None or refused.reason.why in (Why.INVALID, Why.NO_BACKEND):
-                return Answer(name, count, False, reason=refused.reason)
+                return Answer(name, count, False, reason=refused.reason, may_preempt=evicts)
             earliest, reductions = None, []
             try:
                 if refused.reason.why is not Why.UNSATISFIABLE:
@@ -120,7 +125,7 @@ class Simulation:
             except OutOfTime:
                 self._say(f"gave up looking for more to say about {name} after {self.patience:g} s")
             forecast.rewind()
-            return Answer(name, count, False, (), refused.reason, earliest, tuple(reductions))
+            return Answer(name, count, False, (), refused.reason, earliest, tuple(reductions), evicts)
         named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
         return Answer(name, count, True, named)
 
@@ -159,7 +164,7 @@ class _Probe:
 
     def _fewer(self, pods: Sequence[Pod]) -> Reduction | None:
         most = _largest(len(pods) - 1, lambda count: self._fits(pods[:count]))
-        if not most:
+        if most is None:
             return None
         wanted = len(pods)
         return Reduction("members", str(wanted), str(most), f"{most} of {wanted} members fit")
@@ -167,7 +172,7 @@ class _Probe:
     def _less(self, pods: Sequence[Pod], name: str) -> Reduction | None:
         largest = max(pod.requests[name] for pod in pods)
         step = STEPS.get(name, 1)
-        most = _largest((largest - 1) // step, lambda steps: self._fits(_capped(pods, name, steps * step)), 0)
+        most = _largest((largest - 1) // step, lambda steps: self._fits(_capped(pods, name, steps * step)))
         if most is None:
             return None
         wanted, fitting = amount_text(name, largest), amount_text(name, most * step)
@@ -194,11 +199,11 @@ class _Probe:
         return True
 
 
-def _largest(most: int, fits: Callable[[int], bool], least: int = 1) -> int | None:
-    """The largest number from ``least`` to ``most`` that fits, where all smaller ones do too; None when none does."""
-    if most < least or not fits(least):
+def _largest(most: int, fits: Callable[[int], bool]) -> int | None:
+    """The largest number from 1 to ``most`` that fits, where all smaller ones do too; None when none does."""
+    if most < 1 or not fits(1):
         return None
-    low, high = least, most
+    low, high = 1, most
     while low < high:
         middle = (low + high + 1) // 2
         if fits(middle):
@@ -246,6 +251,7 @@ def _shown(answer: Answer, now: float) -> dict[str, object]:
         ],
         "earliestStart": _moment(earliest) if earliest is not None else None,
         "earliestIn": in_words(max(earliest - now, 0.0)) if earliest is not None else None,
+        "mayPreempt": answer.may_preempt,
         "reductions": [
             {"what": one.what, "wanted": one.wanted, "fitting": one.fitting, "text": one.text}
             for one in answer.reductions

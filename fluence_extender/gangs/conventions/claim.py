@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from fluence_extender.model.duration import READABLE, duration
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from fluence_extender.model.pod import Pod
@@ -106,5 +107,10 @@ def patience(pod: Pod) -> float | Reason | None:
     text = pod.annotations.get(SCHEDULE_TIMEOUT_ANNOTATION)
     if text is None:
         return None
-    seconds, _ = read(pod, "annotation", SCHEDULE_TIMEOUT_ANNOTATION, text)
-    return seconds
+    seconds = duration(text)
+    if seconds is not None:
+        return seconds
+    shown = text[:LONGEST_SHOWN]
+    return Reason(
+        Why.INVALID, f"annotation {SCHEDULE_TIMEOUT_ANNOTATION} is {shown!r}: it must be {READABLE}"
+    )

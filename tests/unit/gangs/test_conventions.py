@@ -192,8 +192,13 @@ def test_empty_label_names_no_group() -> None:
 def test_own_timeout_is_taken_and_nonsense_is_said() -> None:
     body = manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: "2", SCHEDULE_TIMEOUT_ANNOTATION: "90"})
     assert claim(body).patience == 90
+    body["metadata"]["annotations"][SCHEDULE_TIMEOUT_ANNOTATION] = "1h30m"
+    assert claim(body).patience == 5400
     body["metadata"]["annotations"][SCHEDULE_TIMEOUT_ANNOTATION] = "soon"
-    assert str(told(body)[1]).startswith(f"annotation {SCHEDULE_TIMEOUT_ANNOTATION} is 'soon'")
+    assert told(body)[1] == (
+        f"annotation {SCHEDULE_TIMEOUT_ANNOTATION} is 'soon': it must be a time of more than 0 such as 90, 90s, 15m or"
+        " 1h30m"
+    )
 
 
 # Kueue.

@@ -20,7 +20,7 @@ import yaml
 from fluence_extender import __version__
 from fluence_extender.kubectl.commands import COMMANDS
 from fluence_extender.kubectl.keys import KEYS, look_up
-from fluence_extender.model import coordination, names
+from fluence_extender.model import coordination, names, pod_keys
 from tests.unit.kubectl.programs import Fluence
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,6 +43,17 @@ def test_every_key_of_ours_is_explained() -> None:
     assert ours == explained
     for one in KEYS:
         assert one.key.rstrip("*") in one.example
+
+
+def test_what_admission_remarks_on_goes_by_the_keys_that_are_explained() -> None:
+    ours = [one for one in KEYS if one.key.startswith(f"{names.DOMAIN}/") and not one.key.endswith("*")]
+    assert {one.key for one in ours if one.kind == "label"} == pod_keys.LABELS
+    assert {one.key for one in ours if one.kind == "annotation"} == pod_keys.ANNOTATIONS
+    assert {one.key for one in ours if one.kind == "annotation" and "you" in one.by} == pod_keys.REQUESTED
+    starts = {
+        one.key[:-1] for one in KEYS if one.key.startswith(f"{names.DOMAIN}/") and one.key.endswith("*")
+    }
+    assert starts == set(pod_keys.PREFIXES)
 
 
 @pytest.mark.parametrize(

@@ -217,3 +217,27 @@ def test_fields_that_are_null_are_as_good_as_missing() -> None:
     }
     body["metadata"]["ownerReferences"] = None
     assert admitted(body)["spec"]["schedulingGroup"] == {"podGroupName": "g-producer"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes", "told"),
+    [
+        ({}, {"groupsize": "3"}, "did you mean the annotation fluence.flux-framework.org/group-size?"),
+        ({}, {"group": "g"}, "write it under metadata.labels"),
+        ({"group-size": "3"}, {}, "write it under metadata.annotations"),
+        ({}, {"duration": "soon"}, "it must be a time of more than 0"),
+        ({}, {"schedule-timeout": "never"}, "it must be a time of more than 0"),
+    ],
+)
+def test_keys_that_do_nothing_are_told_and_the_pod_is_patched_all_the_same(
+    labels: dict[str, str], notes: dict[str, str], told: str
+) -> None:
+    domain = GROUP.removesuffix("group")
+    body = pod(
+        labels={GROUP: "g", **{domain + key: text for key, text in labels.items()}},
+        annotations={domain + key: text for key, text in notes.items()},
+    )
+    outcome = mutate(body, REQUEST, ALL, CONTEXT)
+    (said,) = outcome.warnings
+    assert told in said
+    assert applied(body, outcome)["spec"]["schedulingGroup"] == {"podGroupName": "g"}

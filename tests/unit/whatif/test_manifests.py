@@ -91,6 +91,45 @@ items:
     assert found.notes == ["asked as if schedulerName were fluence, not default-scheduler"]
 
 
+def test_objects_without_a_namespace_are_named_without_one_and_priority_classes_are_read() -> None:
+    spec = {**SPEC, "priorityClassName": "urgent"}
+    found = asked(
+        [
+            {"kind": "Namespace", "metadata": {"name": "lab"}},
+            {"kind": "Pod", "metadata": {"name": "p"}, "spec": spec},
+            {"kind": "Pod", "metadata": {"name": "q"}, "spec": SPEC},
+            {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000},
+            {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 10, "globalDefault": True},
+        ]
+    )
+    assert found.ignored == ["Namespace lab"]
+    assert [one.pods[0].priority for one in found.gangs] == [1000, 10]
+
+
+def test_keys_of_ours_that_do_nothing_are_noted_once() -> None:
+    def sized(name: str, **outer: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "labels": outer, "annotations": None},
+            "spec": {"parallelism": 3, "template": template(**{GROUP_SIZE_ANNOTATION: "3"})},
+        }
+
+    found = asked([sized("a", **{GROUP_LABEL: "a"}), sized("b"), sized("c")])
+    assert found.notes == [
+        f"Job default/a and 2 more: label {GROUP_SIZE_ANNOTATION} does nothing: write it under metadata.annotations",
+        f"Job default/a: {GROUP_LABEL} does nothing on a Job itself: write it under the metadata of its pod template",
+    ]
+    well = {**CASES[1][0], "metadata": {"name": "sim", "labels": {GROUP_LABEL: "sim"}}}
+    assert asked([well]).notes == []
+
+
+@pytest.mark.parametrize("labels", [3, ["a"], "word", {3: 4}])
+def test_labels_that_are_none_do_no_harm(labels: object) -> None:
+    found = asked([{**CASES[2][0], "metadata": {"name": "web", "labels": labels}}])
+    assert found.notes == []
+
+
 def test_pods_that_say_their_group_are_one_gang() -> None:
     pods = [
         {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.kubectl.simulate import told
 from fluence_extender.model.names import TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Why
@@ -82,6 +83,51 @@ def test_reductions_are_the_largest_that_fit_now(cluster: type[Cluster]) -> None
     assert texts == ["3 of 4 members fit", "all 4 fit with 1500m cpu each, not 2 cpu"]
 
 
+def test_reductions_are_fine_and_never_down_to_nothing(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0", 1000, 8)])
+    there.run([pod("other", 500, 1)])
+    (answer,) = there.ask(job("wide", 6, "125m"))
+    assert {one.what: one.fitting for one in answer.reductions} == {"members": "4", "cpu": "83m cpu"}
+    there.run([pod("rest", 500, 1)])
+    (answer,) = there.ask(job("wide", 6, "125m"))
+    assert answer.reductions == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "may"),
+    [
+        ({}, False),
+        ({"priorityClassName": "urgent"}, True),
+        ({"priorityClassName": "polite"}, False),
+        ({"priorityClassName": "low"}, False),
+        ({"priorityClassName": "not-among-the-manifests"}, True),
+        ({"priority": 5}, True),
+        ({"priority": 5, "preemptionPolicy": "Never"}, False),
+    ],
+)
+def test_gangs_that_may_preempt_are_told_so_where_room_is_short(
+    spec: dict[str, Any], may: bool, cluster: type[Cluster]
+) -> None:
+    classes = [
+        {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000},
+        {"kind": "PriorityClass", "metadata": {"name": "low"}, "value": -1},
+        {
+            "kind": "PriorityClass",
+            "metadata": {"name": "polite"},
+            "value": 9,
+            "preemptionPolicy": "Never",
+        },
+    ]
+    there = cluster([node("n0")])
+    there.run([pod("other", 4000, 1)])
+    wide, huge = job("wide", 1, "2"), job("huge", 1, "200")
+    for one in (wide, huge):
+        one["spec"]["template"]["spec"].update(spec)
+    short, never = there.ask(wide, huge, *classes)
+    assert (short.fits, short.may_preempt) == (False, may)
+    assert not never.may_preempt
+
+
 def test_unsatisfiable_has_reductions_and_no_start(cluster: type[Cluster]) -> None:
     (answer,) = cluster([node("n0", 4000, 8)]).ask(job("big", 1, "16"))
     assert answer.reason is not None
@@ -152,3 +198,22 @@ def test_copy_forgets_what_was_tried_on_it(cluster: type[Cluster], amount: int) 
     there = cluster([node("n0", 4000, 8)])
     first = there.ask(job("a", 9, "1", str(amount)), job("b", 4, "1"))
     assert [one.fits for one in first] == [False, True]
+
+
+def test_people_are_told_of_preemption_and_of_what_would_fit() -> None:
+    gang = {
+        "gang": "default/train",
+        "members": 8,
+        "fits": False,
+        "reason": "busy: 4 of 8 fit now, short of cpu",
+        "earliestStart": None,
+        "reductions": [{"text": "4 of 8 members fit"}],
+        "mayPreempt": True,
+    }
+    document = {"fits": False, "gangs": [gang], "ignored": [], "notes": []}
+    assert told(document).splitlines() == [
+        "default/train (8 pods): doesn't fit now",
+        "  busy: 4 of 8 fit now, short of cpu",
+        "  may preempt pods of lower priority, which isn't simulated: it may start at once",
+        "  would fit now: 4 of 8 members fit",
+    ]

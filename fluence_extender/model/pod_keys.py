@@ -1,0 +1,104 @@
+"""What people write under our domain that can't count: unknown keys, keys in the wrong place, unreadable times.
+
+Invariant: what the service, admission or a sidecar writes on a pod is never remarked on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+
+from fluence_extender.model import coordination, names
+from fluence_extender.model.duration import READABLE, duration
+
+LABELS = frozenset({names.GROUP_LABEL, coordination.OBSERVE_LABEL})
+
+REQUESTED = frozenset(
+    {
+        names.GROUP_SIZE_ANNOTATION,
+        names.SCHEDULE_TIMEOUT_ANNOTATION,
+        names.DURATION_ANNOTATION,
+        names.TOPOLOGY_REQUIRED_ANNOTATION,
+        names.TOPOLOGY_PREFERRED_ANNOTATION,
+        names.REQUIRE_BACKEND_ANNOTATION,
+        names.SELECT_POLICY_ANNOTATION,
+        names.SELECT_CANDIDATES_ANNOTATION,
+        names.SELECT_CONSTRAINTS_ANNOTATION,
+        names.SELECT_SHOTS_ANNOTATION,
+        coordination.COORDINATION_ANNOTATION,
+        coordination.ROLE_ANNOTATION,
+        coordination.DISCOVERY_TIMEOUT_ANNOTATION,
+        coordination.POLL_INTERVAL_ANNOTATION,
+    }
+)
+"""The annotations that people set."""
+
+WRITTEN = frozenset(
+    {
+        names.SELECT_RESULT_ANNOTATION,
+        names.OWNER_SIZE_ANNOTATION,
+        names.CREATED_BY_ANNOTATION,
+        names.BACKEND_ANNOTATION,
+        names.ALLOCATION_ANNOTATION,
+        names.PINNED_ANNOTATION,
+        coordination.DEPENDS_ON_KIND,
+        coordination.DEPENDS_ON_PRODUCER,
+        coordination.DEPENDS_ON_GATE,
+        coordination.QUANTUM_JOB_ID_ANNOTATION,
+        coordination.RELEASED_ANNOTATION,
+        coordination.PRODUCER_SEEN_ANNOTATION,
+    }
+)
+"""The annotations that are set for them; a copied manifest may have some."""
+
+ANNOTATIONS = REQUESTED | WRITTEN
+PREFIXES = (names.REQUIRE_PREFIX, names.ATTRIBUTE_PREFIX)
+"""What annotations begin with whose end is anybody's choice."""
+
+TIMES = (
+    names.SCHEDULE_TIMEOUT_ANNOTATION,
+    names.DURATION_ANNOTATION,
+    coordination.DISCOVERY_TIMEOUT_ANNOTATION,
+    coordination.POLL_INTERVAL_ANNOTATION,
+)
+
+LONGEST_SHOWN = 40
+OURS = f"{names.DOMAIN}/"
+
+TEMPLATED = LABELS | {key for key in REQUESTED if not key.startswith(names.SELECT_PREFIX)}
+"""What people set that counts on pods only, not on what makes pods."""
+
+
+def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
+    """What is to be told of a pod's labels and annotations, a sentence each; nothing where all can count."""
+    for key in sorted(labels):
+        if key.startswith(OURS) and key not in LABELS:
+            yield f"label {key} does nothing: {_instead(key, _is_annotation(key), 'annotations')}"
+    for key in sorted(annotations):
+        if key.startswith(OURS) and not _is_annotation(key):
+            yield f"annotation {key} does nothing: {_instead(key, key in LABELS, 'labels')}"
+    for key in TIMES:
+        text = annotations.get(key)
+        if text is not None and duration(text) is None:
+            yield f"annotation {key} is {text[:LONGEST_SHOWN]!r}: it must be {READABLE}"
+
+
+def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> Iterator[str]:
+    """What is to be told of the keys that an object of ``kind``, which makes pods, has itself and its pods lack."""
+    for key in sorted(TEMPLATED.intersection(own).difference(on_pods)):
+        yield f"{key} does nothing on a {kind} itself: write it under the metadata of its pod template"
+
+
+def _is_annotation(key: str) -> bool:
+    return key in ANNOTATIONS or key.startswith(PREFIXES)
+
+
+def _instead(key: str, elsewhere: bool, where: str) -> str:
+    if elsewhere:
+        return f"write it under metadata.{where}"
+    known = {one.removeprefix(OURS): "label" for one in LABELS}
+    known |= {one.removeprefix(OURS): "annotation" for one in REQUESTED}
+    close = get_close_matches(key.removeprefix(OURS).lower().replace("_", "-"), known, n=1)
+    if not close:
+        return "there is no such key; kubectl fluence explain lists all"
+    return f"did you mean the {known[close[0]]} {OURS}{close[0]}?"

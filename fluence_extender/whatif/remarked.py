@@ -1,0 +1,75 @@
+"""What is to be told of the labels and annotations of manifests, each thing once however many objects share it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod_keys import ineffective, remarks
+
+CLUSTER_WIDE = frozenset(
+    {
+        "APIService",
+        "ClusterQueue",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "DeviceClass",
+        "IngressClass",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "Node",
+        "PersistentVolume",
+        "PriorityClass",
+        "ResourceFlavor",
+        "RuntimeClass",
+        "StorageClass",
+        "Topology",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    }
+)
+"""Kinds of objects that are in no namespace."""
+
+
+def full_name(manifest: Mapping[str, Any]) -> str:
+    """Kind, namespace (if it has one) and name of an object, for messages."""
+    kind, meta = manifest["kind"], manifest["metadata"]
+    return f"{kind} {meta['name']}" if kind in CLUSTER_WIDE else f"{kind} {meta['namespace']}/{meta['name']}"
+
+
+class Remarked:
+    """The remarks so far, with the objects that they are about."""
+
+    def __init__(self) -> None:
+        self._about: dict[str, dict[str, None]] = {}
+
+    def look(self, manifest: Mapping[str, Any], pods: Collection[Pod]) -> None:
+        """Take note of what is to be told of an object and of the pods that come of it."""
+        kind, meta, name = manifest["kind"], manifest["metadata"], full_name(manifest)
+        for text in self._remarks(kind, meta, pods):
+            self._about.setdefault(text, {})[name] = None
+
+    def notes(self) -> Iterator[str]:
+        """A sentence for each remark, with the first object that it is about."""
+        for text, names in self._about.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            yield f"{next(iter(names))}{more}: {text}"
+
+    @staticmethod
+    def _remarks(kind: str, meta: Mapping[str, Any], pods: Collection[Pod]) -> Iterator[str]:
+        on_pods: set[str] = set()
+        for pod in pods:
+            on_pods.update(pod.labels, pod.annotations)
+            yield from remarks(pod.labels, pod.annotations)
+        if kind != "Pod" and pods:
+            own = [key for field in ("labels", "annotations") for key in _keys(meta.get(field))]
+            yield from ineffective(kind, own, on_pods)
+
+
+def _keys(value: object) -> list[str]:
+    return [str(key) for key in value] if isinstance(value, dict) else []
