@@ -11,6 +11,7 @@ from fluence_extender.gangs.actions import Action, ReportGroup, ReportPod, Tell
 from fluence_extender.gangs.gang import Gang
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.registry import Registry
+from fluence_extender.gangs.states import have_nodes
 from fluence_extender.model.gang import Convention, GangState
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.pod import Pod
@@ -67,4 +68,4 @@ def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
         return []
     gang.group_reported = True
     members = sum(1 for member in gang.alive() if member.bound)
-    return [ReportGroup(group, True, "Scheduled", f"{members} members have their nodes")]
+    return [ReportGroup(group, True, "Scheduled", have_nodes(members))]

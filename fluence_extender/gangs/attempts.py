@@ -110,7 +110,7 @@ class Attempts:
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
-            elsewhere = self._registry.strangers.schedulers(gang.key)
+            elsewhere = self._registry.elsewhere(gang)
             gang.explain(_not_whole(gang, size, elsewhere), now)
             return
         ready.sort(key=lambda member: rank_key(member.pod))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.gangs.gang import Gang, Member
@@ -16,8 +17,12 @@ from fluence_extender.gangs.history import History, Memory, What
 from fluence_extender.gangs.strangers import Strangers
 from fluence_extender.gangs.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, Workload
+
+LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
+"""The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
 
 
 class Registry:
@@ -147,9 +152,21 @@ class Registry:
         """Forget such a pod."""
         self._look_at(self.strangers.drop(uid))
 
+    def elsewhere(self, gang: Gang) -> Counter[str]:
+        """How many pods that name the gang, or the label its own pods have, name another scheduler; by scheduler."""
+        found = self.strangers.schedulers(gang.key)
+        if gang.key.convention in LINKED and any(
+            one.pod.labels.get(GROUP_LABEL) == gang.key.name for one in gang.members.values()
+        ):
+            found += self.strangers.schedulers(replace(gang.key, convention=Convention.LABEL))
+        return found
+
     def _look_at(self, key: GangKey | None) -> None:
-        if key in self.gangs:
-            self.dirty.add(key)
+        if key is None:
+            return
+        also = LINKED if key.convention is Convention.LABEL else ()
+        same = (key, *(replace(key, convention=one) for one in also))
+        self.dirty.update(one for one in same if one in self.gangs)
 
     def put_workload(self, thing: Workload) -> None:
         """Take note of an object that may say how large gangs are."""

@@ -14,6 +14,11 @@ from fluence_extender.model.gang import GangState
 from fluence_extender.model.reason import Reason
 
 
+def have_nodes(bound: int) -> str:
+    """What is told of a gang of which so many members are bound."""
+    return "1 member has its node" if bound == 1 else f"{bound} members have their nodes"
+
+
 def finish(gang: Gang, now: float) -> None:
     """Nobody is left of the gang: should members come again, it begins anew."""
     if gang.state is not GangState.FINISHED:
@@ -30,7 +35,7 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
     gang.expect()
     if bound == len(alive) and (gang.whole or bound + gang.ended >= gang.size):
         if gang.state is not GangState.BOUND:
-            gang.note(What.COMPLETE, "", f"{bound} members have their nodes")
+            gang.note(What.COMPLETE, "", have_nodes(bound))
         gang.state = GangState.BOUND
         gang.whole = True
         gang.incomplete_since = None

@@ -14,7 +14,10 @@ Found = TypeVar("Found", bound=Workload)
 
 
 class Strangers:
-    """Living pods of other schedulers, by the gang they name; only groups that are named on the pod count."""
+    """Living pods of other schedulers, by the gang they name; only groups that are named on the pod count.
+
+    Admission links labelled pods of ours to a PodGroup of the same name, and leaves those of others as they are.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, GangKey] = {}

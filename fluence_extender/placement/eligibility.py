@@ -106,23 +106,42 @@ def term_holds(term: NodeTerm, node: Node) -> bool:
 def refusal(pod: Pod, node: Node) -> str | None:
     """Why ``node`` is out of the question for ``pod``, in a few stable words, or None when it isn't.
 
+    What lasts comes before what ends by itself (`passes`): a node that the pod may never use isn't waited for.
+    """
+    if pod.node_selector:
+        lacking = [
+            f"{key}={value}" for key, value in pod.node_selector.items() if node.labels.get(key) != value
+        ]
+        if lacking:
+            return f"node selector {min(lacking)}"
+    if pod.affinity is not None and not any(term_holds(term, node) for term in pod.affinity):
+        return "node affinity"
+    return _closed(pod, node)
+
+
+def _closed(pod: Pod, node: Node) -> str | None:
+    """Why the node is closed to the pod, or None.
+
     The node controller taints a node that isn't ready a moment after its condition shows it, so that is judged
     by the same toleration.
     """
+    if node.taints:
+        lasting = untolerated(
+            (one for one in node.taints if not one.key.startswith(_PASSING_KEYS)), pod.tolerations
+        )
+        if lasting is not None:
+            return f"untolerated taint {lasting.key}"
     if not node.ready and untolerated((NOT_READY,), pod.tolerations):
         return "not ready"
     taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
     taint = untolerated(taints, pod.tolerations)
-    if taint is not None:
-        return "cordoned" if taint.key == UNSCHEDULABLE.key else f"untolerated taint {taint.key}"
-    if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
-        return "node selector"
-    if pod.affinity is not None and not any(term_holds(term, node) for term in pod.affinity):
-        return "node affinity"
-    return None
+    if taint is None:
+        return None
+    return "cordoned" if taint.key == UNSCHEDULABLE.key else f"untolerated taint {taint.key}"
 
 
-_PASSING_TAINTS = "untolerated taint node.kubernetes.io/"
+_PASSING_KEYS = "node.kubernetes.io/"
+_PASSING_TAINTS = f"untolerated taint {_PASSING_KEYS}"
 
 
 def passes(why: str | None) -> bool:

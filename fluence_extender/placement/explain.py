@@ -15,6 +15,7 @@ from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.model.quantity import in_binary
 from fluence_extender.model.reason import Reason, Why, busy, short, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from fluence_extender.placement.eligibility import passes
 from fluence_extender.placement.search import Shape, Undecided, capacity, decide
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 
@@ -67,10 +68,11 @@ def no_place_now(asked: Sequence[Asked], free: Rooms) -> Reason:
     wanted = sum(one.shape.count for one in asked)
     for one in asked:
         if one.tie and not one.shape.nodes:
-            why = f" (nodes refused: {_listed(one.refusals)})" if one.refusals else ""
+            why = _refused(one.refusals)
             return Reason(Why.BUSY, f"busy: no {one.a_node} may be used now{why}{_who(one, asked)}")
     part = part_that_fits([one.shape for one in asked], free)
-    return busy(min(part.members, wanted - 1), wanted, part.short_of)
+    reason = busy(min(part.members, wanted - 1), wanted, part.short_of)
+    return replace(reason, text=f"{reason.text}{_refused(_for_now(asked))}")
 
 
 def never_a_place(asked: Sequence[Asked], whole: Rooms) -> Reason | None:
@@ -115,11 +117,22 @@ def _left_over(shapes: Sequence[Shape], part: Part) -> str:
 def _no_node(one: Asked) -> str:
     if not one.refusals:
         return "the cluster has no nodes" if not one.tie else f"no {one.a_node} is there"
-    return f"no {one.a_node} may be used (nodes refused: {_listed(one.refusals)})"
+    return f"no {one.a_node} may be used{_refused(one.refusals)}"
 
 
-def _listed(refusals: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {why}" for why, count in refusals.items())
+def _for_now(asked: Sequence[Asked]) -> dict[str, int]:
+    """The refusals that end by themselves, each with the most nodes for which it holds for any of the members."""
+    counts: dict[str, int] = {}
+    for one in asked:
+        for why, count in one.refusals.items():
+            if passes(why):
+                counts[why] = max(counts.get(why, 0), count)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _refused(refusals: Mapping[str, int]) -> str:
+    listed = ", ".join(f"{count} {why}" for why, count in refusals.items())
+    return f" (nodes refused: {listed})" if listed else ""
 
 
 def _too_large(shape: Shape, whole: Rooms, a_node: str) -> str:

@@ -69,6 +69,8 @@ def gang_view(gang: Gang) -> GangView:
     reason, why = (gang.reason.text, gang.reason.why.value) if gang.reason is not None else ("", "")
     if not reason and gang.state in (GangState.WAITING, GangState.PLANNED, GangState.COMMITTED):
         reason = NO_PLACE_YET if gang.state is GangState.WAITING else _being_bound(gang)
+    if not reason and gang.state is GangState.BOUND:
+        reason = _missing(gang)
     if gang.starts_about is not None and why:
         reason = f"{reason}; expected to start about {moment(gang.starts_about):%Y-%m-%dT%H:%M:%SZ}"
     created = min((member.pod.created for member in members), default=0.0)
@@ -162,6 +164,15 @@ def _being_bound(gang: Gang) -> str:
     if refused is None:
         return "placed, being bound"
     return f"placed; kube-scheduler says of {refused[0]}: {refused[1]}"
+
+
+def _missing(gang: Gang) -> str:
+    """How many members a gang that runs lacks to be as large as its size, "" for none; who succeeded isn't lacking."""
+    there = sum(1 for one in gang.members.values() if one.alive or one.pod.phase == "Succeeded")
+    if there >= gang.size:
+        return ""
+    are = "member is" if gang.size - there == 1 else "members are"
+    return f"{gang.size - there} {are} missing; replacements are placed beside the others"
 
 
 def _gone_view(gang: Gang) -> GangView:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from fluence_extender.gangs.conventions.claim import Claim, Said, Workloads, awaited, derived, number
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 
 NAME = "jobset.sigs.k8s.io/jobset-name"
@@ -64,8 +66,13 @@ def _stage(job_set: JobSet, replicated: str) -> Stage:
 
 
 def _of_replicated_job(pod: Pod, workloads: Workloads) -> Said:
-    owner = pod.owner.name if pod.owner is not None else ""
-    job = workloads.find(Job, pod.namespace, owner)
+    if pod.owner is None or pod.owner.kind != "Job":
+        why = (
+            f"pod {pod.name} says that it is of JobSet {pod.labels[NAME]}, but has no owning Job; "
+            f"annotation {GROUP_SIZE_ANNOTATION} can say the gang's size instead"
+        )
+        return Reason(Why.INVALID, why), f"pod {pod.name}"
+    job = workloads.find(Job, pod.namespace, pod.owner.name)
     if job is None:
-        return awaited("Job", pod.namespace, owner)
-    return job.pods * (number(pod.labels.get(REPLICAS, "")) or 1), f"Job {owner}"
+        return awaited("Job", pod.namespace, pod.owner.name)
+    return job.pods * (number(pod.labels.get(REPLICAS, "")) or 1), f"Job {job.name}"

@@ -90,3 +90,11 @@ def test_pod_group_that_is_seen_again_unchanged_is_not_reported_again(world: Mak
     w.cluster.put(group)
     w.advance(5)
     assert w.cluster.reports == {}
+
+
+def test_gang_of_one_is_told_of_in_the_singular(world: MakeWorld) -> None:
+    w = world(node("n0"), PodGroup("default", "pg", "uid", 1))
+    w.pod("p", group="pg", gates=(GATE,), requests=asks(1000))
+    w.advance(5)
+    assert w.cluster.reports["default", "pg"] == (True, "Scheduled", "1 member has its node")
+    assert "1 member has its node" in [entry.detail for entry in w.gang("pg").history.entries]

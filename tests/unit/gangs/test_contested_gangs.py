@@ -104,6 +104,35 @@ def test_members_of_another_scheduler_are_not_ours_and_the_gang_says_so(world: M
     assert all(w.nodes_of(*pods))
 
 
+def test_members_of_another_scheduler_are_counted_by_label_where_a_pod_group_says_the_size(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), PodGroup("default", "g", "u", 3), CoschedulingGroup("default", "h", "u", 3))
+    label, other = {GROUP_LABEL: "g"}, {GROUP_LABEL: "h"}
+    linked = w.pod("g-0", labels=label, group="g", gates=(GATE,), requests=asks(100))
+    w.pod("h-0", labels=other | {"scheduling.x-k8s.io/pod-group": "h"}, gates=(GATE,), requests=asks(100))
+    w.advance(1)
+    assert reason(w, "g") == "waiting for members (1 of 3 exist)"
+    stranger = w.pod("g-1", labels=label, scheduler="default-scheduler")
+    w.pod("h-1", labels=other, scheduler="default-scheduler")
+    w.advance(5)
+    elsewhere = "1 more names scheduler default-scheduler, not fluence"
+    assert linked.group == "g"
+    assert reason(w, "g") == f"waiting for members (1 of 3 exist; {elsewhere})"
+    assert reason(w, "h") == f"waiting for members (1 of 3 exist; {elsewhere})"
+    w.cluster.remove(stranger)
+    w.advance(5)
+    assert reason(w, "g") == "waiting for members (1 of 3 exist)"
+
+
+def test_label_of_another_group_does_not_make_a_stranger_a_member_of_a_pod_group(world: MakeWorld) -> None:
+    w = world(node("n0"), PodGroup("default", "g", "u", 3))
+    w.pod("g-0", group="g", gates=(GATE,), requests=asks(100))
+    w.pod("g-1", labels={GROUP_LABEL: "g"}, scheduler="default-scheduler")
+    w.advance(5)
+    assert reason(w, "g") == "waiting for members (1 of 3 exist)"
+
+
 def test_gate_of_another_on_one_member_holds_all_up_and_nothing_back(world: MakeWorld) -> None:
     w = world(node("n0", cpu=2000))
     pods = gang(w, "g", 1000, 1000)

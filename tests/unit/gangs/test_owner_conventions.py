@@ -6,6 +6,7 @@ import pytest
 
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
+from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.workload import (
     Job,
     JobSet,
@@ -68,6 +69,24 @@ def test_job_set_that_can_not_be_read_any_more_leaves_the_labels_and_the_job() -
     expected = (key("js", Convention.JOB_SET, "workers"), 8)
     assert told(body, job, unserved=[JobSet]) == expected
     assert told(body, unserved=[JobSet])[1] == "waiting for Job default/js-workers-0 to be seen"
+
+
+def test_label_of_a_job_set_on_a_pod_of_no_job_is_called_invalid() -> None:
+    body = job_set_pod("js", "workers", 0, 0, 2, 3)
+    del body["metadata"]["ownerReferences"]
+    why = (
+        "pod js-workers-0-0-abcde says that it is of JobSet js, but has no owning Job; "
+        "annotation fluence.flux-framework.org/group-size can say the gang's size instead"
+    )
+    found = claim(body, unserved=[JobSet])
+    assert found.key == key("js", Convention.JOB_SET, "workers")
+    assert found.size == Reason(Why.INVALID, why)
+    body["metadata"]["ownerReferences"] = [
+        {"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
+    ]
+    assert claim(body, unserved=[JobSet]).size == Reason(Why.INVALID, why)
+    body["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = "3"
+    assert claim(body, unserved=[JobSet]).size == 3
 
 
 # LeaderWorkerSet.

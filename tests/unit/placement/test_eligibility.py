@@ -18,6 +18,7 @@ from fluence_extender.placement.eligibility import (
 from tests.core.values import node, pod
 
 TAINT = Taint("dedicated", "NoSchedule", "gpu")
+CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 LABELS = {"zone": "a", "cores": "8", "empty": ""}
 
 
@@ -158,8 +159,13 @@ def test_affinity_without_terms_holds_nowhere() -> None:
         ),
         (pod(), node(taints=(TAINT,)), "untolerated taint dedicated"),
         (pod(node_selector={"zone": "a"}), node(labels=LABELS), None),
-        (pod(node_selector={"zone": "a", "disk": "ssd"}), node(labels=LABELS), "node selector"),
-        (pod(node_selector={"empty": ""}), node(), "node selector"),
+        (pod(node_selector={"zone": "a", "disk": "ssd"}), node(labels=LABELS), "node selector disk=ssd"),
+        (pod(node_selector={"rack": "1", "disk": "ssd"}), node(labels=LABELS), "node selector disk=ssd"),
+        (pod(node_selector={"empty": ""}), node(), "node selector empty="),
+        (pod(node_selector={"disk": "ssd"}), node(ready=False, unschedulable=True), "node selector disk=ssd"),
+        (pod(affinity=()), node(unschedulable=True), "node affinity"),
+        (pod(), node(taints=(TAINT,), ready=False, unschedulable=True), "untolerated taint dedicated"),
+        (pod(), node(taints=(CORDON, TAINT)), "untolerated taint dedicated"),
     ],
 )
 def test_refusal_says_why_in_a_few_words(one: Pod, there: Node, expected: str | None) -> None:
@@ -173,6 +179,15 @@ def test_passing_refusals_are_those_that_end_by_themselves() -> None:
     assert passes(refusal(pod(), node(unschedulable=True)))
     assert passes(refusal(pod(), pressed))
     assert not passes(refusal(pod(), node(taints=(TAINT,))))
+
+
+def test_closed_node_that_the_pod_may_never_use_is_no_hope() -> None:
+    index = EligibilityIndex()
+    index.put(node("n0", unschedulable=True))
+    index.put(node("n1", unschedulable=True, labels={"disk": "ssd"}))
+    picky = pod(node_selector={"disk": "ssd"})
+    assert index.refusals(picky) == {"cordoned": 1, "node selector disk=ssd": 1}
+    assert index.possible(picky) == ("n1",)
 
 
 def test_index_follows_nodes_as_they_change() -> None:

@@ -64,6 +64,26 @@ def test_busy_says_how_many_fit_and_what_is_short() -> None:
     )
 
 
+def test_busy_counts_the_nodes_that_are_closed_for_now() -> None:
+    there = accounts(WHOLE, WHOLE, WHOLE)
+    ever = [("n0", "n1", "n2")]
+    closed = {"node selector disk=ssd": 4, "cordoned": 1, "not ready": 1}
+    assert why([Shape(asks(4000), 2, ("n0",))], there, closed, ever).text == (
+        "busy: 1 of 2 fit now, short of cpu (nodes refused: 1 cordoned, 1 not ready)"
+    )
+    unequal = [Shape(asks(4000), 1, ("n0",)), Shape(asks(2000), 1, ("n0",))]
+    assert why(unequal, there, closed, ever * 2).text == (
+        "busy: 1 of 2 fit now, short of cpu (nodes refused: 1 cordoned, 1 not ready)"
+    )
+
+
+def test_busy_leaves_out_the_nodes_that_the_gang_may_never_use() -> None:
+    there = accounts(asks(1000))
+    assert why([Shape(asks(2000, 0), 1, ("n0",))], there, {"node affinity": 2}).text == (
+        "busy: 0 of 1 fit now, short of cpu"
+    )
+
+
 def test_busy_never_says_that_all_fit() -> None:
     there = accounts(WHOLE)
     reason = why([Shape(asks(1000, 1), 2, ("n0",))], there)

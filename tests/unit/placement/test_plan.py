@@ -245,10 +245,10 @@ def test_device_on_nodes_that_the_pod_may_never_use_is_unsatisfiable(bench: Make
     reason = refused(planner, [one]).reason
     assert (reason.why, reason.text) == (
         Why.UNSATISFIABLE,
-        "unsatisfiable: no node with lane may be used (nodes refused: 2 node selector)",
+        "unsatisfiable: no node with lane may be used (nodes refused: 2 node selector pool=n2)",
     )
     beside = refused(planner, [one, pod("free", 100)]).reason
-    assert beside.text.endswith("(nodes refused: 2 node selector), for 1 of 2 members")
+    assert beside.text.endswith("(nodes refused: 2 node selector pool=n2), for 1 of 2 members")
     assert state(books) == before
 
 
