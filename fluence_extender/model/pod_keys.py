@@ -62,6 +62,12 @@ TIMES = (
     coordination.POLL_INTERVAL_ANNOTATION,
 )
 
+UNGROUPED = (
+    f"annotation {names.GROUP_SIZE_ANNOTATION} does nothing on a pod that no controller owns and that names no group: "
+    f"add the label {names.GROUP_LABEL}"
+)
+"""What is told of a size above 1 where there is nothing that it could be the size of."""
+
 LONGEST_SHOWN = 40
 OURS = f"{names.DOMAIN}/"
 

@@ -27,7 +27,7 @@ from fluence_extender.model.coordination import (
     producer_group,
 )
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, RESOURCE_PREFIX
-from fluence_extender.model.pod_keys import remarks
+from fluence_extender.model.pod_keys import UNGROUPED, remarks
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.own_containers import is_own
@@ -95,6 +95,8 @@ def read(pod: Json) -> Subject:
         group = group.removesuffix(PRODUCER_SUFFIX)
     _check_producer_name(group, role)
     said = _remarks(annotations, labels, QPU in devices, bool(label) or owner[0] in NAMING_OWNERS)
+    if size not in (None, 1) and not (label or owner[1] or _other_names(pod["spec"], labels, annotations)):
+        said.append(UNGROUPED)
     return Subject(
         devices=devices,
         group=group,
@@ -121,16 +123,23 @@ def _check_names(
     """Refuse pods that name more than one group."""
     if not label:
         return
-    others = {f"label {key}": labels.get(key) for key in coscheduling.NAMES}
-    others[f"label {kueue.GROUP_NAME}"] = labels.get(kueue.GROUP_NAME)
-    others[f"annotation {kueue.GROUP_NAME}"] = annotations.get(kueue.GROUP_NAME)
-    others["spec.schedulingGroup"] = (spec.get("schedulingGroup") or {}).get("podGroupName")
-    for what, other in others.items():
-        if other and other != label:
+    for what, other in _other_names(spec, labels, annotations).items():
+        if other != label:
             raise Unfit(
                 f"label {GROUP_LABEL} names group {label!r}, {what} names {other!r}: remove one of them, or let "
                 "both name the same group"
             )
+
+
+def _other_names(
+    spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> dict[str, str]:
+    """The groups that the pod names in the ways of others, by where it does."""
+    named = {f"label {key}": labels.get(key) for key in coscheduling.NAMES}
+    named[f"label {kueue.GROUP_NAME}"] = labels.get(kueue.GROUP_NAME)
+    named[f"annotation {kueue.GROUP_NAME}"] = annotations.get(kueue.GROUP_NAME)
+    named["spec.schedulingGroup"] = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    return {what: name for what, name in named.items() if name}
 
 
 def _size(annotations: Mapping[str, str]) -> int | None:

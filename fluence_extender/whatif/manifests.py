@@ -21,7 +21,7 @@ from fluence_extender.gangs.assembly import agreed_size
 from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.gangs.topology_told import topology_told
 from fluence_extender.gangs.workloads import WorkloadIndex
-from fluence_extender.model.gang import GangKey
+from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
@@ -143,8 +143,9 @@ def asked(manifests: list[Manifest], namespace: str = "default") -> Asked:
     others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
     if others:
         result.notes.append(f"asked as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}")
-    result.notes.extend(remarked.notes())
     result.gangs = _gangs(pods, index)
+    remarked.look_at_alone(one.pods[0] for one in result.gangs if one.key.convention is Convention.ALONE)
+    result.notes.extend(remarked.notes())
     return result
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from fluence_extender.gangs.conventions.claim import annotated_size
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.pod_keys import ineffective, remarks
+from fluence_extender.model.pod_keys import UNGROUPED, ineffective, remarks
 
 CLUSTER_WIDE = frozenset(
     {
@@ -53,6 +54,13 @@ class Remarked:
         kind, meta, name = manifest["kind"], manifest["metadata"], full_name(manifest)
         for text in self._remarks(kind, meta, pods):
             self._about.setdefault(text, {})[name] = None
+
+    def look_at_alone(self, pods: Iterable[Pod]) -> None:
+        """Take note of which of these ``pods``, none of which is in a group, say that they were of one."""
+        for pod in pods:
+            said = annotated_size(pod)
+            if said is not None and said[0] != 1:
+                self._about.setdefault(UNGROUPED, {})[f"Pod {pod.key}"] = None
 
     def notes(self) -> Iterator[str]:
         """A sentence for each remark, with the first object that it is about."""

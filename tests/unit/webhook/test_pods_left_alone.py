@@ -241,3 +241,16 @@ def test_keys_that_do_nothing_are_told_and_the_pod_is_patched_all_the_same(
     (said,) = outcome.warnings
     assert told in said
     assert applied(body, outcome)["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+
+
+def test_size_without_a_group_is_told_where_nothing_else_names_one() -> None:
+    notes = {"fluence.flux-framework.org/group-size": "3"}
+    (said,) = warned(pod(annotations=notes))
+    assert "names no group: add the label fluence.flux-framework.org/group" in said
+    for other in (
+        pod(annotations=notes, owner=("ReplicaSet", "web")),
+        pod(annotations=notes, labels={"scheduling.x-k8s.io/pod-group": "g"}),
+        pod(annotations=notes, schedulingGroup={"podGroupName": "g"}),
+        pod(annotations={"fluence.flux-framework.org/group-size": "1"}),
+    ):
+        assert warned(other) == ()

@@ -124,6 +124,17 @@ def test_keys_of_ours_that_do_nothing_are_noted_once() -> None:
     assert asked([well]).notes == []
 
 
+def test_size_of_no_group_is_noted() -> None:
+    def sized(size: str) -> dict[str, Any]:
+        notes = {GROUP_SIZE_ANNOTATION: size}
+        return {"kind": "Pod", "metadata": {"name": f"p{size}", "annotations": notes}, "spec": SPEC}
+
+    (note,) = asked([sized("2"), sized("3"), sized("1")]).notes
+    assert note.startswith(
+        f"Pod default/p2 and 1 more: annotation {GROUP_SIZE_ANNOTATION} does nothing on a pod"
+    )
+
+
 @pytest.mark.parametrize("labels", [3, ["a"], "word", {3: 4}])
 def test_labels_that_are_none_do_no_harm(labels: object) -> None:
     found = asked([{**CASES[2][0], "metadata": {"name": "web", "labels": labels}}])
