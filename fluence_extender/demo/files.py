@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from fluence_extender.localcluster import LocalClusterError
+from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 
 CLONE = Path(__file__).parents[2]
 
@@ -22,6 +23,16 @@ def folder(name: str) -> Path:
 def gate_policy() -> list[dict[str, Any]]:
     """The MutatingAdmissionPolicy that gates our pods, with its binding."""
     return read(folder("deploy") / "base" / "gate.yaml")
+
+
+def devices() -> dict[str, Any]:
+    """The ConfigMap that says which virtual resources there are, as on a cluster: it may be edited live."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
+        "data": {RESOURCES_KEY: (folder("examples") / "devices" / "resources.yaml").read_text()},
+    }
 
 
 def examples() -> list[Path]:

@@ -6,10 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 COLOURS = {"bound": "green", "committed": "cyan", "planned": "cyan", "waiting": "yellow", "finished": "dim"}
+
+LEAST = 30
+"""Columns of the terminal that reasons need beside the table."""
+
+PADDING = 2
+"""Columns between two of the table's."""
+
+HEADINGS = ("Gang", "Pod", "State", "Phase", "Node", "Backend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +62,33 @@ def rows(gangs: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) 
     return found
 
 
-def table(found: Sequence[Row], title: str) -> Table:
+def picture(found: Sequence[Row], title: str, width: int) -> RenderableType:
+    """The rows on a terminal ``width`` columns wide: where a table leaves reasons no room, they stand below it."""
+    cells = [HEADINGS, *((row.gang, row.pod, row.state, row.phase, row.node, row.backend) for row in found)]
+    taken = sum(max(map(len, column)) + PADDING for column in zip(*cells, strict=True))
+    if width - taken >= LEAST:
+        return table(found, title)
+    return Group(table(found, title, reasons=False), *reasons(found))
+
+
+def reasons(found: Sequence[Row]) -> list[Text]:
+    """What there is to say of each gang, and of each pod of others, one line each."""
+    said = {(row.gang, row.pod if row.gang == "-" else ""): row for row in reversed(found)}
+    return [Text(f"{pod or gang}: {row.reason}") for (gang, pod), row in reversed(said.items()) if row.reason]
+
+
+def table(found: Sequence[Row], title: str, reasons: bool = True) -> Table:
     """The rows as a rich table; a gang's name and reason stand beside its first pod only."""
-    shown = Table(title=title, title_justify="left", expand=False)
-    for column in ("Gang", "Pod", "State", "Phase", "Node", "Backend"):
-        shown.add_column(column, no_wrap=True)
-    shown.add_column("Reason", overflow="fold")
+    shown = Table(title=title, title_justify="left", expand=False, box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in HEADINGS:
+        shown.add_column(column, no_wrap=reasons, overflow="fold")
+    if reasons:
+        shown.add_column("Reason", overflow="fold")
     last = ""
     for row in found:
         first = row.gang == "-" or row.gang != last
-        state = Text(row.state, style=COLOURS.get(row.state, ""))
-        shown.add_row(
-            row.gang if first else "",
-            row.pod,
-            state,
-            row.phase,
-            row.node,
-            row.backend,
-            row.reason if first else "",
-        )
+        cells = (row.pod, Text(row.state, style=COLOURS.get(row.state, "")), row.phase, row.node, row.backend)
+        reason = (row.reason if first else "",) if reasons else ()
+        shown.add_row(row.gang if first else "", *cells, *reason)
         last = row.gang
     return shown

@@ -317,7 +317,9 @@ def test_the_quantum_overlay_adds_the_example_devices_and_nothing_else(
     assert by_name == objects
     assert config_map["metadata"]["namespace"] == "kube-system"
     shipped = config_map["data"][RESOURCES_KEY]
-    assert yaml.safe_load(shipped) == yaml.safe_load((project / "examples" / "resources.yaml").read_text())
+    assert yaml.safe_load(shipped) == yaml.safe_load(
+        (project / "examples" / "devices" / "resources.yaml").read_text()
+    )
     assert [one.name for one in parse_resources(shipped).resources] == ["ibm_fez", "rigetti_ankaa"]
 
 

@@ -92,6 +92,22 @@ def test_all_that_can_run_fits_on_six_nodes_of_four_cpus_at_once() -> None:
     assert sum(wanted.values()) <= 24
 
 
+def test_no_two_examples_of_any_folder_are_one_gang(project: Path) -> None:
+    said: dict[str, set[Path]] = {}
+    for example in (project / "examples").rglob("[0-9]*.yaml"):
+        for pod in pods(example):
+            if group := pod["metadata"].get("labels", {}).get(GROUP_LABEL):
+                said.setdefault(group, set()).add(example)
+    assert said
+    assert {group: files for group, files in said.items() if len(files) > 1} == {}
+
+
+def test_the_folder_can_be_applied_as_a_whole(project: Path) -> None:
+    files = sorted((project / "examples").glob("*.yaml"))
+    assert files == EXAMPLES
+    assert all("kind" in document for file in files for document in documents(file))
+
+
 def test_no_two_examples_make_the_same_object() -> None:
     names = [
         (document["kind"], document["metadata"]["name"])
@@ -102,7 +118,7 @@ def test_no_two_examples_make_the_same_object() -> None:
 
 
 def test_the_example_devices_are_valid_and_serve_the_quantum_example(project: Path) -> None:
-    devices = parse_resources((project / "examples" / "resources.yaml").read_text())
+    devices = parse_resources((project / "examples" / "devices" / "resources.yaml").read_text())
     vendors = {one.name: one.attributes["vendor"] for one in devices.resources}
     assert vendors == {"ibm_fez": "ibm", "rigetti_ankaa": "rigetti"}
     (pod,) = pods(project / "examples" / "07-quantum.yaml")
