@@ -6,14 +6,42 @@ what, kube-scheduler and the service know better. So this explains an answer and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Item = dict[str, Any]
 
 SCALABLE = ("cpu", "memory")
-_STEPS = {"cpu": 0.05, "memory": 2**24}
+_STEPS = {"cpu": 0.001, "memory": 2**20}
 """How finely a smaller request is looked for: cores, bytes."""
+
+_NOW = re.compile(r"busy: (\d+) of \d+ fit now, short of ([^\s,;(]+(?:, [^\s,;(]+)*)")
+_EVER = re.compile(
+    r"unsatisfiable: (\d+) of \d+ members would fit if nothing else ran, short of ([^\s,;(]+(?:, [^\s,;(]+)*)"
+)
+_NOBODY = "unsatisfiable: no node has "
+
+
+def counted_alike(reason: str, asks: Sequence[Item], nodes: Sequence[Item]) -> tuple[str, ...]:
+    """The amounts of nodes of which the members are short, if counting agrees with the service's ``reason``.
+
+    Empty where something else keeps them out (a selector, a topology, a device, an invalid request), of which counting
+    knows nothing: what it would say then is wrong.
+    """
+    asked = sorted({name for ask in asks for name in ask["requests"]})
+    fit = sum(min(sum(fitting(nodes, ask["requests"]).values()), ask["members"]) for ask in asks)
+    if reason.startswith(_NOBODY):
+        return tuple(name for name in asked if f" {name} (the largest has" in reason) if fit == 0 else ()
+    now = _NOW.match(reason)
+    told = now or _EVER.match(reason)
+    if told is None:
+        return ()
+    count, lacking = int(told[1]), tuple(told[2].split(", "))
+    # Members that differ are counted each by itself, so more of them may seem to fit; equal ones are counted exactly.
+    alike = fit == count if now and len(asks) == 1 else (fit >= count if now else fit <= count)
+    short = fit < sum(ask["members"] for ask in asks)
+    return lacking if alike and short and set(lacking) <= set(asked) else ()
 
 
 def fitting(nodes: Sequence[Item], requests: Mapping[str, float]) -> dict[str, int]:

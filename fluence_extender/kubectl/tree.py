@@ -37,6 +37,9 @@ class Branch:
     def add(self, node: Item) -> None:
         """Count a node that is below, or that this is."""
         self.nodes += 1
+        if not node["allocatable"]:
+            # It is gone: what its last pods still hold there isn't taken from what the others have.
+            return
         for part in COUNTED:
             for name, value in node[part].items():
                 self.sums[part][name] = self.sums[part].get(name, 0) + value

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fluence_extender.kubectl.errors import CommandError, UsageError
 from fluence_extender.kubectl.figures import amount, amounts, moment, now, span, until
-from fluence_extender.kubectl.fits import SCALABLE, fitting, free_in_all, largest_that_fits
+from fluence_extender.kubectl.fits import SCALABLE, counted_alike, fitting, free_in_all, largest_that_fits
 from fluence_extender.kubectl.question import read_question
 from fluence_extender.kubectl.service import Item, Service, namespace_of
 from fluence_extender.kubectl.tables import document
@@ -85,8 +85,9 @@ def told(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool
     if nodes:
         # What is free is the same for all that ask for the same resources: it is said once.
         yield from dict.fromkeys(line for ask in story["asks"] for line in _free(ask, nodes))
-        for ask in story["asks"]:
-            yield from _room(ask, nodes, wide)
+        lacking = counted_alike(story["reason"], story["asks"], nodes)
+        for ask in story["asks"] if lacking else ():
+            yield from _room(ask, nodes, lacking, wide)
     if devices:
         yield from _devices(story["asks"], devices)
     yield from _history(story, wide)
@@ -136,8 +137,8 @@ def _free(ask: Item, nodes: Sequence[Item]) -> Iterator[str]:
     yield _line("free", f"{free} on {len(usable)} of {len(nodes)} nodes{shut}")
 
 
-def _room(ask: Item, nodes: Sequence[Item], wide: bool) -> Iterator[str]:
-    """Where members fit now, and how much smaller they would have to be."""
+def _room(ask: Item, nodes: Sequence[Item], lacking: Sequence[str], wide: bool) -> Iterator[str]:
+    """Where members fit now, and how much less they would have to ask for of what is ``lacking``."""
     requests, members = ask["requests"], ask["members"]
     found = fitting(nodes, requests)
     total = sum(found.values())
@@ -148,7 +149,7 @@ def _room(ask: Item, nodes: Sequence[Item], wide: bool) -> Iterator[str]:
     if total >= members:
         return
     for name in SCALABLE:
-        if requests.get(name, 0) > 0:
+        if name in lacking and requests.get(name, 0) > 0:
             most = largest_that_fits(nodes, requests, members, name)
             if most is not None:
                 yield _line("would fit", f"{members} with at most {amount(name, most)} {name} each")

@@ -488,5 +488,5 @@ def test_fits_are_counted_on_open_nodes_alone() -> None:
     assert times({"cpu": 0.3}, {"cpu": 0.1}) == 3
     assert times({"cpu": -1}, {"cpu": 1}) == 0
     assert times({}, {"nvidia.com/gpu": 1}) == 0
-    assert largest_that_fits(NODES, {"cpu": 3}, 100, "cpu") == pytest.approx(0.05)
+    assert largest_that_fits(NODES, {"cpu": 3}, 100, "cpu") == pytest.approx(0.079)
     assert largest_that_fits(NODES, {"cpu": 3, "nvidia.com/gpu": 1}, 1, "cpu") is None
