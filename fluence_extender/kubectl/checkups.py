@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fluence_extender import __version__
@@ -14,6 +14,7 @@ from fluence_extender.kubectl.figures import moment, now, span
 from fluence_extender.kubectl.program import ask_kubectl
 from fluence_extender.kubectl.question import Question
 from fluence_extender.kubectl.service import SERVICE, NotThere, Service
+from fluence_extender.model.names import DOMAIN, RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
 
 OK, WARNING, FAULT, UNKNOWN = "ok", "warning", "fault", "unknown"
 
@@ -23,7 +24,10 @@ FAULTS = ("PlanningFailed", "CannotSteer", "CannotBind")
 LEASE_PATIENCE = 60.0
 """Seconds after which a leader that doesn't renew its Lease is taken to be gone."""
 
-_PATIENCE = 15.0
+_PATIENCE = 10.0
+_TRIAL_PATIENCE = 20.0
+"""Seconds; the API server waits for a webhook for up to 10."""
+
 _SAYS_NO = "kubectl ended with"
 """How a plain no of ``kubectl auth can-i`` looks: an exit code, and nothing on stderr."""
 
@@ -54,9 +58,10 @@ class CheckUp:
         """Where the service is installed."""
         return self.question.service_namespace
 
-    def kubectl(self, *words: str) -> bytes:
-        """What kubectl says. Raises `KubectlFailed`."""
-        return ask_kubectl([*words, *self.question.connection, "--request-timeout=10s"], _PATIENCE)
+    def kubectl(self, *words: str, body: bytes | None = None, patience: float = _PATIENCE) -> bytes:
+        """What kubectl says, given ``body`` on standard input; ``patience`` in seconds. Raises `KubectlFailed`."""
+        limit = f"--request-timeout={patience:.0f}s"
+        return ask_kubectl([*words, *self.question.connection, limit], patience + 5, body)
 
     def total(self, metric: str) -> float:
         """The sum of a metric over all its labels."""
@@ -111,18 +116,21 @@ def versions(at: CheckUp) -> Iterator[Finding]:
 
 def replicas(at: CheckUp) -> Iterator[Finding]:
     """Whether the Deployment has the pods that it should have."""
-    found = _object(at, "replicas", "deployment", SERVICE, "-n", at.namespace)
+    yield _ready(at, "replicas", SERVICE)
+
+
+def _ready(at: CheckUp, check: str, name: str) -> Finding:
+    """Whether that Deployment has the pods that it should have."""
+    found = _object(at, check, "deployment", name, "-n", at.namespace)
     if isinstance(found, Finding):
-        yield found
-        return
+        return found
     wanted = found.get("spec", {}).get("replicas", 1)
     ready = found.get("status", {}).get("readyReplicas", 0)
-    fix = f"see kubectl describe pods -n {at.namespace} -l app.kubernetes.io/name={SERVICE}"
     text = f"{ready} of {wanted} replicas are ready"
     if ready >= wanted:
-        yield Finding("replicas", OK, text)
-    else:
-        yield Finding("replicas", WARNING if ready else FAULT, text, fix)
+        return Finding(check, OK, text)
+    fix = f"see kubectl describe pods -n {at.namespace} -l app.kubernetes.io/name={name}"
+    return Finding(check, WARNING if ready else FAULT, text, fix)
 
 
 def scheduler(at: CheckUp) -> Iterator[Finding]:
@@ -154,8 +162,79 @@ def gate(at: CheckUp) -> Iterator[Finding]:
     yield Finding("gate", OK, "new pods of scheduler fluence wait for their gang")
 
 
+def webhook(at: CheckUp) -> Iterator[Finding]:
+    """Whether the admission webhook is registered and answers: without an answer pods with devices are refused."""
+    found = _object(at, "webhook", "mutatingwebhookconfiguration", WEBHOOK_NAME)
+    if isinstance(found, Finding):
+        yield found
+        return
+    clients = [one.get("clientConfig", {}) for one in found.get("webhooks") or ()]
+    url = next((str(one["url"]) for one in clients if one.get("url")), "")
+    if not url:
+        ready = _ready(at, "webhook", WEBHOOK_NAME)
+        if ready.status != OK:
+            yield replace(
+                ready, text=f"{WEBHOOK_NAME}: {ready.text}" if "replicas" in ready.text else ready.text
+            )
+    fix = (
+        f"see that its process answers at {url}"
+        if url
+        else f"see kubectl logs -n {at.namespace} deployment/{WEBHOOK_NAME}"
+    )
+    if not clients or not all(one.get("caBundle") for one in clients):
+        yield Finding("webhook", FAULT, "its registration has no caBundle yet, so it can't be called", fix)
+        return
+    yield _tried(at, fix)
+
+
+def _tried(at: CheckUp, fix: str) -> Finding:
+    """Whether the webhook answers when a pod that asks for a device is created, as a dry run."""
+    namespace = ("-n", at.question.namespace) if at.question.namespace else ()
+    words = ("create", "--dry-run=server", "-o", "name", "-f", "-", *namespace)
+    try:
+        at.kubectl(*words, body=json.dumps(_TRIAL).encode(), patience=_TRIAL_PATIENCE)
+    except KubectlFailed as error:
+        told = str(error)
+        if "failed calling webhook" in told and f".{DOMAIN}" in told:
+            text = f"pods that ask for devices are refused: {told[told.index('failed calling') :]}"
+            return Finding("webhook", FAULT, text, fix)
+        if "denied the request" not in told or f".{DOMAIN}" not in told:
+            who = "you may not create pods, by which it would be tried" if "cannot create" in told else told
+            return Finding("webhook", UNKNOWN, f"registered, but not tried: {who}")
+    return Finding("webhook", OK, "answers")
+
+
+_TRIAL = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "fluence-doctor-"},
+    "spec": {
+        "schedulerName": SCHEDULER_NAME,
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.k8s.io/pause:3.10",
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                "resources": {"limits": {f"{RESOURCE_PREFIX}qpu": "1"}},
+            }
+        ],
+    },
+}
+"""A pod that any admission lets through, of which nothing is kept."""
+
+
 def controller_rights(at: CheckUp) -> Iterator[Finding]:
     """Whether the service's own account may do what it has to."""
+    there = _object(at, "rights", "serviceaccount", SERVICE, "-n", at.namespace)
+    if isinstance(there, Finding) and there.status == FAULT:
+        yield replace(there, status=UNKNOWN, text=f"{there.text}: the service runs as somebody else", fix="")
+        return
     account = f"system:serviceaccount:{at.namespace}:{SERVICE}"
     needed = {"nodes": "watch", "pods/binding": "create", "pods/eviction": "create", "pods/status": "patch"}
     refused: list[str] = []
@@ -266,7 +345,7 @@ def _object(at: CheckUp, check: str, kind: str, name: str, *words: str) -> dict[
     except KubectlFailed as error:
         told = str(error)
         if "(NotFound)" in told:
-            status, fix = _MISSING.get(name, (FAULT, "kubectl apply -k deploy"))
+            status, fix = _MISSING.get(f"{kind} {name}", (FAULT, "kubectl apply -k deploy"))
             return Finding(check, status, f"there is no {kind} {name}", fix)
         return Finding(
             check, UNKNOWN, f"you may not look at {kind} {name}" if "(Forbidden)" in told else told
@@ -277,8 +356,16 @@ def _object(at: CheckUp, check: str, kind: str, name: str, *words: str) -> dict[
 
 
 _MISSING = {
-    "fluence-gate": (WARNING, "pods are placed all the same, only slower; kubectl apply -k deploy adds it"),
-    "fluence-mark": (
+    f"mutatingwebhookconfiguration {WEBHOOK_NAME}": (
+        WARNING,
+        "pods are placed all the same, but those with devices aren't told their backend; kubectl apply -k deploy "
+        "adds it",
+    ),
+    "mutatingadmissionpolicybinding fluence-gate": (
+        WARNING,
+        "pods are placed all the same, only slower; kubectl apply -k deploy adds it",
+    ),
+    "mutatingadmissionpolicybinding fluence-mark": (
         WARNING,
         "pods that ask for devices wait, unless the service binds every pod (scheduler-config --barrier); kubectl "
         "apply -k deploy adds it",
@@ -295,6 +382,7 @@ CHECKS: tuple[Check, ...] = (
     replicas,
     scheduler,
     gate,
+    webhook,
     controller_rights,
     nodes,
     drift,

@@ -16,6 +16,10 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NODE = {"name": "n1", "schedulable": True, "problems": []}
 DEVICE = {"backend": "fez", "usable": True, "problems": []}
 GANG = {"namespace": "default", "name": "g", "state": "waiting", "why": "Busy", "reason": "busy"}
+REFUSED_CALL = (
+    'Error from server (InternalError): error when creating "STDIN": Internal error occurred: failed calling webhook '
+    '"devices.fluence.flux-framework.org": failed to call webhook: Post "https://x/mutate": connection refused'
+)
 METRICS = 'fluence_drift_total{kind="held"} 0.0\nfluence_extender_resources_rejected_total 0.0\n'
 
 
@@ -34,6 +38,11 @@ def deployment(ready: int, wanted: int = 2) -> str:
     return json.dumps({"spec": {"replicas": wanted}, "status": {"readyReplicas": ready}})
 
 
+def registration(bundle: str = "Q0E=", **client: Any) -> str:
+    where = client or {"service": {"name": "fluence-webhook", "namespace": "kube-system"}}
+    return json.dumps({"webhooks": [{"clientConfig": {**where, "caBundle": bundle}}] * 2})
+
+
 @pytest.fixture
 def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch) -> Fluence:
     """An installation in which all is well, at a time that stands still: how long the tests take decides nothing."""
@@ -44,6 +53,9 @@ def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch)
     kubectl.answers("proxy/v1/gangs", out=listed(GANG))
     kubectl.answers("proxy/openapi.json", out=json.dumps({"info": {"version": __version__}}))
     kubectl.answers("proxy/metrics", out=METRICS)
+    kubectl.answers("get deployment fluence-webhook", out=deployment(2))
+    kubectl.answers("get mutatingwebhookconfiguration fluence-webhook", out=registration())
+    kubectl.answers("get serviceaccount fluence", out="{}")
     kubectl.answers("get deployment fluence", out=deployment(2))
     kubectl.answers("get lease fluence", out=lease(3))
     for policy in ("fluence-gate", "fluence-mark"):
@@ -61,7 +73,7 @@ def test_all_is_well(healthy: Fluence) -> None:
     assert ended.code == 0, ended
     assert {line.split()[0] for line in ended.out.splitlines()} == {"ok"}
     assert [line.split()[1] for line in ended.out.splitlines()] == [
-        *("cluster", "service", "versions", "replicas", "scheduler", "gate"),
+        *("cluster", "service", "versions", "replicas", "scheduler", "gate", "webhook"),
         *("rights", "nodes", "drift", "resources", "gangs"),
     ]
 
@@ -160,6 +172,67 @@ def test_all_is_well(healthy: Fluence) -> None:
             "there is no mutatingadmissionpolicybinding fluence-mark",
             "pods that ask for devices wait",
         ),
+        (
+            "get mutatingwebhookconfiguration fluence-webhook",
+            {"err": "(NotFound): no", "code": 1},
+            *("webhook", "warning", "there is no mutatingwebhookconfiguration", "apply -k deploy adds it"),
+        ),
+        (
+            "get mutatingwebhookconfiguration fluence-webhook",
+            {"err": "(Forbidden): no", "code": 1},
+            *("webhook", "unknown", "you may not look", ""),
+        ),
+        (
+            "get mutatingwebhookconfiguration fluence-webhook",
+            {"out": registration(bundle="")},
+            *(
+                "webhook",
+                "fault",
+                "has no caBundle",
+                "kubectl logs -n kube-system deployment/fluence-webhook",
+            ),
+        ),
+        (
+            "create --dry-run=server",
+            {"err": REFUSED_CALL, "code": 1},
+            *(
+                "webhook",
+                "fault",
+                "pods that ask for devices are refused: failed calling webhook",
+                "kubectl logs",
+            ),
+        ),
+        (
+            "create --dry-run=server",
+            {
+                "err": "Error from server (Forbidden): pods is forbidden: User u cannot create resource",
+                "code": 1,
+            },
+            *("webhook", "unknown", "you may not create pods", ""),
+        ),
+        (
+            "create --dry-run=server",
+            {"err": 'Error from server (Forbidden): exceeded quota: "q"', "code": 1},
+            *("webhook", "unknown", 'not tried: (Forbidden): exceeded quota: "q"', ""),
+        ),
+        (
+            "create --dry-run=server",
+            {
+                "err": 'admission webhook "devices.fluence.flux-framework.org" denied the request: no qpu',
+                "code": 1,
+            },
+            *("webhook", "ok", "answers", ""),
+        ),
+        (
+            "get serviceaccount fluence",
+            {"err": "(NotFound): no", "code": 1},
+            *(
+                "rights",
+                "unknown",
+                "there is no serviceaccount fluence: the service runs as somebody else",
+                "",
+            ),
+        ),
         ("auth can-i", {"out": "no", "code": 1}, "rights", "fault", "create pods/binding", "apply -k deploy"),
         (
             "auth can-i",
@@ -245,7 +318,7 @@ def test_without_an_answer_the_other_checks_go_on(healthy: Fluence, kubectl: Pro
         kubectl.answers(f"proxy/{path}", err="(ServiceUnavailable): no endpoints", code=1)
     found = findings(healthy("doctor", "-o", "json"))
     assert found["service"][0] == "fault"
-    assert set(found) == {"cluster", "service", "replicas", "scheduler", "gate", "rights"}
+    assert set(found) == {"cluster", "service", "replicas", "scheduler", "gate", "webhook", "rights"}
 
 
 def test_without_a_cluster_nothing_is_said_of_rights(healthy: Fluence, kubectl: Program) -> None:
@@ -253,3 +326,39 @@ def test_without_a_cluster_nothing_is_said_of_rights(healthy: Fluence, kubectl: 
     status, text, fix = findings(healthy("doctor", "-o", "json"))["rights"]
     assert (status, fix) == ("unknown", "")
     assert text == "The connection to the server c:6443 was refused"
+
+
+def test_replicas_of_the_webhook_that_are_not_ready_are_told_beside_its_answer(
+    healthy: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers("get deployment fluence-webhook", out=deployment(1))
+    ended = healthy("doctor")
+    assert ended.code == 0
+    assert "warning  webhook    fluence-webhook: 1 of 2 replicas are ready\n" in ended.out
+    assert "ok       webhook    answers\n" in ended.out
+    kubectl.answers("get deployment fluence-webhook", err="(NotFound): no", code=1)
+    ended = healthy("doctor")
+    assert ended.code == 1
+    assert "fault    webhook    there is no deployment fluence-webhook\n" in ended.out
+
+
+def test_a_webhook_at_an_address_has_no_deployment_and_its_address_is_told(
+    healthy: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers("get deployment fluence-webhook", err="(NotFound): no", code=1)
+    kubectl.answers(
+        "get mutatingwebhookconfiguration fluence-webhook", out=registration(url="https://127.0.0.1:9/mutate")
+    )
+    assert findings(healthy("doctor", "-o", "json"))["webhook"][0] == "ok"
+    kubectl.answers("create --dry-run=server", err=REFUSED_CALL, code=1)
+    status, _, fix = findings(healthy("doctor", "-o", "json"))["webhook"]
+    assert (status, fix) == ("fault", "see that its process answers at https://127.0.0.1:9/mutate")
+
+
+def test_the_webhook_is_tried_by_a_pod_of_which_nothing_is_kept(healthy: Fluence, kubectl: Program) -> None:
+    healthy("doctor", "-n", "team")
+    (call,) = [call for call in kubectl.calls if call[0] == "create"]
+    assert call[1] == "--dry-run=server"
+    assert call[call.index("-n") + 1] == "team"
+    pod = json.loads(kubectl.manifest or b"")
+    assert pod["spec"]["schedulerName"] == "fluence"
