@@ -67,7 +67,8 @@ class GangView:
     """One gang; ``state`` is waiting, planned, committed, bound, finished, or gone once it has no pod left.
 
     ``why`` is the kind of the ``reason``, ``created`` when its first member was; ``expected_start`` is when it is
-    expected to get its places, None where that isn't known.
+    expected to get its places, None where that isn't known; ``former`` are the names of the pods that a gone gang had,
+    as far as its history names them.
     """
 
     namespace: str
@@ -80,6 +81,7 @@ class GangView:
     why: str = ""
     created: datetime | None = None
     expected_start: datetime | None = None
+    former: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

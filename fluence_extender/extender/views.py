@@ -133,6 +133,13 @@ class Gang(_View):
         ),
     ]
     members: Annotated[list[Member], Field(description="The members that exist.")]
+    former: Annotated[
+        list[str],
+        Field(
+            description="Of a gang that is gone, the names of the pods that it had, as far as its history names them.",
+            examples=[[]],
+        ),
+    ]
 
 
 class Shape(_View):

@@ -152,7 +152,7 @@ COMMANDS = (
         "fluence_extender.kubectl.why:why",
         _question(
             "why",
-            "[pod/|job/|gang/]NAME",
+            "[pod/|job/|deployment/|statefulset/|gang/]NAME",
             "Tells why a pod, a Job or a gang is where it is: the reason, what it asks for, what is free, what would\n"
             "fit, and what has happened to it so far.",
             _NAMESPACE,

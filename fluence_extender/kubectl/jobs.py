@@ -57,7 +57,12 @@ def columns(namespace: str) -> tuple[Column, ...]:
 
 def _look(question: Question, service: Service, namespace: str) -> list[Item]:
     found = service.items("/v1/gangs", namespace=namespace, gone="gone" in question.switches and "true")
-    return [gang for gang in found if not question.words or gang["name"] == question.words[0]]
+    return [gang for gang in found if not question.words or _is_named(gang, question.words[0])]
+
+
+def _is_named(gang: Item, name: str) -> bool:
+    """Whether it has that name, or is a part of what has it."""
+    return bool(gang["name"] == name or gang["name"].startswith(f"{name}/"))
 
 
 def _watch(question: Question, service: Service, namespace: str) -> int:

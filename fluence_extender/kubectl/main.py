@@ -10,6 +10,8 @@ from fluence_extender.kubectl.commands import COMMANDS, command, overview
 from fluence_extender.kubectl.errors import CommandError
 
 _HELP = ("-h", "--help")
+_SYNONYMS = {"gang": ["jobs"], "gangs": ["jobs"], "nodes": ["top"], "queue": ["jobs"]}
+"""What others call the commands."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,7 +83,7 @@ def _asked_for_help(name: str, words: Sequence[str]) -> bool:
 def _unknown(name: str) -> int:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, [one.name for one in COMMANDS], n=1)
+    close = _SYNONYMS.get(name) or get_close_matches(name, [one.name for one in COMMANDS], n=1)
     _fail(f'unknown command "{name}"' + (f'; did you mean "{close[0]}"?' if close else ""))
     print(overview(), end="", file=sys.stderr)
     return 2

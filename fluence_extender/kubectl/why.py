@@ -13,8 +13,16 @@ from fluence_extender.kubectl.question import read_question
 from fluence_extender.kubectl.service import Item, Service, namespace_of
 from fluence_extender.kubectl.tables import document
 
-KINDS = ("pod", "job", "gang")
+KINDS = ("pod", "job", "deployment", "statefulset", "gang")
 _ALIASES = {
+    "deploy": "deployment",
+    "deployments": "deployment",
+    "deployment.apps": "deployment",
+    "deployments.apps": "deployment",
+    "sts": "statefulset",
+    "statefulsets": "statefulset",
+    "statefulset.apps": "statefulset",
+    "statefulsets.apps": "statefulset",
     "po": "pod",
     "pods": "pod",
     "jobs": "job",
@@ -36,6 +44,8 @@ def why(words: Sequence[str]) -> int:
         raise UsageError("why asks about one namespace; name it with -n NAMESPACE")
     service = Service(question)
     story = find(service, namespace, kind, name)
+    if story is None and kind not in ("", *KINDS):
+        raise UsageError(f'why knows {", ".join(KINDS)}, not "{kind}"')
     if story is None:
         raise CommandError(
             f"no pod, Job or gang {name} of scheduler fluence in namespace {namespace}; kubectl fluence jobs lists all"
@@ -54,13 +64,16 @@ def why(words: Sequence[str]) -> int:
 def find(service: Service, namespace: str, kind: str, name: str) -> Item | None:
     """The gang that is meant: by its own name, by that of a member, or by that of the Job its members are of.
 
-    Of several it is one that isn't gone, if there is one; and of these that which has the very name.
+    Of several it is one that isn't gone, if there is one; of these that which has the very name, or else one that
+    waits. A gang may be named ``kind/name`` itself: a part of a larger one is.
     """
     gangs = service.items("/v1/gangs", namespace=namespace, gone="true")
-    meant = [gang for gang in gangs if _is_meant(gang, kind, name)]
+    meant = [gang for gang in gangs if is_meant(gang, kind, name)]
     if not meant:
         return None
-    gang = min(meant, key=lambda one: (one["state"] == "gone", one["name"] != name))
+    gang = min(
+        meant, key=lambda one: (one["state"] == "gone", one["name"] != name, one["state"] != "waiting")
+    )
     path = f"/v1/gangs/{quote(namespace)}/{quote(gang['name'])}"
     return service.one(path, convention=gang["convention"])
 
@@ -101,20 +114,21 @@ def _named(words: Sequence[str]) -> tuple[str, str]:
         kind, slash, name = words[0], "/", words[1]
     if not slash:
         return "", words[0]
-    kind = _ALIASES.get(kind.lower(), kind.lower())
-    if kind not in KINDS:
-        raise UsageError(f'why knows {", ".join(KINDS)}, not "{kind}"')
-    return kind, name
+    return _ALIASES.get(kind.lower(), kind.lower()), name
 
 
-def _is_meant(gang: Item, kind: str, name: str) -> bool:
+def is_meant(gang: Item, kind: str, name: str) -> bool:
+    """Whether the gang is that of this name, or of the pod or the workload of this name; any kind for ``""``."""
+    if kind not in ("", *KINDS):
+        return bool(gang["name"] == f"{kind}/{name}")
     if kind in ("", "gang") and gang["name"] == name:
         return True
-    pods = [member["pod"] for member in gang["members"]]
+    pods = [member["pod"] for member in gang["members"]] + gang.get("former", [])
     if kind in ("", "pod") and name in pods:
         return True
-    # A Job's pods are named after it; the gang may have the Job's name, a label's, or that of its only pod.
-    return kind in ("", "job") and (gang["name"] == name or any(pod.startswith(f"{name}-") for pod in pods))
+    # A workload's pods are named after it; the gang may have its name, a label's, or that of its only pod.
+    named_after = gang["name"] == name or any(pod.startswith(f"{name}-") for pod in pods)
+    return kind not in ("pod", "gang") and named_after
 
 
 def _asked(ask: Item) -> str:

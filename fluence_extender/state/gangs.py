@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from fluence_extender.extender.state import (
     AllocationView,
@@ -17,6 +18,7 @@ from fluence_extender.extender.state import (
 )
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.history import Entry, What
 from fluence_extender.graph.units import leaf_type
 from fluence_extender.ledger.holding import Holding
 from fluence_extender.model.gang import Convention, GangKey, GangState
@@ -25,6 +27,7 @@ from fluence_extender.state.amounts import amounts, moment
 
 NO_PLACE_YET = "the gang is about to be placed"
 GONE = "gone"
+PODS_GONE = "its pods are gone"
 
 
 def gang_listing(controller: Controller, gone: bool) -> Listing[GangView]:
@@ -176,14 +179,26 @@ def _missing(gang: Gang) -> str:
 
 
 def _gone_view(gang: Gang) -> GangView:
+    entries = gang.history.entries
     return GangView(
         gang.key.namespace,
         gang_label(gang.key),
         GONE,
-        "its pods are gone",
+        PODS_GONE + _by_whom(entries),
         gang.size,
         convention=gang.key.convention.value,
+        former=tuple(sorted({entry.pod for entry in entries if entry.pod})),
     )
+
+
+def _by_whom(entries: Sequence[Entry]) -> str:
+    """Why its last pods were evicted, as the end of a sentence, "" where they weren't by us."""
+    for entry in reversed(entries):
+        if entry.what is What.EVICTED:
+            return f": {entry.detail or 'evicted'}"
+        if entry.what in (What.SEEN, What.BOUND):
+            break
+    return ""
 
 
 def _story(controller: Controller, gang: Gang, view: GangView) -> GangStory:

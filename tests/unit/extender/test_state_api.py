@@ -34,6 +34,7 @@ async def test_gangs_are_shown_with_their_members(api):
         "convention": "podgroup",
         "created": None,
         "expected_start": None,
+        "former": [],
         "members": [{"pod": "big-0", "uid": "u-2", "node": "", "backend": ""}],
     }
 

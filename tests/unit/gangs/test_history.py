@@ -141,6 +141,7 @@ def test_life_of_a_gang_is_told_from_its_first_pod_to_its_last(world: MakeWorld)
     story = w.service.gang("default", "g")
     assert story is not None
     assert (story.gang.state, story.gang.members) == ("gone", ())
+    assert (story.gang.reason, story.gang.former) == ("its pods are gone", ("g-0", "g-1"))
     assert [one.what for one in story.history][-3:] == ["released", "released", "gone"]
     gang(w, "g", 1000)
     w.advance(1)

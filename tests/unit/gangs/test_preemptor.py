@@ -9,6 +9,7 @@ from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATIO
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Why
 from tests.core.invariants import check, check_at_rest
+from tests.core.shown import every
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -38,6 +39,22 @@ def test_low_gang_makes_way_whole_and_the_high_one_takes_its_place(world: MakeWo
     assert w.gang("high").state is GangState.BOUND
     assert any("preempted by gang default/high (priority 10)" in text for text in w.told())
     check_at_rest(w)
+
+
+def test_gang_that_has_gone_says_who_preempted_it_and_which_pods_it_had(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    (low,) = gang(w, "low", 3000)
+    w.advance(2)
+    gang(w, "high", 3000, priority=10)
+    w.advance(2)
+    w.cluster.reap()
+    w.advance(3)
+    story = w.service.gang("default", "low")
+    assert story is not None
+    assert story.gang.reason.startswith("its pods are gone: preempted by gang default/high")
+    assert story.gang.former == (low.name,)
+    listed = {one.name: one for one in every(w.service.gangs(gone=True))}
+    assert listed["low"] == story.gang
 
 
 def test_equal_priority_never_preempts(world: MakeWorld) -> None:

@@ -294,8 +294,54 @@ def test_why_of_nobody_is_told(service: Fluence) -> None:
         assert shown.code == 1
         assert shown.err.startswith("error: no pod, Job or gang ")
     assert service("why").code == 2
-    assert service("why", "secret/x").err == 'error: why knows pod, job, gang, not "secret"\n'
+    assert (
+        service("why", "secret/x").err
+        == 'error: why knows pod, job, deployment, statefulset, gang, not "secret"\n'
+    )
     assert service("why", "vqe", "-A").code == 2
+
+
+def test_why_of_a_deployment_tells_of_a_pod_that_waits(fluence: Fluence, kubectl: Program) -> None:
+    kubectl.answers("config view", out="")
+    pods = [gang(f"web-{state}", state, members=[("", "")]) for state in ("bound", "waiting")]
+    for one in pods:
+        one["members"][0]["pod"] = one["name"]
+    story = {**pods[1], "asks": [], "history": [], "forgotten": 0}
+    kubectl.answers("proxy/v1/gangs/default/web-waiting", out=json.dumps(story))
+    kubectl.answers("proxy/v1/gangs", out=listed(pods))
+    for words in (("deploy/web",), ("deployment", "web"), ("sts/web",), ("web",)):
+        assert fluence("why", *words).out.startswith("gang default/web-waiting: waiting\n")
+
+
+def test_part_of_a_workload_is_found_by_its_name_and_by_the_workloads(
+    fluence: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers("config view", out="")
+    part = gang("js/w")
+    kubectl.answers("proxy/v1/gangs?namespace=default", out=listed([part, gang("jsw")]))
+    kubectl.answers(
+        "proxy/v1/gangs/default/js/w", out=json.dumps({**part, "asks": [], "history": [], "forgotten": 0})
+    )
+    for name in ("js", "js/w"):
+        assert fluence("jobs", name, "-n", "default", "-o", "name").out == "gang/js/w\n"
+    assert fluence("why", "js/w").code == 0
+
+
+def test_gang_that_is_gone_is_found_by_the_pods_that_it_had(fluence: Fluence, kubectl: Program) -> None:
+    kubectl.answers("config view", out="")
+    gone = {**gang("low", "gone", reason="its pods are gone: preempted by gang default/high"), "members": []}
+    gone["former"] = ["low-a", "other"]
+    story = {**gone, "asks": [], "history": [], "forgotten": 0}
+    kubectl.answers("proxy/v1/gangs/default/low", out=json.dumps(story))
+    kubectl.answers("proxy/v1/gangs", out=listed([*GANGS, gone]))
+    for words in (("pod/other",), ("low-a",), ("job/low",)):
+        assert "preempted by gang default/high" in fluence("why", *words).out
+
+
+def test_what_others_call_a_command_is_known(service: Fluence) -> None:
+    shown = service("gangs")
+    assert shown.code == 2
+    assert shown.err.startswith('error: unknown command "gangs"; did you mean "jobs"?')
 
 
 def test_backends_are_listed_with_their_holders(service: Fluence) -> None:
