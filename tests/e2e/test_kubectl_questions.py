@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from fluence_extender.localcluster import Api, ApiError
+from tests.e2e.admitted import REGISTRATION
 from tests.e2e.harness import Cluster, Manifest, Namespace, pod, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
@@ -220,6 +222,33 @@ def test_doctor_finds_what_is_missing_and_says_what_to_do(
     assert re.search(
         r"fault    scheduler  the leader fluence-0_4c7b was last heard of \d+d ago", ended.stdout
     ), ended.stdout
+
+
+def test_doctor_finds_a_webhook_that_does_not_answer(
+    plugin: Plugin, scene: None, cluster: Cluster, namespace: Namespace
+) -> None:
+    registration = yaml.safe_load((ROOT / "deploy" / "webhook" / "registration.yaml").read_text())
+    access = yaml.safe_load(plugin.kubeconfig.read_text())["clusters"][0]["cluster"]
+    bundle = access.get("certificate-authority-data")
+    bundle = bundle or b64encode(Path(access["certificate-authority"]).read_bytes()).decode()
+    for hook in registration["webhooks"]:
+        hook["clientConfig"] = {"url": "https://127.0.0.1:1/mutate", "caBundle": bundle}
+        hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace.name}}
+    cluster.api.apply(registration)
+    try:
+        ended = wait_for(
+            lambda: (
+                found
+                if "fault    webhook" in (found := plugin.fluence("doctor", "-n", namespace.name)).stdout
+                else None
+            ),
+            what="the API server to know the webhook",
+        )
+    finally:
+        cluster.api.delete(REGISTRATION)
+    assert ended is not None
+    assert "pods that ask for devices are refused: failed calling webhook" in ended.stdout, ended
+    assert "see that its process answers at https://127.0.0.1:1/mutate" in ended.stdout
 
 
 class lease:  # noqa: N801 - reads as a statement
