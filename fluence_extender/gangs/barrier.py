@@ -24,16 +24,16 @@ class BarrierFailed(Exception):
 
 
 class Barrier:
-    """Where the members of one plan gather."""
+    """Where the members of one plan gather; ``doubted`` if some were refused before, who may be in each other's way."""
 
     __slots__ = ("_arrived", "_doubted", "_failure", "_open", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, doubted: bool = False) -> None:
         self._arrived: dict[str, str] = {}
         self._open = False
         self._failure: str | None = None
         self._waiting: dict[asyncio.Future[None], str] = {}
-        self._doubted = False
+        self._doubted = doubted
 
     @property
     def open(self) -> bool:

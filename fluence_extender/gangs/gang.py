@@ -150,7 +150,16 @@ class Gang:
         self.incomplete_since = None
         self.whole = False
         if self.barrier.open:
-            self.barrier = Barrier()
+            self.gather_anew()
+
+    def gather_anew(self) -> None:
+        """A new barrier, for a new plan.
+
+        What kube-scheduler's filters once had against members that they judge by other pods may still hold, and isn't
+        told again in the same words: such members are believed to pass together only while they wait together.
+        """
+        refused = (one.pod for one in self.pending() if one.pod.refusal)
+        self.barrier = Barrier(doubted=any(pod.entangled or pod.host_ports for pod in refused))
 
     def gathered(self, arrived: Mapping[str, str]) -> bool:
         """Whether enough members have a place and all of those have reached bind (or are bound)."""

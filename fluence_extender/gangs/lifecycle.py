@@ -338,6 +338,8 @@ class Lifecycle:
         self._places.clears()
         resume_promised(self._registry, self._books, self._planner.node)
         self.preemptor.take_over()
+        for gang in self._registry.gangs.values():
+            gang.gather_anew()
         for _, member in self._registry.members():
             member.heard, member.placeless = self._clock(), NEVER
         self.look_at_all()

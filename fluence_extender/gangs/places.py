@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from fluence_extender.gangs.actions import Clear
 from fluence_extender.gangs.agenda import NEVER
-from fluence_extender.gangs.barrier import Barrier
 from fluence_extender.gangs.displaced import displaced
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
@@ -153,7 +152,7 @@ class Places:
             for member in gang.members.values():
                 self.drop(member)
             gang.barrier.fail("the plan of the gang was withdrawn")
-            gang.barrier = Barrier()
+            gang.gather_anew()
 
     def leave_if_unfit(self, gang: Gang, member: Member) -> None:
         """Find another place for a member that its planned node wouldn't take any more, or that asks for another."""

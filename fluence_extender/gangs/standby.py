@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.attempts import size_of
-from fluence_extender.gangs.barrier import Barrier
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.registry import Registry
@@ -36,7 +35,7 @@ class Standby:
         """Drop what was planned and isn't bound; who waits at a barrier is told ``why``."""
         for gang in self._registry.gangs.values():
             gang.barrier.fail(why)
-            gang.barrier = Barrier()
+            gang.gather_anew()
             gang.incomplete_since = None
             gang.replans, gang.rest_until = 0, 0.0
             for member in gang.members.values():

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from fluence_extender.gangs.barrier import Barrier, BarrierFailed, Complete
+from fluence_extender.gangs.conventions.claim import alone
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.model.pod import HostPort
 from tests.core.clock import VirtualLoop
+from tests.core.values import pod
 
 T = TypeVar("T")
 
@@ -112,6 +116,17 @@ def test_members_that_are_never_there_together_do_not_pass_once_one_was_refused(
     run(scene())
 
 
+def test_members_that_come_in_turns_do_not_pass_a_barrier_that_begins_in_doubt() -> None:
+    async def scene() -> None:
+        barrier = Barrier(doubted=True)
+        for uid in ("a", "b", "a"):
+            with pytest.raises(BarrierFailed):
+                await barrier.arrive(uid, "n0", all_of(2), 20)
+        assert not barrier.open
+
+    run(scene())
+
+
 def test_doubt_forgets_who_has_gone_and_keeps_who_waits() -> None:
     async def scene() -> None:
         barrier = Barrier()
@@ -148,3 +163,21 @@ def test_members_that_come_at_different_times_gather_after_a_refusal() -> None:
 
     passed, seconds = run(scene())
     assert (passed, seconds) == (["a", "b", "c", "d"], 30)
+
+
+@pytest.mark.parametrize(
+    ("fields", "doubted"),
+    [
+        ({"entangled": True, "refusal": "1 node(s) didn't match pod anti-affinity rules"}, True),
+        ({"host_ports": (HostPort(80),), "refusal": "1 node(s) didn't have free ports"}, True),
+        ({"entangled": True}, False),
+        ({"refusal": "1 Insufficient cpu"}, False),
+    ],
+)
+def test_new_plan_of_members_that_may_keep_each_other_away_begins_in_doubt_once_one_was_refused(
+    fields: dict[str, Any], doubted: bool
+) -> None:
+    pods = [pod("a"), pod("b", **fields)]
+    gang = Gang(alone(pods[0]).key, {one.uid: Member(one, alone(one)) for one in pods})
+    gang.gather_anew()
+    assert gang.barrier.doubted is doubted
