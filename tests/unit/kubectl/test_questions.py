@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 import yaml
 
-from fluence_extender.kubectl import figures
-from fluence_extender.kubectl.fits import fitting, largest_that_fits, times
 from tests.unit.kubectl.programs import Fluence, Program
 
 NOW = "2026-06-30T12:00:00Z"
@@ -478,61 +473,3 @@ def test_unknown_flags_and_words_are_told(verb: str, service: Fluence) -> None:
     )
     assert service(verb, "a", "b", "c").code == 2
     assert service(verb, "-q").code == 2
-
-
-class _Answering(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        found = self.path == "/v1/nodes"
-        body = listed(NODES).encode() if found else b'{"detail": "not ready: listing pods"}'
-        self.send_response(200 if found else 503)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        return
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    """A service that answers without an API server in between."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
-
-
-def test_the_service_can_be_asked_at_its_address(address: str, fluence: Fluence, kubectl: Program) -> None:
-    assert len(fluence("top", "--server", address).out.splitlines()) == 4
-    assert kubectl.calls == []
-    shown = fluence("backends", f"--server={address}/")
-    assert shown.err == f"error: {address}: not ready: listing pods\n"
-    assert "is no URL" in fluence("top", "--server", "fluence").err
-    assert "can't be reached" in fluence("top", "--server", "http://127.0.0.1:1").err
-
-
-def test_amounts_and_ages_are_written_as_kubectl_does() -> None:
-    assert [figures.amount("cpu", value) for value in (1.5, 2, 0.25)] == ["1500m", "2", "250m"]
-    assert [figures.amount("memory", value) for value in (GIB, 1.5 * GIB, 512)] == ["1Gi", "1.5Gi", "512"]
-    assert [figures.span(seconds) for seconds in (-3, 5, 119, 120, 7200, 200_000)] == [
-        "0s",
-        "5s",
-        "119s",
-        "2m",
-        "2h",
-        "2d",
-    ]
-    assert figures.bar(10, 0.01, 0.01, 10) == "[#+........]"
-    assert figures.bar(10, 20, 5, 10) == "[##########]"
-    assert figures.bar(0, 0, 0, 4) == "[    ]"
-
-
-def test_fits_are_counted_on_open_nodes_alone() -> None:
-    assert fitting(NODES, {"cpu": 1, "pods": 1}) == {"n1": 1, "n2": 7}
-    assert times({"cpu": 0.3}, {"cpu": 0.1}) == 3
-    assert times({"cpu": -1}, {"cpu": 1}) == 0
-    assert times({}, {"nvidia.com/gpu": 1}) == 0
-    assert largest_that_fits(NODES, {"cpu": 3}, 100, "cpu") == pytest.approx(0.079)
-    assert largest_that_fits(NODES, {"cpu": 3, "nvidia.com/gpu": 1}, 1, "cpu") is None
