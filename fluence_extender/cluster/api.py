@@ -69,7 +69,7 @@ class ApiCluster:
         """See `Cluster.nominate`. One PATCH of pods/status."""
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
         attempt = f"nominate a node for pod {pod.key}"
-        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, BRIEFLY)
+        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, MERGE_PATCH, BRIEFLY)
         try:
             await self._connection.call(request)
         except (Conflict, Invalid):
@@ -77,23 +77,28 @@ class ApiCluster:
                 raise
 
     async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
-        """See `Cluster.ungate`. One strategic patch, which tells gates apart by name; others' gates stay.
+        """See `Cluster.ungate`. One patch; others' gates stay.
 
-        A pod that is pinned has a controller, which nobody writes beside; from then on the API server keeps no account
-        of who has written which of its fields, which is about a quarter of what the pod costs it.
+        Gates are only ever removed, so that a pod with no other gate has none afterwards; a merge patch that says so
+        costs the API server a sixth less than a strategic one, which tells gates apart by name. A pod that is pinned
+        has a controller, which nobody writes beside: from then on at the latest the API server keeps no account of who
+        has written which of its fields.
         """
         if gate not in pod.gates:
             return
         metadata: dict[str, object] = {"uid": pod.uid}
-        spec: dict[str, object] = {"schedulingGates": [{"$patch": "delete", "name": gate}]}
+        spec: dict[str, object] = {}
         if pin is not None:
             metadata["annotations"] = {PINNED_ANNOTATION: pin.node}
-            if not pod.applied:
-                metadata["managedFields"] = UNMANAGED
             spec["affinity"] = required_affinity(pin.affinity)
+            if pod.accounted:
+                metadata["managedFields"] = UNMANAGED
+        alone = pod.gates == (gate,)
+        spec["schedulingGates"] = None if alone else [{"$patch": "delete", "name": gate}]
         body = {"metadata": metadata, "spec": spec}
         attempt = f"remove gate {gate} of pod {pod.key}"
-        request = Request("PATCH", _path(pod), attempt, None, body, STRATEGIC_PATCH, BRIEFLY)
+        kind = MERGE_PATCH if alone else STRATEGIC_PATCH
+        request = Request("PATCH", _path(pod), attempt, None, body, kind, BRIEFLY)
         try:
             await self._connection.call(request)
         except (Conflict, Invalid):

@@ -51,6 +51,7 @@ FAILED = ("PodScheduled", "False", "SchedulerError")
 
 LONGEST_REFUSAL = 400
 
+ACCOUNT = b'"managedFields":[{'
 APPLIED = b'"operation":"Apply"'
 """How an entry of metadata.managedFields says that it comes of a server-side apply (metav1.ManagedFieldsEntry)."""
 
@@ -98,7 +99,7 @@ def decode_pod(raw: bytes) -> Pod:
         duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
         entangled=_entangled(spec),
         marked=_marked(spec),
-        applied=bool(gates) and APPLIED in raw,
+        accounted=bool(gates) and ACCOUNT in raw and APPLIED not in raw,
         seeks=_sought(spec, meta.namespace),
     )
 

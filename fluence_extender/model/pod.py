@@ -77,8 +77,9 @@ class Pod:
     since the epoch, 0 before; ``duration`` how many seconds it runs at most, None where that isn't said;
     ``preempts`` is false where its preemptionPolicy is Never; ``entangled`` says that kube-scheduler's filters judge it
     by more than the node and what is free there: by other pods, by volumes or by resource claims; ``marked`` that it
-    asks for one of `MARKS`, so that kube-scheduler calls our bind verb for it; ``applied`` that somebody manages fields
-    of it by server-side apply (looked at while it is gated); ``seeks`` are the label selectors of pods that
+    asks for one of `MARKS`, so that kube-scheduler calls our bind verb for it; ``accounted`` that the API
+    server keeps account of who wrote which of its fields, though nobody manages any by server-side apply (looked at
+    while it is gated); ``seeks`` are the label selectors of pods that
     it has to be near by required affinity, as far as they may be of its own namespace.
     """
 
@@ -112,7 +113,7 @@ class Pod:
     preempts: bool = True
     entangled: bool = False
     marked: bool = False
-    applied: bool = False
+    accounted: bool = False
     seeks: tuple[tuple[Requirement, ...], ...] = ()
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fluence_extender.model.names import GATE
-from tests.e2e.harness import Namespace, node_of, wait_for
+from tests.core.marks import CONTROLLED
+from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
@@ -82,6 +83,30 @@ def test_gang_waits_for_the_gates_of_others_and_leaves_them_alone(
     namespace.api.patch(path, opened, "application/strategic-merge-patch+json")
     namespace.wait_for_phase("mixed-0", "Running")
     namespace.wait_for_phase("mixed-1", "Running")
+
+
+def test_controlled_pods_are_accounted_for_only_where_somebody_applies_them(
+    fluence: Fluence, namespace: Namespace
+) -> None:
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    bare, controlled = ours("bare"), ours("controlled")
+    controlled["metadata"]["ownerReferences"] = [CONTROLLED]
+
+    def dry_run(
+        method: str, where: str, body: Manifest, kind: str = "application/json", **query: str
+    ) -> Manifest:
+        created = namespace.api.request(
+            method, where, body, query={"dryRun": "All"} | query, content_type=kind
+        )
+        assert gates_of(created) == [GATE]
+        return created["metadata"]
+
+    assert "managedFields" not in dry_run("POST", path, controlled)
+    assert "managedFields" in dry_run("POST", path, bare)
+    applied = dry_run(
+        "PATCH", f"{path}/controlled", controlled, "application/apply-patch+yaml", fieldManager="me"
+    )
+    assert [one["operation"] for one in applied["managedFields"]] == ["Apply"]
 
 
 def test_pod_created_while_the_service_is_down_waits_for_it_behind_its_gate(

@@ -289,7 +289,7 @@ def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(
     spec = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
     (mutation,) = spec["mutations"]
     conditions = {entry["name"]: entry["expression"] for entry in spec["matchConditions"]}
-    assert f"'{GATE}'" in mutation["applyConfiguration"]["expression"]
+    assert mutation["jsonPatch"]["expression"].count(f"{{'name': '{GATE}'}}") == 2
     assert f"'{GATE}'" in conditions["without-the-gate"]
     assert f"'{SCHEDULER_NAME}'" in conditions["for-our-scheduler"]
     binding = objects["MutatingAdmissionPolicyBinding", "fluence-gate"]

@@ -80,6 +80,14 @@ async def test_ungating_names_uid_and_gate_and_leaves_the_other_gates(
     assert server.bodies == [{"metadata": {"uid": "u1"}, "spec": {"schedulingGates": [removal]}}]
 
 
+async def test_ungating_a_pod_of_no_other_gate_empties_the_list(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[PATCH].append(now())
+    await cluster.ungate(replace(POD, gates=("ours",)), "ours")
+    assert server.bodies == [{"metadata": {"uid": "u1"}, "spec": {"schedulingGates": None}}]
+
+
 async def test_ungating_pins_in_the_same_patch(server: FakeApiServer, cluster: ApiCluster) -> None:
     server.scripts[PATCH].append(now())
     zone = Requirement("zone", "Exists")
@@ -89,11 +97,7 @@ async def test_ungating_pins_in_the_same_patch(server: FakeApiServer, cluster: A
     written = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}], "matchFields": [field]}, {}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": written}}
     (body,) = server.bodies
-    assert body["metadata"] == {
-        "uid": "u1",
-        "annotations": {PINNED_ANNOTATION: "n1"},
-        "managedFields": [{}],
-    }
+    assert body["metadata"] == {"uid": "u1", "annotations": {PINNED_ANNOTATION: "n1"}}
     assert body["spec"]["affinity"] == {"nodeAffinity": required}
     assert body["spec"]["schedulingGates"] == [{"$patch": "delete", "name": "ours"}]
 
@@ -240,10 +244,13 @@ async def test_eviction_of_a_replaced_pod_says_gone(server: FakeApiServer, clust
         await cluster.evict(POD, "why")
 
 
-async def test_account_of_who_wrote_what_is_kept_where_somebody_applies_fields(
+async def test_account_of_who_wrote_what_is_closed_with_the_pin_where_it_serves_nobody(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
-    server.scripts[PATCH].append(now())
-    await cluster.ungate(replace(POD, applied=True), "ours", Pin("n1", (NodeTerm(),)))
-    (body,) = server.bodies
-    assert "managedFields" not in body["metadata"]
+    pin = Pin("n1", (NodeTerm(),))
+    for accounted in (True, False):
+        server.scripts[PATCH].append(now())
+        await cluster.ungate(replace(POD, accounted=accounted), "ours", pin)
+    first, second = (body["metadata"] for body in server.bodies)
+    assert first["managedFields"] == [{}]
+    assert "managedFields" not in second

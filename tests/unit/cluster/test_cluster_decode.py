@@ -301,15 +301,21 @@ def test_pod_is_marked_by_what_its_containers_ask_for(spec: dict[str, Any], mark
 
 
 @pytest.mark.parametrize(
-    ("operation", "gated", "applied"),
-    [("Apply", True, True), ("Update", True, False), ("Apply", False, False)],
+    ("operations", "gated", "accounted"),
+    [
+        (("Update",), True, True),
+        (("Update", "Apply"), True, False),
+        (("Update",), False, False),
+        ((), True, False),
+    ],
 )
-def test_gated_pod_says_whether_somebody_manages_it_by_server_side_apply(
-    operation: str, gated: bool, applied: bool
+def test_gated_pod_says_whether_its_fields_are_accounted_for_in_vain(
+    operations: tuple[str, ...], gated: bool, accounted: bool
 ) -> None:
     spec = {"containers": [{"name": "c"}], "schedulingGates": [{"name": "a"}] if gated else []}
     body = {
-        "metadata": META | {"managedFields": [{"manager": "kubectl", "operation": operation}]},
+        "metadata": META
+        | {"managedFields": [{"manager": "kubectl", "operation": one} for one in operations]},
         "spec": spec,
     }
-    assert decode_pod(json.dumps(body, separators=(",", ":")).encode()).applied is applied
+    assert decode_pod(json.dumps(body, separators=(",", ":")).encode()).accounted is accounted
