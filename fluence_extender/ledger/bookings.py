@@ -6,7 +6,7 @@ isn't there, is remembered and booked as soon as it can be, the strongest claim 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from fluence_extender.graph.containment import without_levels
@@ -99,11 +99,19 @@ class Bookings:
 
     # Holds.
 
-    def book(self, uid: str, node: str, requests: Resources) -> None:
-        """Book a pod on a node. Raises `MatcherError`, `KeyError`."""
-        job = self.mirror.book(node, requests)
-        if job is not None:
-            self._jobs[uid] = job
+    def book_all(self, shares: Sequence[tuple[str, str, Resources]]) -> str:
+        """Book pods (uid, node, requests), all or none: the node that was gone or had no room, "" where each had."""
+        for _, node, _ in shares:
+            if node not in self.mirror.graph.nodes:
+                return node
+        jobs = self.mirror.book_all((node, requests) for _, node, requests in shares)
+        booked = {uid: job for (uid, _, _), job in zip(shares, jobs, strict=True) if isinstance(job, int)}
+        for (_, node, _), job in zip(shares, jobs, strict=True):
+            if isinstance(job, MatcherError):
+                self.mirror.cancel(booked.values())
+                return node
+        self._jobs |= booked
+        return ""
 
     def book_bound(self, shares: Iterable[tuple[str, str, Resources]]) -> None:
         """Book pods (uid, node, requests) that are on their nodes already, the first first; or when there is room."""

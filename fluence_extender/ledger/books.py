@@ -8,7 +8,7 @@ whether there is room for it or not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fluence_extender.graph.containment import Containment
@@ -22,7 +22,6 @@ from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.ledger.rooms import LiveRooms, Room
 from fluence_extender.ledger.upkeep import Upkeep
-from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -241,14 +240,25 @@ class Books:
     # Our pods.
 
     def take(self, pod: Pod, assignment: Assignment, gang: object, claim: Claim = Claim.PLANNED) -> None:
-        """Hold a planned place; the pod's drafted devices become part of it. Raises `NoRoom`."""
-        requests = self.rounded(pod.requests)
-        try:
-            self.bookings.book(pod.uid, assignment.node, requests)
-        except (MatcherError, KeyError) as error:
-            self.devices.give_up(pod.uid)
-            raise NoRoom(f"node {assignment.node} has no room left in whole units") from error
-        self._hold(pod, assignment, gang, claim, requests)
+        """`take_all` of one pod."""
+        self.take_all(((pod, assignment),), gang, claim)
+
+    def take_all(
+        self, places: Sequence[tuple[Pod, Assignment]], gang: object, claim: Claim = Claim.PLANNED
+    ) -> None:
+        """Hold the planned places of a gang's pods; their drafted devices become part of them.
+
+        Raises `NoRoom`; then none is held, and the drafts are given up.
+        """
+        sizes = [self.rounded(pod.requests) for pod, _ in places]
+        shares = [(pod.uid, place.node, size) for (pod, place), size in zip(places, sizes, strict=True)]
+        full = self.bookings.book_all(shares)
+        if full:
+            for pod, _ in places:
+                self.devices.give_up(pod.uid)
+            raise NoRoom(f"node {full} has no room left in whole units")
+        for (pod, place), size in zip(places, sizes, strict=True):
+            self._hold(pod, place, gang, claim, size)
 
     def adopt(self, pod: Pod, gang: object, claim: Claim) -> Assignment:
         """Take into account that a pod is bound, whether there is room or not; return what it holds."""

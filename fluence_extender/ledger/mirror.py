@@ -249,13 +249,6 @@ class Mirror:
                 placed[self.containment.vertex(path).name] = amount // counts[leaf]
         return placed
 
-    def book(self, node: str, requests: Resources) -> int | None:
-        """Hold a pod's share of a node; None when it takes no leaf. Raises `MatcherError`, `KeyError`."""
-        counts = request_counts(requests, self.units)
-        if not counts:
-            return None
-        return self.take(node, counts)
-
     def take(self, node: str, counts: Mapping[str, int]) -> int:
         """Hold so many leaves of a node. Raises `MatcherError`, `KeyError`."""
         (job,) = self.take_all(((node, counts),))
@@ -264,7 +257,10 @@ class Mirror:
         return job
 
     def book_all(self, shares: Iterable[tuple[str, Resources]]) -> list[int | MatcherError | None]:
-        """`book` many shares, one after the other; an error stands for a share that it is about. Raises `KeyError`."""
+        """Hold pods' shares of nodes, one after the other. Raises `KeyError`.
+
+        None stands for a share that takes no leaf, an error for one that it is about.
+        """
         units = self.units
         counted: dict[Resources, dict[str, int]] = {}
         wanted: list[tuple[str, Mapping[str, int]]] = []

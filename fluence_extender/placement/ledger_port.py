@@ -112,8 +112,8 @@ class Ledger(Protocol):
         """Where equal members would go. Raises `MatcherError`."""
         ...
 
-    def take(self, pod: Pod, assignment: Assignment, gang: object) -> None:
-        """Hold a place. Raises `NoRoom`."""
+    def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
+        """Hold the places of a gang's pods. Raises `NoRoom`; then none is held."""
         ...
 
     def undo(self, uids: Iterable[str]) -> None:

@@ -76,8 +76,7 @@ class Matching:
         assignments = tuple(
             Assignment(wish.pod.uid, nodes[wish.pod.uid], shares.get(wish.pod.uid, ())) for wish in wishes
         )
-        for wish, assignment in zip(wishes, assignments, strict=True):
-            self._books.take(wish.pod, assignment, gang)
+        self._books.take_all([(wish.pod, one) for wish, one in zip(wishes, assignments, strict=True)], gang)
         return assignments
 
     # Devices.

@@ -6,7 +6,7 @@ same accounts as the service's. What is found is a promise for later and not a p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from fluence_extender.ledger.crowd import Crowd
@@ -103,7 +103,12 @@ class PlanningCopy:
         """There is nobody to ask. Raises `NoMatcher`."""
         raise NoMatcher("a copy of the books has no matcher")
 
-    def take(self, pod: Pod, assignment: Assignment, gang: object) -> None:
+    def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
+        """Hold places; their devices have been chosen before."""
+        for pod, assignment in places:
+            self.take(pod, assignment)
+
+    def take(self, pod: Pod, assignment: Assignment) -> None:
         """Hold a place; its devices have been chosen before."""
         use = Use(assignment, self.rounded(pod.requests), pod.host_ports)
         self.holdings[pod.uid] = use

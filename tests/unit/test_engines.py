@@ -17,8 +17,8 @@ NODE = Node("node0", allocatable=Resources({"cpu": 4000, "memory": 2**32, "pods"
 def test_two_pods_are_booked_on_one_node_under_every_policy(policy: str) -> None:
     mirror = create_mirror(choose_engine("embedded"), policy, {})
     mirror.load([NODE], VirtualResources(""))
-    for _ in range(2):
-        assert mirror.book("node0", Resources({"cpu": 1000})) is not None
+    jobs = mirror.book_all([("node0", Resources({"cpu": 1000}))] * 2)
+    assert all(isinstance(job, int) for job in jobs)
     mirror.close()
 
 

@@ -65,7 +65,7 @@ def job_lost_in_the_matcher(w: World, pod: Pod) -> None:
 
 
 def job_left_over(w: World, pod: Pod) -> None:
-    w.books.mirror.book("n1", asks(500, 1))
+    w.books.mirror.book_all([("n1", asks(500, 1))])
 
 
 def left_over_hold(w: World, pod: Pod) -> None:

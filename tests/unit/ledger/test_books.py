@@ -59,6 +59,27 @@ def test_one_pods_end_frees_exactly_its_share(make: MakeBooks) -> None:
     assert not accepts(books, asks(2000))
 
 
+@pytest.mark.parametrize("last", ["n0", "n1", "gone"])
+def test_gang_is_held_whole_or_not_at_all(make: MakeBooks, last: str) -> None:
+    books = make(node("n0"), node("n1"))
+    earlier = pod("earlier", 1000)
+    take(books, earlier, "n1")
+    members = [pod(name, 2000) for name in "abc"]
+    places = [
+        (one, Assignment(one.uid, where)) for one, where in zip(members, ("n0", "n0", last), strict=True)
+    ]
+    if last == "n1":
+        books.take_all(places, "g")
+        assert all(books.holds(one.uid, where.node) for one, where in places)
+        assert not accepts(books, asks(1000))
+        return
+    with pytest.raises(NoRoom, match=last):
+        books.take_all(places, "g")
+    assert not any(books.holdings.get(one.uid) for one in members)
+    assert accepts(books, asks(4000))
+    assert books.bookings.owned() == {books.bookings.job(earlier.uid)}
+
+
 def test_release_of_nobody_changes_nothing(make: MakeBooks) -> None:
     books = make(node("n0"))
     version = books.version

@@ -48,15 +48,16 @@ def test_request_that_the_graph_does_not_count_is_not_answered() -> None:
 
 
 def test_pod_without_leaves_needs_no_job() -> None:
-    assert mirror(node("n0")).book("n0", Resources({"pods": 1})) is None
+    assert mirror(node("n0")).book_all([("n0", Resources({"pods": 1}))]) == [None]
 
 
 def test_unknown_jobs_are_free_already() -> None:
     one = mirror(node("n0"))
-    job = one.book("n0", asks(4000))
+    (job,) = one.book_all([("n0", asks(4000))])
+    assert isinstance(job, int)
     assert job is not None
     one.cancel((job, job, 17))
-    assert one.book("n0", asks(4000)) is not None
+    assert isinstance(one.book_all([("n0", asks(4000))])[0], int)
 
 
 def changed(one: Mirror, leaving: str | None, joining: Node | None, resources: str | None = None) -> None:

@@ -20,8 +20,8 @@ def test_use_that_has_no_room_is_a_deficit_until_it_has() -> None:
     one = mirror(node("n0"))
     others = OthersUse(one)
     whole = node("n0").allocatable
-    ours = one.book("n0", asks(3000, 1))
-    assert ours is not None
+    (ours,) = one.book_all([("n0", asks(3000, 1))])
+    assert isinstance(ours, int)
     others.book("n0", whole, asks(3000, 2))
     assert others.deficits == {"n0": {"core": 2}}
     one.cancel((ours,))
