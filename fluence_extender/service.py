@@ -43,7 +43,7 @@ from fluence_extender.state.gangs import NO_PLACE_YET, allocation_listing, gang_
 from fluence_extender.state.graph import graph
 from fluence_extender.state.nodes import node_listing, node_story
 from fluence_extender.whatif.live import Simulator, TooMany
-from fluence_extender.whatif.manifests import BadManifest
+from fluence_extender.whatif.documents import BadManifest
 
 NOT_SEEN = "the pod has not been seen yet"
 UNMARKED = (

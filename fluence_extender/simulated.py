@@ -13,7 +13,8 @@ from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
-from fluence_extender.whatif.manifests import asked, read_manifests
+from fluence_extender.whatif.documents import read_cluster, read_manifests
+from fluence_extender.whatif.manifests import asked
 from fluence_extender.whatif.offline import Objects, cluster, objects
 from fluence_extender.whatif.simulation import Simulation, shown
 
@@ -32,7 +33,7 @@ def simulated(
 
 def from_file(path: Path) -> Objects:
     """The cluster in a file. Raises `BadManifest` and `OSError`."""
-    return objects(read_manifests(path.read_bytes()))
+    return objects(read_cluster(path.read_bytes()))
 
 
 async def looked_at(kubeconfig: str | None, resources: str | Path) -> tuple[Objects, ResourcesFile]:

@@ -96,7 +96,7 @@ def simulate(
     from fluence_extender.kubectl.sources import joined
     from fluence_extender.logs import set_up_logging
     from fluence_extender.simulated import from_file, looked_at, simulated
-    from fluence_extender.whatif.manifests import BadManifest
+    from fluence_extender.whatif.documents import BadManifest
 
     set_up_logging(level=logging.ERROR)
     try:

@@ -11,8 +11,9 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
+from fluence_extender.whatif.documents import read_manifests
 from fluence_extender.whatif.forecast import end_of
-from fluence_extender.whatif.manifests import Asked, asked, read_manifests
+from fluence_extender.whatif.manifests import Asked, asked
 from fluence_extender.whatif.simulation import Simulation, shown
 from fluence_extender.whatif.snapshot import Snapshot, snapshot
 

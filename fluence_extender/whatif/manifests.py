@@ -7,13 +7,11 @@ usual.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-import yaml
 
 from fluence_extender.cluster import decode_workload as workloads
 from fluence_extender.cluster.decode import decode_pod
@@ -27,19 +25,11 @@ from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import Workload
 from fluence_extender.placement.plan import Wish
+from fluence_extender.whatif.documents import BadManifest, Manifest, as_json
 from fluence_extender.whatif.priorities import PriorityClasses
 from fluence_extender.whatif.remarked import Remarked, full_name
 
 MOST_PODS = 10_000
-MOST_DOCUMENTS = 1_000
-MOST_VALUES = 500_000
-DEEPEST = 64
-
-Manifest = dict[str, Any]
-
-
-class BadManifest(ValueError):
-    """A manifest can't be read; the text says which and why."""
 
 
 @dataclass(slots=True)
@@ -73,48 +63,6 @@ class Asked:
     gangs: list[Wanted]
     ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-def read_manifests(text: bytes | str) -> list[Manifest]:
-    """The objects in YAML or JSON, lists taken apart. Raises `BadManifest`."""
-    try:
-        documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadManifest(f"not YAML or JSON: {' '.join(str(error).split())}") from error
-    left = [MOST_VALUES]
-    found: list[Manifest] = []
-    for document in documents:
-        _count_values(document, left, 0)
-        found.extend(_objects(document))
-        if len(found) > MOST_DOCUMENTS:
-            raise BadManifest(f"more than {MOST_DOCUMENTS:,} objects")
-    return found
-
-
-def _count_values(value: object, left: list[int], depth: int) -> None:
-    """Refuse documents that aliases make huge, and endless ones."""
-    left[0] -= 1
-    if left[0] < 0 or depth > DEEPEST:
-        raise BadManifest(f"more than {MOST_VALUES:,} values, or more than {DEEPEST} one in another")
-    if isinstance(value, dict):
-        for one in value.values():
-            _count_values(one, left, depth + 1)
-    elif isinstance(value, list):
-        for one in value:
-            _count_values(one, left, depth + 1)
-
-
-def _objects(document: object) -> Iterator[Manifest]:
-    if document is None:
-        return
-    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-        raise BadManifest("an object without a kind")
-    if document["kind"].endswith("List") and isinstance(document.get("items"), list):
-        for item in document["items"]:
-            kind = document["kind"].removesuffix("List")
-            yield from _objects({"kind": kind, **item} if isinstance(item, dict) and kind else item)
-    else:
-        yield document
 
 
 def asked(manifests: list[Manifest], namespace: str = "default") -> Asked:
@@ -167,7 +115,7 @@ def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses)
     spec = classes.resolved(template["spec"])
     spec.pop("nodeName", None)
     spec.pop("schedulingGates", None)
-    pod = decode_pod(json.dumps({"metadata": meta, "spec": spec}, default=str).encode())
+    pod = decode_pod(as_json({"metadata": meta, "spec": spec}))
     owner = template.get("owner")
     return replace(pod, owner=Owner(*owner) if owner else None)
 
@@ -179,7 +127,7 @@ def _note(manifest: Manifest, index: WorkloadIndex) -> bool:
     if decode is None:
         return False
     try:
-        index.put(decode(json.dumps(manifest, default=str).encode()))
+        index.put(decode(as_json(manifest)))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise BadManifest(f"{kind} {manifest['metadata']['name']}: {error}") from error
     return True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from fluence_extender.cluster.decode import decode_node, decode_pod
 from fluence_extender.cluster.decode_workload import decode_job
@@ -20,8 +21,8 @@ from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.stamp import recorded_devices
 from fluence_extender.model.workload import Job
+from fluence_extender.whatif.documents import BadManifest
 from fluence_extender.whatif.forecast import end_of
-from fluence_extender.whatif.manifests import BadManifest, Manifest
 from fluence_extender.whatif.snapshot import GraphCopy, Snapshot
 
 
@@ -34,28 +35,55 @@ class Objects:
     jobs: dict[tuple[str, str], Job] = field(default_factory=dict)
 
 
-def objects(manifests: Iterable[Manifest]) -> Objects:
-    """Nodes, running pods and Jobs as ``kubectl get -o yaml`` writes them. Raises `BadManifest`."""
+class _Conditions(msgspec.Struct):
+    conditions: list[msgspec.Raw] | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Outline(msgspec.Struct):
+    metadata: _Named | None = None
+    status: _Conditions | None = None
+
+
+_outline = msgspec.json.Decoder(_Outline).decode
+
+
+def objects(seen: Iterable[tuple[str, bytes]]) -> Objects:
+    """Nodes, running pods and Jobs, given as kind and JSON. Raises `BadManifest`."""
     found = Objects()
-    for number, manifest in enumerate(manifests):
-        raw = json.dumps(manifest, default=str).encode()
+    for number, (kind, raw) in enumerate(seen):
         try:
-            if manifest["kind"] == "Node":
-                node = decode_node(raw)
-                conditions = (manifest.get("status") or {}).get("conditions")
-                found.nodes.append(node if conditions else replace(node, ready=True))
-            elif manifest["kind"] == "Pod":
+            if kind == "Node":
+                found.nodes.append(_node(raw))
+            elif kind == "Pod":
                 pod = decode_pod(raw)
                 found.pods.append(pod if pod.uid else replace(pod, uid=f"pod-{number}"))
-            elif manifest["kind"] == "Job":
+            elif kind == "Job":
                 job = decode_job(raw)
                 found.jobs[job.namespace, job.name] = job
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            name = (manifest.get("metadata") or {}).get("name", number)
-            raise BadManifest(f"{manifest['kind']} {name}: {error}") from error
+            raise BadManifest(f"{kind} {_named(raw) or number}: {error}") from error
     if not found.nodes:
         raise BadManifest("there is no Node among the nodes")
     return found
+
+
+def _node(raw: bytes) -> Node:
+    """A node; one whose conditions were left out is taken for ready."""
+    node, outline = decode_node(raw), _outline(raw)
+    said = outline.status is not None and outline.status.conditions
+    return node if said else replace(node, ready=True)
+
+
+def _named(raw: bytes) -> str:
+    try:
+        outline = _outline(raw)
+    except msgspec.MsgspecError:
+        return ""
+    return outline.metadata.name if outline.metadata is not None else ""
 
 
 def cluster(

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.whatif import manifests
-from fluence_extender.whatif.manifests import BadManifest, asked, read_manifests
+from fluence_extender.whatif import documents
+from fluence_extender.whatif.documents import BadManifest, read_manifests
+from fluence_extender.whatif.manifests import asked
 
 SPEC = {"schedulerName": "fluence", "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
 
@@ -182,4 +183,4 @@ def test_aliases_cannot_make_a_document_huge() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     with pytest.raises(BadManifest, match="values"):
         read_manifests("kind: Pod\n" + "\n".join(lines))
-    assert manifests.MOST_VALUES < 10**6
+    assert documents.MOST_VALUES < 10**6
