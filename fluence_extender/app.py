@@ -21,6 +21,7 @@ from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.look import look_at_ours
 from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding
+from fluence_extender.cluster.preemption_rules import preemption_rules
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.engines import Engine, choose_engine, create_mirror
 from fluence_extender.extender.apps import api_app, verbs_app
@@ -104,7 +105,7 @@ async def _run(
     auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
     election = _election(settings, leadership, driver, connection, controller)
     asked = election.poke if election is not None else lambda: None
-    service = Service(controller, driver, lambda: _missing(watcher), asked)
+    service = Service(controller, driver, lambda: _missing(watcher), asked, partial(preemption_rules, connection))
     addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
     try:
         async with asyncio.TaskGroup() as tasks:

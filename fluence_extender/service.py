@@ -42,7 +42,7 @@ from fluence_extender.state.backends import device_listing
 from fluence_extender.state.gangs import NO_PLACE_YET, allocation_listing, gang_listing, gang_story
 from fluence_extender.state.graph import graph
 from fluence_extender.state.nodes import node_listing, node_story
-from fluence_extender.whatif.live import Simulator, TooMany
+from fluence_extender.whatif.live import Rules, Simulator, TooMany, nothing_known
 from fluence_extender.whatif.documents import BadManifest
 
 NOT_SEEN = "the pod has not been seen yet"
@@ -62,7 +62,7 @@ class Service:
     """Implements the `Placements` port.
 
     ``missing`` says what has still to be listed, "" when nothing; ``asked`` is told that a scheduler calls a replica
-    that stands by.
+    that stands by; ``rules`` reads what of the cluster preemption depends on.
     """
 
     def __init__(
@@ -71,12 +71,13 @@ class Service:
         driver: Driver,
         missing: Callable[[], str],
         asked: Callable[[], None] = lambda: None,
+        rules: Rules = nothing_known,
     ) -> None:
         self._controller = controller
         self._driver = driver
         self._missing = missing
         self._asked = asked
-        self._simulator = Simulator(controller)
+        self._simulator = Simulator(controller, rules)
 
     @property
     def ready(self) -> bool:

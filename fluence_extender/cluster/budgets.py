@@ -8,6 +8,7 @@ deleted needs no budget; one that two budgets cover can't be evicted; a budget w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ class BudgetMetadata(msgspec.Struct, frozen=True):
     """What matters of a budget's metadata."""
 
     name: str
+    namespace: str = ""
     generation: int = 0
 
 
@@ -49,16 +51,40 @@ class Budget(msgspec.Struct, frozen=True):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PreemptionRules:
+    """What decides who may preempt whom: PriorityClasses and PodDisruptionBudgets, None where they aren't known."""
+
+    classes: Sequence[dict[str, Any]] | None = None
+    budgets: Sequence[Budget] | None = None
+
+
 class _BudgetList(msgspec.Struct, frozen=True):
     items: tuple[Budget, ...] = ()
 
 
+_budget = msgspec.json.Decoder(Budget).decode
 _list = msgspec.json.Decoder(_BudgetList).decode
 
 
 def decode_budgets(raw: bytes) -> tuple[Budget, ...]:
     """The budgets of a policy/v1 PodDisruptionBudgetList. Raises `msgspec.MsgspecError`."""
     return _list(raw).items
+
+
+def decode_budget(raw: bytes) -> Budget:
+    """One policy/v1 PodDisruptionBudget. Raises `msgspec.MsgspecError`."""
+    return _budget(raw)
+
+
+def forbidding_anywhere(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Forbidding | None:
+    """`forbidding` for budgets and pods of any namespaces."""
+    for namespace in sorted({pod.namespace for pod in pods}):
+        here = [one for one in budgets if one.metadata.namespace == namespace]
+        found = forbidding(here, [pod for pod in pods if pod.namespace == namespace])
+        if found is not None:
+            return found
+    return None
 
 
 def forbidding(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Forbidding | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
@@ -25,6 +25,9 @@ from fluence_extender.model.workload import (
     RayCluster,
     Workload,
 )
+
+
+Group = TypeVar("Group")
 
 
 class Kind(StrEnum):
@@ -156,6 +159,11 @@ class Forbidding:
 
     reason: str
     uids: frozenset[str]
+
+    def about(self, pods: Mapping[Group, Sequence[Pod]]) -> Group:
+        """Of gangs that were to go together with these ``pods`` the one that stays: the last that this is about."""
+        covered = [key for key, some in pods.items() if any(pod.uid in self.uids for pod in some)]
+        return (covered or list(pods))[-1]
 
 
 @dataclass(frozen=True, slots=True)

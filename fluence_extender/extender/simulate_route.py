@@ -24,7 +24,14 @@ _ANSWER: dict[str, Any] = {
             "placement": [],
             "earliestStart": "2026-06-30T12:00:00Z",
             "earliestIn": "1h30m",
-            "mayPreempt": False,
+            "preemption": {
+                "outcome": "Preempts",
+                "text": "would preempt 1 gang (4 pods): default/low (4)",
+                "victims": [
+                    {"gang": "default/low", "priority": 0, "pods": 4, "members": 4, "surplus": False}
+                ],
+                "placement": [{"pod": "train-0", "node": "n0", "backend": "", "devices": []}],
+            },
             "reductions": [
                 {"what": "members", "wanted": "16", "fitting": "12", "text": "12 of 16 members fit"}
             ],

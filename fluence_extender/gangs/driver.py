@@ -376,8 +376,7 @@ class Driver:
         if refused is None:
             preemptor.allowed(ask.preemptor)
         else:
-            covered = [key for key, some in ask.pods.items() if any(pod.uid in refused.uids for pod in some)]
-            preemptor.forbidden(ask.preemptor, (covered or list(ask.pods))[-1], refused.reason)
+            preemptor.forbidden(ask.preemptor, refused.about(ask.pods), refused.reason)
         self._wake.set()
 
     async def _evict(self, pod: Pod, reason: str, again: bool) -> None:

@@ -17,6 +17,14 @@ SHOWN = 4
 """So many of the gangs that make way are named."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pressing:
+    """A gang for which others make way: its priority, and the kinds of devices that it asks for."""
+
+    priority: int
+    kinds: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class Preempting:
     """A gang for which others make way.

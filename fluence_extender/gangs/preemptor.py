@@ -22,7 +22,7 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.making_way import MakingWay, full_order
 from fluence_extender.gangs.places import Places
-from fluence_extender.gangs.preempting import Preempting
+from fluence_extender.gangs.preempting import Preempting, Pressing
 from fluence_extender.gangs.preemption import Victim
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.victim_search import Found, Query, VictimSearch, confirmed, search, without_more
@@ -428,6 +428,11 @@ class Preemptor:
             for member in gang.members.values():
                 member.kept = ""
             self._registry.dirty.add(key)
+
+    def under_way(self) -> tuple[frozenset[str], frozenset[GangKey], dict[GangKey, Pressing]]:
+        """The pods whose room comes free by itself, the gangs that make way, and those for which they do."""
+        pressing = {key: Pressing(one.priority, one.kinds) for key, one in self._of.items()}
+        return self._going(None, self._clock(), False), frozenset(self._making_way), pressing
 
     # A new leader.
 

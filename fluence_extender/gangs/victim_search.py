@@ -7,8 +7,9 @@ steps. What is found has to be tried once more on the books as they are, if they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from fluence_extender.gangs.gang import Gang
 from fluence_extender.gangs.making_way import still_offers, victims_of
@@ -16,10 +17,12 @@ from fluence_extender.gangs.preemption import Victim, choice
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.crowd import Crowd
+from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.use import Use, use_of
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.reason import Reason
+from fluence_extender.placement import trial as trials
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Settled, Wish
 from fluence_extender.placement.trial import Trial
@@ -39,6 +42,29 @@ A_MIXED_TRIAL = 8_000
 
 Work = Generator[int, None, "Found | None"]
 """Yields what each part of it has cost."""
+
+
+class Gangs(Protocol):
+    """The gangs that there are: the registry, or a copy of it."""
+
+    @property
+    def gangs(self) -> Mapping[GangKey, Gang]:
+        """All of them."""
+        ...
+
+    @property
+    def lowest_priority(self) -> int:
+        """The lowest priority of any pod of theirs."""
+        ...
+
+
+class Standing(trials.Standing, Protocol):
+    """The books, or a copy of them."""
+
+    @property
+    def keeps(self) -> Keeps:
+        """The nodes that are kept for somebody."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +123,12 @@ class VictimSearch:
         return left
 
 
-def search(registry: Registry, books: Books, planner: Planner, query: Query) -> VictimSearch:
+def search(registry: Gangs, books: Standing, planner: Planner, query: Query) -> VictimSearch:
     """Begin to search."""
     return VictimSearch(query, _search(registry, books, planner, query))
 
 
-def _search(registry: Registry, books: Books, planner: Planner, query: Query) -> Work:
+def _search(registry: Gangs, books: Standing, planner: Planner, query: Query) -> Work:
     trial = _begin_trial(books, planner, query)
     nodes = max(len(books.accounts), 1)
     victims: list[Victim] = []
@@ -142,7 +168,7 @@ def _search(registry: Registry, books: Books, planner: Planner, query: Query) ->
 
 
 def _choose(
-    books: Books, trial: Trial, query: Query, victims: Sequence[Victim], most: int
+    books: Standing, trial: Trial, query: Query, victims: Sequence[Victim], most: int
 ) -> Generator[int, None, tuple[tuple[Victim, ...], int]]:
     """The victims chosen of these, none where all of them aren't enough; and how many sets have been tried."""
     yield A_POD * len(victims)
@@ -164,7 +190,7 @@ def _choose(
 
 
 def _without(
-    books: Books, trial: Trial, query: Query, victims: Sequence[Victim]
+    books: Standing, trial: Trial, query: Query, victims: Sequence[Victim]
 ) -> tuple[Assignment, ...] | None:
     if not victims:
         return None
@@ -236,14 +262,14 @@ def _hold(
     return bool((rooms.free[rooms.at(tuple(used))] >= 0).all())
 
 
-def _begin_trial(books: Books, planner: Planner, query: Query) -> Trial:
+def _begin_trial(books: Standing, planner: Planner, query: Query) -> Trial:
     """A copy of the books for the query."""
     devices = any(wish.pod.devices for wish in query.wishes)
     return Trial(books, planner.eligibility, planner.topology, devices)
 
 
 def try_without(
-    books: Books, trial: Trial, query: Query, gone: frozenset[str], within: Collection[str] | None = None
+    books: Standing, trial: Trial, query: Query, gone: frozenset[str], within: Collection[str] | None = None
 ) -> tuple[Assignment, ...] | None:
     """Where the gang would go once the pods ``gone`` have gone; None for nowhere."""
     with books.keeps.passing(query.passing):

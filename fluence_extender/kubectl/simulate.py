@@ -74,8 +74,9 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {gang['reason']}"
         if gang["earliestStart"]:
             yield f"  at the earliest in {gang['earliestIn']} ({gang['earliestStart']}), by what running pods say"
-        if gang.get("mayPreempt"):
-            yield "  may preempt pods of lower priority, which isn't simulated: it may start at once"
+        if gang.get("preemption"):
+            yield f"  {gang['preemption']['text']}"
+            yield from _places(gang["preemption"]["placement"], "then ")
         for reduction in gang["reductions"]:
             yield f"  would fit now: {reduction['text']}"
     if not document["gangs"]:
@@ -86,11 +87,13 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"note: {note}"
 
 
-def _places(placement: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _places(placement: Sequence[Mapping[str, Any]], when: str = "") -> Iterator[str]:
+    if not placement:
+        return
     nodes = Counter(one["node"] for one in placement)
     shown = [f"{node} ({count})" if count > 1 else node for node, count in list(nodes.items())[:NODES_SHOWN]]
     more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
-    yield f"  on {', '.join(shown)}{more}"
+    yield f"  {when}on {', '.join(shown)}{more}"
     backends = sorted({one["backend"] for one in placement if one["backend"]})
     if backends:
         yield f"  backends: {', '.join(backends)}"

@@ -120,6 +120,10 @@ class Books:
         """Nodes on which more is used than could be booked: nothing new lands there."""
         return self._negative | self.bookings.strained
 
+    def gangs_apart(self) -> Mapping[str, object] | None:
+        """The gang of each pod that holds something, where only pods of one gang share a node; else None."""
+        return self._gang_of if self._exclusive else None
+
     def holds(self, uid: str, node: str) -> bool:
         """Whether the pod holds its share on ``node``."""
         held = self._holdings.get(uid)

@@ -17,6 +17,12 @@ class Keeps:
         self._nodes: dict[object, frozenset[str]] = {}
         self._passed: frozenset[object] = frozenset()
 
+    def copy(self) -> Keeps:
+        """The same, apart from these from now on."""
+        found = Keeps()
+        found._nodes = dict(self._nodes)
+        return found
+
     @contextmanager
     def passing(self, gangs: frozenset[object]) -> Iterator[None]:
         """Within it, nodes that are kept for ``gangs`` are open."""

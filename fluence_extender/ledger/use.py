@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from fluence_extender.ledger.books import Books
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
@@ -24,7 +25,49 @@ class Use:
         return self.assignment.uid
 
 
-def use_of(books: Books, uid: str) -> Use | None:
+class Held(Protocol):
+    """What one pod of ours holds."""
+
+    @property
+    def assignment(self) -> Assignment:
+        """Its place."""
+        ...
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """Its host ports."""
+        ...
+
+
+class Account(Protocol):
+    """What pods use on a node."""
+
+    @property
+    def users(self) -> Mapping[str, Resources]:
+        """The requests of each, as they are counted, by uid."""
+        ...
+
+
+class Uses(Protocol):
+    """What pods use: the books, or a copy of them."""
+
+    @property
+    def holdings(self) -> Mapping[str, Held]:
+        """What each pod of ours holds, by uid."""
+        ...
+
+    @property
+    def foreign(self) -> Mapping[str, str]:
+        """The nodes of others' pods, by uid."""
+        ...
+
+    @property
+    def accounts(self) -> Mapping[str, Account]:
+        """The account of each node."""
+        ...
+
+
+def use_of(books: Uses, uid: str) -> Use | None:
     """What a pod uses now, ours or another scheduler's; None when it isn't counted."""
     held = books.holdings.get(uid)
     assignment = held.assignment if held is not None else Assignment(uid, books.foreign.get(uid, ""))
@@ -34,7 +77,7 @@ def use_of(books: Books, uid: str) -> Use | None:
     return Use(assignment, account.users[uid], held.ports if held is not None else ())
 
 
-def uses_of_devices(books: Books) -> dict[str, Use]:
+def uses_of_devices(books: Uses) -> dict[str, Use]:
     """What the pods use that hold devices, by uid."""
     uses = (use_of(books, uid) for uid, held in books.holdings.items() if held.assignment.devices)
     return {use.uid: use for use in uses if use is not None}

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device
-from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.crowd import Crowd
-from fluence_extender.ledger.use import Use, use_of, uses_of_devices
+from fluence_extender.ledger.use import Use, Uses, use_of, uses_of_devices
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.eligibility import EligibilityIndex, refusal
+from fluence_extender.placement.ledger_port import Graph, RoomSource
 from fluence_extender.placement.plan import Planner, Settled, Wish
-from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.planning_copy import PlanningCopy, Rules
 from fluence_extender.placement.topology import Topology
 
 _SEARCHED = Reason(Why.BUSY, "busy: all devices are searched for together")
+
+
+class Standing(Uses, Rules, Protocol):
+    """What a trial is made on: the books, or a copy of them."""
+
+    @property
+    def free(self) -> RoomSource:
+        """What the nodes have left."""
+        ...
+
+    @property
+    def whole(self) -> RoomSource:
+        """What the nodes have when nothing runs."""
+        ...
+
+    @property
+    def mirror(self) -> Graph:
+        """The resource graph."""
+        ...
 
 
 class Trial:
@@ -28,7 +48,7 @@ class Trial:
 
     def __init__(
         self,
-        books: Books,
+        books: Standing,
         eligibility: EligibilityIndex,
         topology: Topology | None = None,
         devices: bool = True,

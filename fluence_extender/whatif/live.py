@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
-from fluence_extender.whatif.documents import read_manifests
+from fluence_extender.whatif.documents import Manifest, read_manifests
 from fluence_extender.whatif.forecast import end_of
 from fluence_extender.whatif.manifests import Asked, asked
-from fluence_extender.whatif.simulation import Simulation, shown
+from fluence_extender.whatif.preemption import Surroundings
+from fluence_extender.whatif.shown import shown
+from fluence_extender.whatif.simulation import Simulation
 from fluence_extender.whatif.snapshot import Snapshot, snapshot
+from fluence_extender.whatif.standing import CopiedGangs, copied_gangs
 
 MOST_WAITING = 8
 """Questions that wait for their turn; more are refused."""
 
+SLICE = 0.002
+"""Seconds for which gangs are copied before others have their turn."""
+
+Rules = Callable[[], Awaitable[PreemptionRules]]
+
 
 class TooMany(Exception):
     """Others ask already; the text says so."""
+
+
+async def nothing_known() -> PreemptionRules:
+    """The rules where there is no cluster to ask."""
+    return PreemptionRules()
 
 
 def ends(controller: Controller) -> dict[str, float]:
@@ -54,10 +68,16 @@ def copied(controller: Controller) -> tuple[Snapshot, dict[str, float]]:
 
 
 class Simulator:
-    """Answers what-if questions about ``controller``'s cluster."""
+    """Answers what-if questions about ``controller``'s cluster; ``rules`` reads what of it preemption depends on."""
 
-    def __init__(self, controller: Controller, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        rules: Rules = nothing_known,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._controller = controller
+        self._rules = rules
         self._now = now
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -69,19 +89,39 @@ class Simulator:
         self._waiting += 1
         try:
             async with self._turn:
-                wanted = await asyncio.to_thread(_read, body, namespace)
+                rules = await self._rules()
+                wanted = await asyncio.to_thread(_read, body, namespace, rules)
+                around = await self._around(wanted, rules)
                 taken, known = copied(self._controller)
-                return await asyncio.to_thread(_run, taken, wanted, self._now(), known)
+                return await asyncio.to_thread(_run, taken, wanted, self._now(), known, around)
         finally:
             self._waiting -= 1
 
+    async def _around(self, wanted: Asked, rules: PreemptionRules) -> Surroundings:
+        """The gangs that might have to make way, copied a few at a time, and what of them is going already."""
+        registry, preemptor = self._controller.registry, self._controller.lifecycle.preemptor
+        highest = max((one.priority for one in wanted.gangs), default=0)
+        gangs = CopiedGangs()
+        if highest > registry.lowest_priority:
+            began = time.monotonic()
+            for gang in copied_gangs(registry.gangs, highest):
+                gangs.gangs[gang.key] = gang
+                if time.monotonic() - began > SLICE:
+                    await asyncio.sleep(0)
+                    began = time.monotonic()
+        going, leaving, pressing = preemptor.under_way()
+        return Surroundings(gangs, going, leaving, dict(pressing), rules.budgets)
 
-def _read(body: bytes, namespace: str) -> Asked:
+
+def _read(body: bytes, namespace: str, rules: PreemptionRules) -> Asked:
     with paused_collector():
-        return asked(read_manifests(body), namespace)
+        manifests: list[Manifest] = read_manifests(body)
+        return asked(manifests, namespace, rules.classes)
 
 
-def _run(taken: Snapshot, wanted: Asked, now: float, known: dict[str, float]) -> dict[str, Any]:
+def _run(
+    taken: Snapshot, wanted: Asked, now: float, known: dict[str, float], around: Surroundings
+) -> dict[str, Any]:
     # A round of the collector over all that a large question makes would keep the event loop waiting, too.
     with paused_collector():
-        return shown(Simulation(taken, wanted, now, known).run(), wanted, now)
+        return shown(Simulation(taken, wanted, now, known, around).run(), wanted, now)

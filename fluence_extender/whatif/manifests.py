@@ -7,7 +7,7 @@ usual.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,12 +34,16 @@ MOST_PODS = 10_000
 
 @dataclass(slots=True)
 class Wanted:
-    """One gang that is asked about: its pods by rank, and how many of them make it whole."""
+    """One gang that is asked about: its pods by rank, and how many of them make it whole.
+
+    ``unknown_class`` is the PriorityClass that one of them names and of which nothing is known, "" for none.
+    """
 
     key: GangKey
     pods: list[Pod] = field(default_factory=list)
     size: int | Reason = 1
     topology: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
+    unknown_class: str = ""
 
     def wish(self, pod: Pod) -> Wish:
         """What a planner is asked for one of the pods."""
@@ -51,9 +55,9 @@ class Wanted:
         return any(levels for levels, _ in self.topology.values())
 
     @property
-    def may_preempt(self) -> bool:
-        """Whether pods of less priority could have to make way for it."""
-        return any(pod.priority > 0 and pod.preempts for pod in self.pods)
+    def priority(self) -> int:
+        """The priority that counts for preempting: the lowest of its pods'."""
+        return min(pod.priority for pod in self.pods)
 
 
 @dataclass(slots=True)
@@ -65,13 +69,18 @@ class Asked:
     notes: list[str] = field(default_factory=list)
 
 
-def asked(manifests: list[Manifest], namespace: str = "default") -> Asked:
-    """The gangs that ``manifests`` make. Raises `BadManifest`."""
+def asked(
+    manifests: list[Manifest], namespace: str = "default", classes: Sequence[Manifest] | None = None
+) -> Asked:
+    """The gangs that ``manifests`` make; ``classes`` are the cluster's PriorityClasses, None where they aren't known.
+
+    Raises `BadManifest`.
+    """
     index = WorkloadIndex()
     pods: list[Pod] = []
     result = Asked([])
     remarked = Remarked()
-    classes = PriorityClasses(manifests)
+    known_classes = PriorityClasses(manifests, classes)
     for manifest in manifests:
         meta = manifest.setdefault("metadata", {})
         if not isinstance(meta, dict):
@@ -82,16 +91,19 @@ def asked(manifests: list[Manifest], namespace: str = "default") -> Asked:
         known = _note(manifest, index)
         make = _MAKERS.get(manifest["kind"])
         if make is None:
-            if not known and not classes.knows(manifest):
+            if not known and not known_classes.knows(manifest):
                 result.ignored.append(full_name(manifest))
             continue
-        made = list(_made(make, manifest, len(pods), classes))
+        made = list(_made(make, manifest, len(pods), known_classes))
         remarked.look(manifest, made)
         pods.extend(made)
     others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
     if others:
         result.notes.append(f"asked as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}")
     result.gangs = _gangs(pods, index)
+    for wanted in result.gangs:
+        wanted.unknown_class = next(filter(None, (known_classes.missing(pod.uid) for pod in wanted.pods)), "")
+    result.notes.extend(known_classes.notes())
     remarked.look_at_alone(one.pods[0] for one in result.gangs if one.key.convention is Convention.ALONE)
     result.notes.extend(remarked.notes())
     return result
@@ -112,7 +124,7 @@ def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses
 
 def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses) -> Pod:
     meta = {**template["metadata"], "namespace": namespace, "uid": uid}
-    spec = classes.resolved(template["spec"])
+    spec = classes.resolved(uid, template["spec"])
     spec.pop("nodeName", None)
     spec.pop("schedulingGates", None)
     pod = decode_pod(as_json({"metadata": meta, "spec": spec}))
@@ -122,15 +134,30 @@ def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses)
 
 def _note(manifest: Manifest, index: WorkloadIndex) -> bool:
     """Keep what says how large gangs are; whether this is such an object."""
-    kind, group = manifest["kind"], str(manifest.get("apiVersion", "")).partition("/")[0]
-    decode = _DECODERS.get((group, kind))
-    if decode is None:
+    if manifest["kind"] not in _DECODED:
         return False
     try:
-        index.put(decode(as_json(manifest)))
+        thing = workload(manifest["kind"], as_json(manifest))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
-        raise BadManifest(f"{kind} {manifest['metadata']['name']}: {error}") from error
-    return True
+        raise BadManifest(f"{manifest['kind']} {manifest['metadata']['name']}: {error}") from error
+    if thing is not None:
+        index.put(thing)
+    return thing is not None
+
+
+class _Typed(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+
+
+_typed = msgspec.json.Decoder(_Typed).decode
+
+
+def workload(kind: str, raw: bytes) -> Workload | None:
+    """The object that says how large gangs are, None for others. Raises `msgspec.MsgspecError`."""
+    if kind not in _DECODED:
+        return None
+    decode = _DECODERS.get((_typed(raw).api_version.partition("/")[0], kind))
+    return decode(raw) if decode is not None else None
 
 
 def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[Wanted]:
@@ -271,3 +298,4 @@ _DECODERS: Mapping[tuple[str, str], Callable[[bytes], Workload]] = {
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): workloads.decode_leader_worker_set,
     ("kubeflow.org", "MPIJob"): workloads.decode_mpi_job,
 }
+_DECODED = frozenset(kind for _, kind in _DECODERS)

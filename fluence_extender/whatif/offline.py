@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from fluence_extender.cluster.budgets import Budget, decode_budget
 from fluence_extender.cluster.decode import decode_node, decode_pod
 from fluence_extender.cluster.decode_workload import decode_job
+from fluence_extender.gangs.assembly import agreed_size
+from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.workloads import WorkloadIndex
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.virtual import VirtualResources
@@ -16,23 +20,34 @@ from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.books import LOW_FIRST
 from fluence_extender.ledger.rooms import Room, Rooms
 from fluence_extender.ledger.use import Use
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.stamp import recorded_devices
-from fluence_extender.model.workload import Job
-from fluence_extender.whatif.documents import BadManifest
+from fluence_extender.model.workload import Job, Workload
+from fluence_extender.whatif.documents import BadManifest, Manifest
 from fluence_extender.whatif.forecast import end_of
+from fluence_extender.whatif.manifests import workload
+from fluence_extender.whatif.preemption import Surroundings
 from fluence_extender.whatif.snapshot import GraphCopy, Snapshot
+from fluence_extender.whatif.standing import CopiedGangs
 
 
 @dataclass(slots=True)
 class Objects:
-    """What a cluster consists of, as far as placement is concerned."""
+    """What a cluster consists of, as far as placement is concerned.
+
+    ``groups`` are what says how large gangs are; ``classes`` are its PriorityClasses and ``budgets`` its
+    PodDisruptionBudgets, None where they weren't given.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     jobs: dict[tuple[str, str], Job] = field(default_factory=dict)
+    groups: list[Workload] = field(default_factory=list)
+    classes: Sequence[Manifest] | None = None
+    budgets: Sequence[Budget] | None = None
 
 
 class _Conditions(msgspec.Struct):
@@ -56,19 +71,32 @@ def objects(seen: Iterable[tuple[str, bytes]]) -> Objects:
     found = Objects()
     for number, (kind, raw) in enumerate(seen):
         try:
-            if kind == "Node":
-                found.nodes.append(_node(raw))
-            elif kind == "Pod":
-                pod = decode_pod(raw)
-                found.pods.append(pod if pod.uid else replace(pod, uid=f"pod-{number}"))
-            elif kind == "Job":
-                job = decode_job(raw)
-                found.jobs[job.namespace, job.name] = job
+            _take_in(found, kind, raw, number)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadManifest(f"{kind} {_named(raw) or number}: {error}") from error
     if not found.nodes:
         raise BadManifest("there is no Node among the nodes")
     return found
+
+
+def _take_in(found: Objects, kind: str, raw: bytes, number: int) -> None:
+    match kind:
+        case "Node":
+            found.nodes.append(_node(raw))
+        case "Pod":
+            pod = decode_pod(raw)
+            found.pods.append(pod if pod.uid else replace(pod, uid=f"pod-{number}"))
+        case "Job":
+            job = decode_job(raw)
+            found.jobs[job.namespace, job.name] = job
+        case "PriorityClass":
+            found.classes = [*(found.classes or ()), {**msgspec.json.decode(raw), "kind": kind}]
+        case "PodDisruptionBudget":
+            found.budgets = [*(found.budgets or ()), decode_budget(raw)]
+        case _:
+            thing = workload(kind, raw)
+            if thing is not None:
+                found.groups.append(thing)
 
 
 def _node(raw: bytes) -> Node:
@@ -86,18 +114,26 @@ def _named(raw: bytes) -> str:
     return outline.metadata.name if outline.metadata is not None else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A cluster to ask about: what is taken there, when its pods end, and what preemption depends on."""
+
+    taken: Snapshot
+    ends: Mapping[str, float]
+    around: Surroundings
+
+
 def cluster(
     there: Objects, resources: VirtualResources, levels: Mapping[str, str], policy: str = "lonode"
-) -> tuple[Snapshot, dict[str, float]]:
-    """The cluster as a snapshot, and when its pods end. Raises `InvalidResourcesFile`."""
+) -> Seen:
+    """The cluster as a snapshot. Raises `InvalidResourcesFile`."""
     containment = build_containment(there.nodes, resources, levels=levels)
     catalogue = device_catalogue(containment)
     accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in there.nodes}
     uses: dict[str, Use] = {}
     ends: dict[str, float] = {}
-    for pod in there.pods:
-        if pod.finished or pod.node not in accounts:
-            continue
+    running = [pod for pod in there.pods if not pod.finished and pod.node in accounts]
+    for pod in running:
         accounts[pod.node].add(pod.uid, pod.requests, foreign=not pod.ours, ports=pod.host_ports)
         assignment = Assignment(pod.uid, pod.node, _shares(pod, catalogue))
         uses[pod.uid] = Use(assignment, pod.requests, pod.host_ports)
@@ -105,6 +141,7 @@ def cluster(
         end = end_of(pod, job)
         if end is not None:
             ends[pod.uid] = end
+    gangs = _gangs(there, [pod for pod in running if pod.ours], uses)
     ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
     free = Rooms.of({name: Room(one.free, one.ports) for name, one in accounts.items()})
     whole = Rooms.of({name: Room(one.allocatable) for name, one in accounts.items()})
@@ -114,8 +151,31 @@ def cluster(
         tuple(ranked if policy in LOW_FIRST else reversed(ranked)),
         GraphCopy(levels, catalogue),
         uses=uses,
+        held={pod.uid: uses[pod.uid] for pod in running if pod.ours},
+        gangs=_apart(gangs) if policy.endswith("nodex") else None,
     )
-    return taken, ends
+    going = frozenset(pod.uid for pod in running if pod.ours and pod.deleting)
+    return Seen(taken, ends, Surroundings(gangs, going, budgets=there.budgets))
+
+
+def _gangs(there: Objects, running: Iterable[Pod], uses: Mapping[str, Use]) -> CopiedGangs:
+    """The gangs of pods that run, as their controllers and labels say."""
+    index = WorkloadIndex()
+    for thing in (*there.jobs.values(), *there.groups):
+        index.put(thing)
+    members: dict[GangKey, list[tuple[Pod, Claim, Assignment]]] = {}
+    for pod in running:
+        claim = index.claim(pod)
+        members.setdefault(claim.key, []).append((pod, claim, uses[pod.uid].assignment))
+    found = CopiedGangs()
+    for key, placed in members.items():
+        size = agreed_size(key, (claim for _, claim, _ in placed))
+        found.add(key, size if isinstance(size, int) else len(placed), placed)
+    return found
+
+
+def _apart(gangs: CopiedGangs) -> dict[str, object]:
+    return {uid: key for key, gang in gangs.gangs.items() for uid in gang.members}
 
 
 def _shares(pod: Pod, catalogue: DeviceCatalogue) -> tuple[DeviceShare, ...]:

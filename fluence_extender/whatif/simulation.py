@@ -1,62 +1,50 @@
 """Would it fit: each gang of some manifests is placed on a copy of the books, one after the other.
 
-One that doesn't fit now is told why, when at the earliest, and the smallest reductions by which it would fit.
+One that doesn't fit now is told why, who would make way for it, when at the earliest it would fit by itself, and the
+smallest reductions by which it would fit now.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
-from fluence_extender.model.duration import in_words
-from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.ledger.use import Use
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why, waiting
-from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
-from fluence_extender.placement.bonds import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
-from fluence_extender.placement.explain import amount_text
 from fluence_extender.placement.plan import Planner, Refused, Wish
-from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.placement.ranks import rank_key
+from fluence_extender.placement.wish import shape_key
 from fluence_extender.whatif.forecast import Forecast
 from fluence_extender.whatif.manifests import Asked, Wanted
+from fluence_extender.whatif.preemption import Outcome, Preemption, Preemptions, Surroundings
+from fluence_extender.whatif.reductions import BONDS, Probe, Reduction
 from fluence_extender.whatif.snapshot import Snapshot, planning
-
-STEPS = {CPU: 1, MEMORY: 2**20, EPHEMERAL_STORAGE: 2**20}
-"""How finely a smaller request is looked for, a millicore and a mebibyte; other resources are whole devices."""
+from fluence_extender.whatif.standing import CopiedBooks
 
 MOST_REDUCED = 16
 """How many gangs that don't fit are looked at for an earliest start and reductions; each costs a hundred plans."""
 
 PATIENCE = 10.0
+"""Seconds that may go into what is told of gangs that don't fit."""
 
-BONDS = (
-    TOPOLOGY_REQUIRED_ANNOTATION,
-    TOPOLOGY_PREFERRED_ANNOTATION,
-    PODSET_REQUIRED,
-    PODSET_PREFERRED,
-    SLICE_REQUIRED,
-)
+LONGEST = 2.0
+"""So many times that patience, and gangs that come after aren't looked at any more."""
 
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """One change by which the gang would fit now: ``what`` is members, a resource, or topology."""
-
-    what: str
-    wanted: str
-    fitting: str
-    text: str
+NOT_LOOKED_AT = Reason(Why.FAILED, "not looked at: the time for one question was spent; ask for less at once")
+NO_BUDGETS = "PodDisruptionBudgets aren't known here: they may forbid what would be preempted"
+NO_CHANCE = (Why.INVALID, Why.NO_BACKEND)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What became of one gang. ``earliest`` is seconds since the epoch, None where it isn't known.
 
-    ``may_preempt`` says of one that doesn't fit beside what runs that pods of lower priority could have to make way.
+    ``preemption`` is told of one that doesn't fit beside what runs and is not too large for the cluster.
     """
 
     gang: str
@@ -66,7 +54,7 @@ class Answer:
     reason: Reason | None = None
     earliest: float | None = None
     reductions: tuple[Reduction, ...] = ()
-    may_preempt: bool = False
+    preemption: Preemption | None = None
 
 
 class OutOfTime(Exception):
@@ -77,61 +65,139 @@ class OutOfTime(Exception):
 class Simulation:
     """What is asked on what: ``ends`` says by uid when running pods end, ``now`` what time it is.
 
-    ``patience`` is how many seconds may go into what is told of gangs that don't fit.
+    ``around`` is what preemption depends on; ``patience`` is how many seconds may go into what is told of gangs that
+    don't fit.
     """
 
     taken: Snapshot
     asked: Asked
     now: float
     ends: Mapping[str, float] = field(default_factory=dict)
+    around: Surroundings = field(default_factory=Surroundings)
     patience: float = PATIENCE
-    _until: float = 0.0
-
-    def _tick(self) -> None:
-        if time.monotonic() > self._until:
-            raise OutOfTime
 
     def run(self) -> list[Answer]:
         """The answers, in the order of the manifests; those that fit stand in the way of the next."""
-        copy, planner = planning(self.taken)
-        forecast = Forecast(copy, planner, self.ends, self.taken.uses, self._tick)
-        self._until = time.monotonic() + self.patience
-        answers: list[Answer] = []
-        for wanted in self.asked.gangs:
-            looked_at = sum(not answer.fits for answer in answers) < MOST_REDUCED
-            answers.append(self._one(wanted, copy, planner, forecast if looked_at else None))
-        return answers
+        work = _Work(self)
+        return [work.answer(wanted) for wanted in self.asked.gangs]
 
-    def _one(self, wanted: Wanted, copy: PlanningCopy, planner: Planner, forecast: Forecast | None) -> Answer:
+
+class _Work:
+    """One simulation under way."""
+
+    def __init__(self, task: Simulation) -> None:
+        self._task = task
+        self._copy, self._planner = planning(task.taken)
+        self._forecast = Forecast(self._copy, self._planner, task.ends, task.taken.uses, self._tick)
+        self._books = CopiedBooks(task.taken, self._copy)
+        self._preemptions = Preemptions(task.around, self._books, self._planner, self._tick)
+        self._began = time.monotonic()
+        self._reduced = 0
+        self._vain: dict[object, Answer] = {}
+        self._vain_at: object = None
+
+    def _tick(self) -> None:
+        if time.monotonic() > self._began + self._task.patience:
+            raise OutOfTime
+
+    def answer(self, wanted: Wanted) -> Answer:
         name, count = str(wanted.key), len(wanted.pods)
         obstacle = _obstacle(wanted)
         if obstacle is not None:
             return Answer(name, count, False, reason=obstacle)
+        if time.monotonic() > self._began + LONGEST * max(self._task.patience, 0.0) > self._began:
+            return Answer(name, count, False, reason=NOT_LOOKED_AT)
         pods = sorted(wanted.pods, key=rank_key)
+        alike = self._alike(wanted, pods)
+        known = self._vain.get(alike) if alike is not None else None
+        if known is not None:
+            return replace(known, gang=name)
         wishes = [wanted.wish(pod) for pod in pods]
-        try:
-            placed = planner.plan(wishes, wanted.key)
-        except Refused as refused:
-            evicts = refused.reason.why is Why.BUSY and wanted.may_preempt
-            if forecast is None or refused.reason.why in (Why.INVALID, Why.NO_BACKEND):
-                return Answer(name, count, False, reason=refused.reason, may_preempt=evicts)
-            earliest, reductions = None, []
+        reason = self._preemptions.barrier_to(wanted.key, pods)
+        if reason is None:
             try:
-                if refused.reason.why is not Why.UNSATISFIABLE:
-                    earliest = forecast.earliest(wishes, wanted.key, self.now)
-                forecast.rewind()
-                for one in _Probe(copy, planner, wanted, self._tick).reductions(pods):
-                    reductions += [one] if one is not None else []
-            except OutOfTime:
-                self._say(f"gave up looking for more to say about {name} after {self.patience:g} s")
-            forecast.rewind()
-            return Answer(name, count, False, (), refused.reason, earliest, tuple(reductions), evicts)
-        named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
-        return Answer(name, count, True, named)
+                with self._task.taken.keeps.passing(self._preemptions.passes(pods)):
+                    placed = self._planner.plan(wishes, wanted.key)
+            except Refused as refused:
+                reason = self._preemptions.behind(wanted.key, pods, refused.reason)
+            else:
+                self._hold(wanted, pods, placed)
+                named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
+                return Answer(name, count, True, named)
+        found = self._why_not(wanted, pods, wishes, reason)
+        in_vain = found.preemption is None or found.preemption.outcome is Outcome.IN_VAIN
+        if alike is not None and in_vain and not found.reductions and found.earliest is None:
+            self._vain[alike] = found
+        return found
+
+    def _alike(self, wanted: Wanted, pods: Sequence[Pod]) -> object:
+        """What an answer without any place in it depends on, None where that is too much to be compared.
+
+        Of a thousand alike for which there is no room only the first few are looked at.
+        """
+        state = (self._copy.free.revision, len(self._task.around.pressing))
+        if state != self._vain_at:
+            self._vain.clear()
+            self._vain_at = state
+        if self._reduced < MOST_REDUCED or wanted.levels:
+            return None
+        if any(pod.devices or any(key in pod.annotations for key in BONDS) for pod in pods):
+            return None
+        shapes = Counter((shape_key(Wish(pod)), pod.priority, pod.preempts) for pod in pods)
+        return wanted.size, wanted.unknown_class, frozenset(shapes.items())
+
+    def _hold(self, wanted: Wanted, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:
+        """Let a gang that has got places stand in the way of others, unless it has to make way for them."""
+        for one in placed:
+            use: Use = self._copy.holdings[one.uid]
+            self._books.put(use)
+            self._task.taken.hold(use, wanted.key)
+        size = wanted.size if isinstance(wanted.size, int) else len(pods)
+        claim = Claim(wanted.key, size, "")
+        self._task.around.gangs.add(
+            wanted.key, size, [(pod, claim, one) for pod, one in zip(pods, placed, strict=True)]
+        )
+
+    def _why_not(
+        self, wanted: Wanted, pods: Sequence[Pod], wishes: Sequence[Wish], reason: Reason
+    ) -> Answer:
+        name, count = str(wanted.key), len(wanted.pods)
+        preemption = self._preemption(wanted, wishes) if reason.why is Why.BUSY else None
+        if self._reduced >= MOST_REDUCED or reason.why in NO_CHANCE:
+            return Answer(name, count, False, reason=reason, preemption=preemption)
+        self._reduced += 1
+        earliest: float | None = None
+        reductions: list[Reduction] = []
+        try:
+            if reason.why is not Why.UNSATISFIABLE:
+                earliest = self._forecast.earliest(wishes, wanted.key, self._task.now)
+            self._forecast.rewind()
+            for one in Probe(self._copy, self._planner, wanted, self._tick).reductions(pods):
+                reductions += [one] if one is not None else []
+        except OutOfTime:
+            self._say(f"gave up looking for more to say about {name} after {self._task.patience:g} s")
+        self._forecast.rewind()
+        return Answer(name, count, False, (), reason, earliest, tuple(reductions), preemption)
+
+    def _preemption(self, wanted: Wanted, wishes: Sequence[Wish]) -> Preemption:
+        if wanted.unknown_class:
+            return Preemption(
+                Outcome.UNKNOWN,
+                f"may preempt: PriorityClass {wanted.unknown_class} isn't known, so neither is who would make way",
+            )
+        size = wanted.size if isinstance(wanted.size, int) else len(wishes)
+        try:
+            found = self._preemptions.look(wanted.key, wishes[:size], size < len(wishes))
+            if found.victims and self._task.around.budgets is None:
+                self._say(NO_BUDGETS)
+            return found
+        except OutOfTime:
+            text = f"may preempt: who would make way wasn't found out within {self._task.patience:g} s"
+            return Preemption(Outcome.UNKNOWN, text)
 
     def _say(self, note: str) -> None:
-        if note not in self.asked.notes:
-            self.asked.notes.append(note)
+        if note not in self._task.asked.notes:
+            self._task.asked.notes.append(note)
 
 
 def _obstacle(wanted: Wanted) -> Reason | None:
@@ -141,123 +207,3 @@ def _obstacle(wanted: Wanted) -> Reason | None:
         return waiting(len(wanted.pods), wanted.size)
     broken = next((pod for pod in wanted.pods if pod.problem), None)
     return Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}") if broken is not None else None
-
-
-class _Probe:
-    """Smaller versions of one gang, tried on the copy as it is now."""
-
-    def __init__(
-        self, copy: PlanningCopy, planner: Planner, wanted: Wanted, tick: Callable[[], None]
-    ) -> None:
-        self._tick = tick
-        self._copy = copy
-        self._planner = planner
-        self._wanted = wanted
-
-    def reductions(self, pods: Sequence[Pod]) -> Iterator[Reduction | None]:
-        """The smallest change of each kind; None for a kind by which nothing is gained."""
-        yield self._fewer(pods)
-        for name in sorted({name for pod in pods for name in pod.requests if name != PODS}):
-            yield self._less(pods, name)
-        if any(key in pod.annotations for pod in pods for key in BONDS) or self._wanted.levels:
-            yield self._apart(pods)
-
-    def _fewer(self, pods: Sequence[Pod]) -> Reduction | None:
-        most = _largest(len(pods) - 1, lambda count: self._fits(pods[:count]))
-        if most is None:
-            return None
-        wanted = len(pods)
-        return Reduction("members", str(wanted), str(most), f"{most} of {wanted} members fit")
-
-    def _less(self, pods: Sequence[Pod], name: str) -> Reduction | None:
-        largest = max(pod.requests[name] for pod in pods)
-        step = STEPS.get(name, 1)
-        most = _largest((largest - 1) // step, lambda steps: self._fits(_capped(pods, name, steps * step)))
-        if most is None:
-            return None
-        wanted, fitting = amount_text(name, largest), amount_text(name, most * step)
-        return Reduction(name, wanted, fitting, f"all {len(pods)} fit with {fitting} each, not {wanted}")
-
-    def _apart(self, pods: Sequence[Pod]) -> Reduction | None:
-        free = [
-            replace(pod, annotations={key: text for key, text in pod.annotations.items() if key not in BONDS})
-            for pod in pods
-        ]
-        if not self._fits(free, [Wish(pod) for pod in free]):
-            return None
-        return Reduction(
-            "topology", "near each other", "anywhere", f"all {len(pods)} fit without their topology"
-        )
-
-    def _fits(self, pods: Sequence[Pod], wishes: Sequence[Wish] | None = None) -> bool:
-        self._tick()
-        try:
-            self._planner.plan(wishes or [self._wanted.wish(pod) for pod in pods], self._wanted.key)
-        except Refused:
-            return False
-        self._copy.undo([pod.uid for pod in pods])
-        return True
-
-
-def _largest(most: int, fits: Callable[[int], bool]) -> int | None:
-    """The largest number from 1 to ``most`` that fits, where all smaller ones do too; None when none does."""
-    if most < 1 or not fits(1):
-        return None
-    low, high = 1, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _capped(pods: Sequence[Pod], name: str, most: int) -> list[Pod]:
-    return [
-        replace(pod, requests=Resources({**pod.requests, name: min(pod.requests[name], most)}))
-        for pod in pods
-    ]
-
-
-def shown(answers: Sequence[Answer], asked: Asked, now: float) -> dict[str, object]:
-    """The answers as JSON values; times are RFC 3339 and, beside it, seconds from now."""
-    return {
-        "fits": all(answer.fits for answer in answers),
-        "gangs": [_shown(answer, now) for answer in answers],
-        "ignored": asked.ignored,
-        "notes": asked.notes,
-    }
-
-
-def _shown(answer: Answer, now: float) -> dict[str, object]:
-    earliest = answer.earliest
-    return {
-        "gang": answer.gang,
-        "members": answer.members,
-        "fits": answer.fits,
-        "reason": answer.reason.text if answer.reason is not None else "",
-        "why": answer.reason.why.value if answer.reason is not None else "",
-        "placement": [
-            {
-                "pod": name,
-                "node": one.node,
-                "backend": one.backend,
-                "devices": [
-                    {"path": share.path, "type": share.type, "amount": share.amount} for share in one.devices
-                ],
-            }
-            for name, one in answer.placed
-        ],
-        "earliestStart": _moment(earliest) if earliest is not None else None,
-        "earliestIn": in_words(max(earliest - now, 0.0)) if earliest is not None else None,
-        "mayPreempt": answer.may_preempt,
-        "reductions": [
-            {"what": one.what, "wanted": one.wanted, "fitting": one.fitting, "text": one.text}
-            for one in answer.reductions
-        ],
-    }
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

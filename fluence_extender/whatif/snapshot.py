@@ -6,17 +6,20 @@ copy alone, in another thread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.devices import why_not
+from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.ledger.use import Use, use_of, uses_of_devices
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import DeviceShare
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch, DeviceUse
@@ -33,13 +36,34 @@ class GraphCopy:
     catalogue: DeviceCatalogue
 
 
+class Holds(Protocol):
+    """What one pod holds."""
+
+    @property
+    def assignment(self) -> Assignment:
+        """Its place."""
+        ...
+
+    @property
+    def requests(self) -> Resources:
+        """What it asks for."""
+        ...
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """Its host ports."""
+        ...
+
+
 @dataclass(slots=True)
 class Snapshot:
     """All that a copy is made of, and the rules by which it plans.
 
     ``rooms`` are what the nodes have left and what they have when nothing runs.
-    ``order`` are the nodes as the policy fills them; ``uses`` what pods hold whose end is known or that have devices;
-    ``rounded`` rounds requests as they are counted; ``shut`` are nodes that take nothing new.
+    ``order`` are the nodes as the policy fills them; ``uses`` what pods hold whose end is known or that have devices,
+    ``held`` what all pods of ours hold; ``rounded`` rounds requests as they are counted; ``shut`` are nodes that take
+    nothing new, ``keeps`` those that are kept for somebody. ``gangs`` are the gangs of all that hold something where
+    only pods of one gang share a node, else None.
     """
 
     nodes: Sequence[Node]
@@ -49,14 +73,38 @@ class Snapshot:
     shut: frozenset[str] = frozenset()
     rounded: Callable[[Resources], Resources] = lambda requests: requests
     uses: Mapping[str, Use] = field(default_factory=dict)
+    held: dict[str, Holds] = field(default_factory=dict)
+    keeps: Keeps = field(default_factory=Keeps)
+    gangs: dict[str, object] | None = None
+    _at: dict[str, Counter[object]] = field(init=False, default_factory=dict)
     _place: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._place = {name: place for place, name in enumerate(self.order)}
+        for uid, gang in (self.gangs or {}).items():
+            self._count(gang, self.held[uid].assignment.node, 1)
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """The nodes that took nothing new, whoever has gone since."""
-        return set(self.shut)
+        """The nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
+        shut = self.keeps.against(gang) | self.shut
+        if self.gangs is not None:
+            going = Counter(
+                (self.held[uid].assignment.node, self.gangs[uid]) for uid in without if uid in self.gangs
+            )
+            for name, there in self._at.items():
+                if any(one != gang and count > going[name, one] for one, count in there.items()):
+                    shut.add(name)
+        return shut
+
+    def hold(self, use: Use, gang: object) -> None:
+        """Take note of what a pod more holds; its room is counted elsewhere."""
+        self.held[use.uid] = use
+        if self.gangs is not None:
+            self.gangs[use.uid] = gang
+            self._count(gang, use.assignment.node, 1)
+
+    def _count(self, gang: object, node: str, sign: int) -> None:
+        self._at.setdefault(node, Counter())[gang] += sign
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
         """Those of ``names`` that there are, in the order the policy fills them."""
@@ -69,14 +117,18 @@ def snapshot(books: Books, nodes: Iterable[Node], ending: Iterable[str]) -> Snap
     """Copy the books as they are now; ``ending`` are the uids of running pods whose end is known."""
     present = list(nodes)
     uses = (use_of(books, uid) for uid in ending)
+    gangs = books.gangs_apart()
     return Snapshot(
         present,
         (books.free.now().copy(), books.whole.now().copy()),
         books.in_order([node.name for node in present]),
         GraphCopy(books.mirror.levels, books.mirror.catalogue),
-        frozenset(books.closed(object())),
+        frozenset(books.strained),
         books.mirror.rounded,
         {use.uid: use for use in uses if use is not None} | uses_of_devices(books),
+        dict(books.holdings),
+        books.keeps.copy(),
+        None if gangs is None else dict(gangs),
     )
 
 

@@ -38,7 +38,7 @@ class _Reader:
 
     def __init__(self, parser: Any) -> None:
         self._event = parser.get_event
-        self._rules = yaml.SafeLoader("")
+        self._rules: Any = yaml.SafeLoader("")
         self._words: dict[str, object] = {}
         self._anchors: dict[str, object] = {}
 
@@ -46,7 +46,7 @@ class _Reader:
         self._anchors = {}
         return self._value(self._event())
 
-    def _value(self, event: yaml.Event) -> Any:
+    def _value(self, event: Any) -> Any:
         kind = type(event)
         if kind is yaml.ScalarEvent:
             return self._scalar(event)
@@ -60,7 +60,7 @@ class _Reader:
             return self._mapping(event)
         raise ConstructorError(None, None, f"values of the tag {event.tag!r} aren't read", event.start_mark)
 
-    def _scalar(self, event: yaml.ScalarEvent) -> object:
+    def _scalar(self, event: Any) -> object:
         plain, word = event.implicit[0], event.value
         if plain and word in self._words:
             value = self._words[word]
@@ -76,7 +76,7 @@ class _Reader:
             self._anchors[event.anchor] = value
         return value
 
-    def _sequence(self, start: yaml.SequenceStartEvent) -> list[object]:
+    def _sequence(self, start: Any) -> list[object]:
         found: list[object] = []
         if start.anchor:
             self._anchors[start.anchor] = found
@@ -86,7 +86,7 @@ class _Reader:
             event = self._event()
         return found
 
-    def _mapping(self, start: yaml.MappingStartEvent) -> dict[Any, object]:
+    def _mapping(self, start: Any) -> dict[Any, object]:
         found: dict[Any, object] = {}
         if start.anchor:
             self._anchors[start.anchor] = found
@@ -110,9 +110,9 @@ class _Reader:
         return found
 
 
-def _merged(value: object, event: yaml.Event) -> list[dict[Any, object]]:
+def _merged(value: object, event: Any) -> list[dict[Any, object]]:
     """What ``<<: value`` merges; of several mappings the first counts (YAML merge key, 1.1)."""
-    sources = value if isinstance(value, list) else [value]
+    sources: list[Any] = value if isinstance(value, list) else [value]
     if not all(isinstance(one, dict) for one in sources):
         raise ConstructorError(None, None, "<< merges mappings only", event.start_mark)
     return sources

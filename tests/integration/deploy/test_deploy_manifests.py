@@ -51,6 +51,7 @@ CALLS = {
     ("", "pods/binding", "create"),
     ("", "pods/eviction", "create"),
     ("policy", "poddisruptionbudgets", "list"),  # before a gang is evicted whole
+    ("scheduling.k8s.io", "priorityclasses", "list"),  # the priority of pods that are only asked about
     ("scheduling.k8s.io", "podgroups/status", "patch"),  # the condition of a native gang
     ("scheduling.x-k8s.io", "podgroups/status", "patch"),  # phase and counts
     ("events.k8s.io", "events", "create"),

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.workloads import WorkloadIndex
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner, Wish
-from fluence_extender.whatif.manifests import asked
+from fluence_extender.whatif.manifests import Asked, asked
+from fluence_extender.whatif.preemption import Surroundings
 from fluence_extender.whatif.simulation import Answer, Simulation
 from fluence_extender.whatif.snapshot import snapshot
+from fluence_extender.whatif.standing import CopiedGangs
 from tests.core.engine import FINE_EMBEDDED
 
 NOW = 1_000_000.0
@@ -30,6 +35,8 @@ class Cluster:
         self.books: Books = FINE_EMBEDDED.books(levels={"rack": RACK})
         self.index = EligibilityIndex()
         self.ends: dict[str, float] = {}
+        self.around = Surroundings()
+        self.asked = Asked([])
         for one in self.nodes:
             self.index.put(one)
         self.books.load(self.nodes, parse_resources(resources))
@@ -41,11 +48,33 @@ class Cluster:
         if until is not None:
             self.ends.update({one.uid: NOW + until for one in running})
 
-    def ask(self, *manifests: Mapping[str, Any], patience: float = 10.0) -> list[Answer]:
+    def run_gang(self, pods: Iterable[Pod], size: int = 0) -> None:
+        """Let a gang run that may have to make way; it is whole with ``size`` of its pods, 0 for all."""
+        running = list(pods)
+        key = WorkloadIndex().claim(running[0]).key
+        places = Planner(self.books, self.index).plan([Wish(one) for one in running], key)
+        whole = size or len(running)
+        claim = Claim(key, whole, "the test")
+        bound = [replace(one, node=at.node, phase="Running") for one, at in zip(running, places, strict=True)]
+        self.around.gangs.add(
+            key, whole, [(one, claim, at) for one, at in zip(bound, places, strict=True)]
+        )
+
+    def ask(
+        self,
+        *manifests: Mapping[str, Any],
+        patience: float = 10.0,
+        classes: Sequence[Mapping[str, Any]] | None = (),
+    ) -> list[Answer]:
         """Simulate, and see that nothing real has changed."""
         before = self.state()
         taken = snapshot(self.books, self.nodes, self.ends)
-        answers = Simulation(taken, asked([dict(one) for one in manifests]), NOW, self.ends, patience).run()
+        known = None if classes is None else [dict(one) for one in classes]
+        self.asked = asked([dict(one) for one in manifests], classes=known)
+        around = replace(
+            self.around, gangs=CopiedGangs(dict(self.around.gangs.gangs)), pressing=dict(self.around.pressing)
+        )
+        answers = Simulation(taken, self.asked, NOW, self.ends, around, patience).run()
         assert self.state() == before
         return answers
 
@@ -53,6 +82,31 @@ class Cluster:
         """All that a question must leave as it is."""
         accounts = {name: (one.free, one.ports) for name, one in self.books.accounts.items()}
         return dict(self.books.holdings), accounts, self.books.version
+
+
+def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> dict[str, Any]:
+    """A Job of ``count`` pods that is a gang."""
+    notes = fields.pop("annotations", {})
+    requests = {"cpu": cpu, "memory": memory, **fields.pop("requests", {})}
+    container = {
+        "name": "main",
+        "resources": {"requests": requests, "limits": fields.pop("limits", {})},
+        **fields,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "parallelism": count,
+            "completions": count,
+            "completionMode": "Indexed",
+            "template": {
+                "metadata": {"labels": {"fluence.flux-framework.org/group": name}, "annotations": notes},
+                "spec": {"schedulerName": "fluence", "containers": [container]},
+            },
+        },
+    }
 
 
 @pytest.fixture

@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from fluence_extender.kubectl.simulate import told
 from fluence_extender.model.names import TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Why
 from tests.core.values import GIB, node, pod
-from tests.unit.whatif.conftest import NOW, RACK, Cluster
+from tests.unit.whatif.conftest import NOW, RACK, Cluster, job
 
 DEVICES = "resources: [{type: qpu, name: fez}, {type: qpu, name: ankaa}]"
-
-
-def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> dict[str, Any]:
-    """A Job of ``count`` pods that is a gang."""
-    notes = fields.pop("annotations", {})
-    requests = {"cpu": cpu, "memory": memory, **fields.pop("requests", {})}
-    container = {
-        "name": "main",
-        "resources": {"requests": requests, "limits": fields.pop("limits", {})},
-        **fields,
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {
-            "parallelism": count,
-            "completions": count,
-            "completionMode": "Indexed",
-            "template": {
-                "metadata": {"labels": {"fluence.flux-framework.org/group": name}, "annotations": notes},
-                "spec": {"schedulerName": "fluence", "containers": [container]},
-            },
-        },
-    }
 
 
 def test_what_fits_is_told_where_in_the_order_of_ranks(cluster: type[Cluster]) -> None:
@@ -91,41 +63,6 @@ def test_reductions_are_fine_and_never_down_to_nothing(cluster: type[Cluster]) -
     there.run([pod("rest", 500, 1)])
     (answer,) = there.ask(job("wide", 6, "125m"))
     assert answer.reductions == ()
-
-
-@pytest.mark.parametrize(
-    ("spec", "may"),
-    [
-        ({}, False),
-        ({"priorityClassName": "urgent"}, True),
-        ({"priorityClassName": "polite"}, False),
-        ({"priorityClassName": "low"}, False),
-        ({"priorityClassName": "not-among-the-manifests"}, True),
-        ({"priority": 5}, True),
-        ({"priority": 5, "preemptionPolicy": "Never"}, False),
-    ],
-)
-def test_gangs_that_may_preempt_are_told_so_where_room_is_short(
-    spec: dict[str, Any], may: bool, cluster: type[Cluster]
-) -> None:
-    classes = [
-        {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000},
-        {"kind": "PriorityClass", "metadata": {"name": "low"}, "value": -1},
-        {
-            "kind": "PriorityClass",
-            "metadata": {"name": "polite"},
-            "value": 9,
-            "preemptionPolicy": "Never",
-        },
-    ]
-    there = cluster([node("n0")])
-    there.run([pod("other", 4000, 1)])
-    wide, huge = job("wide", 1, "2"), job("huge", 1, "200")
-    for one in (wide, huge):
-        one["spec"]["template"]["spec"].update(spec)
-    short, never = there.ask(wide, huge, *classes)
-    assert (short.fits, short.may_preempt) == (False, may)
-    assert not never.may_preempt
 
 
 def test_unsatisfiable_has_reductions_and_no_start(cluster: type[Cluster]) -> None:
@@ -198,22 +135,3 @@ def test_copy_forgets_what_was_tried_on_it(cluster: type[Cluster], amount: int) 
     there = cluster([node("n0", 4000, 8)])
     first = there.ask(job("a", 9, "1", str(amount)), job("b", 4, "1"))
     assert [one.fits for one in first] == [False, True]
-
-
-def test_people_are_told_of_preemption_and_of_what_would_fit() -> None:
-    gang = {
-        "gang": "default/train",
-        "members": 8,
-        "fits": False,
-        "reason": "busy: 4 of 8 fit now, short of cpu",
-        "earliestStart": None,
-        "reductions": [{"text": "4 of 8 members fit"}],
-        "mayPreempt": True,
-    }
-    document = {"fits": False, "gangs": [gang], "ignored": [], "notes": []}
-    assert told(document).splitlines() == [
-        "default/train (8 pods): doesn't fit now",
-        "  busy: 4 of 8 fit now, short of cpu",
-        "  may preempt pods of lower priority, which isn't simulated: it may start at once",
-        "  would fit now: 4 of 8 members fit",
-    ]

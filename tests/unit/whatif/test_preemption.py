@@ -1,0 +1,296 @@
+"""What-if: who would make way for a gang that has no room now, and where it would go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.budgets import Budget, BudgetMetadata, BudgetStatus
+from fluence_extender.gangs.preempting import Pressing
+from fluence_extender.kubectl.simulate import told
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.pod import Pod
+from fluence_extender.whatif.preemption import Outcome, Preemption
+from fluence_extender.whatif.shown import shown
+from fluence_extender.whatif.simulation import Answer
+from tests.core.values import node, pod
+from tests.unit.whatif.conftest import NOW, RACK, Cluster, job
+
+GROUP = "fluence.flux-framework.org/group"
+DEVICES = "resources: [{type: qpu, name: fez}]"
+QPU = {"fluxion.flux-framework.org/qpu": "1"}
+
+
+def priority_class(name: str, value: int, **fields: Any) -> dict[str, Any]:
+    return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, **fields}
+
+
+HIGH = priority_class("high", 1000)
+
+
+def high(name: str, count: int, cpu: str, named: str = "high", **fields: Any) -> dict[str, Any]:
+    """A Job of ``count`` pods of a PriorityClass."""
+    made = job(name, count, cpu, **fields)
+    made["spec"]["template"]["spec"]["priorityClassName"] = named
+    return made
+
+
+def low(name: str, count: int, cpu: int, **fields: Any) -> list[Pod]:
+    """The pods of a running gang."""
+    labels = {GROUP: name}
+    return [pod(f"{name}-{number}", cpu, labels=labels, **fields) for number in range(count)]
+
+
+def preemption(answer: Answer) -> Preemption:
+    assert not answer.fits
+    assert answer.preemption is not None
+    return answer.preemption
+
+
+def test_victims_are_named_with_where_the_gang_would_go(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1"), node("n2")])
+    there.run_gang(low("low-1", 2, 4000))
+    there.run_gang(low("low-2", 1, 4000))
+    (answer,) = there.ask(high("train", 6, "2"), HIGH)
+    found = preemption(answer)
+    assert found.outcome is Outcome.PREEMPTS
+    assert found.text == "would preempt 2 gangs (3 pods): default/low-1 (2), default/low-2 (1)"
+    assert [(one.gang, one.pods, one.members, one.surplus) for one in found.victims] == [
+        ("default/low-1", 2, 2, False),
+        ("default/low-2", 1, 1, False),
+    ]
+    assert [(name, at.node) for name, at in found.placed] == [
+        (f"train-{number}", f"n{number // 2}") for number in range(6)
+    ]
+
+
+def test_the_fewest_gangs_of_the_lowest_priority_go(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1")])
+    there.run_gang(low("dear", 1, 4000, priority=5))
+    there.run_gang(low("cheap", 1, 4000, priority=1))
+    (answer,) = there.ask(high("one", 2, "2"), HIGH)
+    assert preemption(answer).text == "would preempt 1 gang (1 pod): default/cheap (1)"
+
+
+def test_of_an_elastic_gang_the_surplus_goes_alone(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run_gang(low("wide", 4, 1000), size=2)
+    (answer,) = there.ask(high("one", 1, "1"), HIGH)
+    found = preemption(answer)
+    assert found.text == "would preempt 1 gang (1 pod): default/wide (1 of 4)"
+    assert found.victims[0].surplus
+
+
+@pytest.mark.parametrize("there_is", [[], [1000], [2000]])
+def test_nobody_of_equal_or_higher_priority_goes(there_is: list[int], cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run([pod("loner", 3000, 1)])
+    for priority in there_is:
+        there.run_gang(low("other", 1, 1000, priority=priority))
+    (answer,) = there.ask(high("train", 1, "4"), HIGH)
+    found = preemption(answer)
+    assert (found.outcome, found.victims, found.placed) == (Outcome.IN_VAIN, (), ())
+    assert found.text == (
+        "would preempt nobody: no gang of lower priority (below 1000) whose going makes room"
+    )
+
+
+def test_preemption_policy_never_is_honoured(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run_gang(low("low", 1, 4000))
+    polite = priority_class("polite", 9, preemptionPolicy="Never")
+    (answer,) = there.ask(high("train", 1, "2", "polite"), polite)
+    assert preemption(answer).outcome is Outcome.NEVER
+
+
+def test_classes_of_the_cluster_count_where_the_manifests_have_none(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run_gang(low("low", 1, 4000, priority=5))
+    (answer,) = there.ask(high("train", 1, "2"), classes=[HIGH])
+    assert preemption(answer).outcome is Outcome.PREEMPTS
+    usual = priority_class("usual", 10, globalDefault=True)
+    (answer,) = there.ask(job("train", 1, "2"), classes=[usual])
+    assert preemption(answer).outcome is Outcome.PREEMPTS
+    (answer,) = there.ask(job("train", 1, "2"), classes=[usual, priority_class("usual", 1)])
+    assert preemption(answer).outcome is Outcome.PREEMPTS
+    (answer,) = there.ask(job("train", 1, "2"))
+    assert preemption(answer).outcome is Outcome.IN_VAIN
+    (answer,) = there.ask(high("train", 1, "2", "system-cluster-critical"), classes=None)
+    assert preemption(answer).outcome is Outcome.PREEMPTS
+
+
+@pytest.mark.parametrize(
+    ("classes", "note"),
+    [
+        (None, "PriorityClass high isn't among the manifests, and the cluster's classes aren't known"),
+        (
+            [],
+            "PriorityClass high is neither among the manifests nor in the cluster: the API server refuses pods "
+            "that name it",
+        ),
+    ],
+)
+def test_what_an_unknown_class_would_do_is_not_guessed(
+    classes: list[Any] | None, note: str, cluster: type[Cluster]
+) -> None:
+    there = cluster([node("n0")])
+    there.run_gang(low("low", 1, 4000))
+    (answer,) = there.ask(high("train", 1, "2"), classes=classes)
+    found = preemption(answer)
+    assert found.outcome is Outcome.UNKNOWN
+    assert found.text == "may preempt: PriorityClass high isn't known, so neither is who would make way"
+    assert there.asked.notes == [note]
+
+
+def test_disruption_budgets_spare_gangs_and_are_named(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1")])
+    there.run_gang(low("cheap", 1, 4000, priority=1))
+    there.run_gang(low("dear", 1, 4000, priority=5))
+    selector = {"selector": {"matchLabels": {GROUP: "cheap"}}}
+    budget = Budget(BudgetMetadata("keep", "default"), selector, BudgetStatus(0))
+    elsewhere = Budget(BudgetMetadata("all", "lab"), {"selector": {}}, BudgetStatus(0))
+    there.around.budgets = [elsewhere, budget]
+    (answer,) = there.ask(high("one", 2, "2"), HIGH)
+    assert preemption(answer).text == "would preempt 1 gang (1 pod): default/dear (1)"
+    (answer,) = there.ask(high("two", 4, "2"), HIGH)
+    assert preemption(answer).text == (
+        "would preempt nobody: no gang of lower priority (below 1000) whose going makes room; "
+        "PodDisruptionBudget default/keep allows 0 of 1 evictions"
+    )
+
+
+def test_that_budgets_are_not_known_is_noted(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run_gang(low("low", 1, 4000))
+    there.around.budgets = None
+    (answer,) = there.ask(high("one", 1, "2"), HIGH)
+    assert preemption(answer).outcome is Outcome.PREEMPTS
+    assert there.asked.notes == [
+        "PodDisruptionBudgets aren't known here: they may forbid what would be preempted"
+    ]
+
+
+def test_nobody_makes_way_twice_in_one_question(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1")])
+    there.run_gang(low("a", 1, 4000, priority=1))
+    there.run_gang(low("b", 1, 4000, priority=2))
+    first, second, third = there.ask(high("x", 1, "4"), high("y", 1, "4"), high("z", 1, "4"), HIGH)
+    assert preemption(first).text == "would preempt 1 gang (1 pod): default/a (1)"
+    assert preemption(second).text == "would preempt 1 gang (1 pod): default/b (1)"
+    assert preemption(third).outcome is Outcome.IN_VAIN
+    assert third.reason is not None
+    assert third.reason.text.endswith("; behind default/x (priority 1000)")
+
+
+def test_room_that_comes_free_anyway_is_counted_on(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1")])
+    going = low("going", 1, 4000, deleting=True)
+    there.run_gang(going)
+    there.run_gang(low("low", 1, 4000))
+    there.around.going = frozenset({going[0].uid})
+    (answer,) = there.ask(high("train", 1, "4"), HIGH)
+    found = preemption(answer)
+    assert (found.outcome, found.victims) == (Outcome.WAITS, ())
+    assert [at.node for _, at in found.placed] == ["n0"]
+
+
+def test_gangs_of_the_same_manifests_make_way_too(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    first, second = there.ask(job("first", 4, "1"), high("second", 1, "4"), HIGH)
+    assert first.fits
+    assert preemption(second).text == "would preempt 1 gang (4 pods): default/first (4)"
+
+
+def test_for_more_members_than_make_it_whole_nobody_makes_way(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1")])
+    there.run_gang(low("low", 1, 4000))
+    notes = {"fluence.flux-framework.org/group-size": "1"}
+    (answer,) = there.ask(high("train", 2, "4", annotations=notes), HIGH)
+    assert preemption(answer).outcome is Outcome.SIZE_FITS
+
+
+def test_who_passes_others_uses_what_is_kept_for_them(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    waiting = GangKey("lab", "waiting", Convention.LABEL)
+    there.books.keeps.keep(waiting, {"n0"})
+    there.around.pressing[waiting] = Pressing(500, frozenset({"qpu"}))
+    passing, behind = there.ask(high("train", 1, "1"), job("small", 1, "1"), HIGH)
+    assert passing.fits
+    assert behind.reason is not None
+    assert "behind lab/waiting (priority 500)" in behind.reason.text
+    (devices,) = there.ask(job("device", 1, "1", limits=QPU))
+    assert devices.reason is not None
+    assert devices.reason.text == "busy: qpu kept for lab/waiting (priority 500)"
+
+
+def test_devices_come_free_with_those_who_make_way(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")], DEVICES)
+    there.run_gang(low("holder", 1, 100, devices={"qpu": 1}))
+    (answer,) = there.ask(high("next", 1, "100m", limits=QPU), HIGH)
+    found = preemption(answer)
+    assert found.text == "would preempt 1 gang (1 pod): default/holder (1)"
+    assert len(found.placed[0][1].devices) == 1
+
+
+def test_topology_holds_for_who_preempts(cluster: type[Cluster]) -> None:
+    there = cluster([node(f"n{number}", labels={RACK: f"r{number // 2}"}) for number in range(4)])
+    for number in (0, 2, 3):
+        there.run_gang(low(f"low-{number}", 1, 3000))
+    near = {"fluence.flux-framework.org/topology-required": "rack"}
+    (answer,) = there.ask(high("near", 2, "4", annotations=near), HIGH)
+    nodes = {at.node for _, at in preemption(answer).placed}
+    assert nodes in ({"n0", "n1"}, {"n2", "n3"})
+
+
+def test_no_time_left_is_told(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run_gang(low("low", 1, 4000))
+    (answer,) = there.ask(high("train", 1, "4"), HIGH, patience=-1.0)
+    found = preemption(answer)
+    assert found.outcome is Outcome.UNKNOWN
+    assert found.text.startswith("may preempt: who would make way wasn't found out within")
+
+
+def test_what_never_fits_and_what_fits_have_no_preemption(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    fits, never = there.ask(high("fits", 1, "4"), high("never", 1, "200"), HIGH)
+    assert fits.fits
+    assert (fits.preemption, never.preemption) == (None, None)
+
+
+def test_people_and_programs_are_told_of_it(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run_gang(low("low", 2, 2000))
+    answers = there.ask(high("train", 2, "2"), HIGH)
+    document = shown(answers, there.asked, NOW)
+    assert told(document).splitlines() == [
+        "default/train (2 pods): doesn't fit now",
+        "  busy: 0 of 2 fit now, short of cpu",
+        "  would preempt 1 gang (2 pods): default/low (2)",
+        "  then on n0 (2)",
+    ]
+    gangs: Any = document["gangs"]
+    assert gangs[0]["preemption"] == {
+        "outcome": "Preempts",
+        "text": "would preempt 1 gang (2 pods): default/low (2)",
+        "victims": [
+            {"gang": "default/low", "priority": 0, "pods": 2, "members": 2, "surplus": False},
+        ],
+        "placement": [
+            {"pod": f"train-{number}", "node": "n0", "backend": "", "devices": []} for number in range(2)
+        ],
+    }
+
+
+def test_many_alike_that_have_no_room_are_looked_at_once(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    there.run([pod("loner", 4000, 1)])
+    answers = there.ask(*(job(f"j{number}", 1, "1") for number in range(40)))
+    texts = {(one.reason.text, one.preemption.text) for one in answers if one.reason and one.preemption}
+    assert len(answers) == 40
+    assert [one.gang for one in answers] == [f"default/j{number}" for number in range(40)]
+    assert len(texts) == 1
+    there.around.going = frozenset()
+    assert replace(answers[20], gang="") == replace(answers[39], gang="")
