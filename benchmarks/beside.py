@@ -27,15 +27,16 @@ from fluence_extender.whatif.live import Simulator
 PODS = 9_000
 
 
-def manifest(jobs: int, cpu: str) -> bytes:
-    """So many Jobs that have 9,000 pods together, each pod with ``cpu`` cores."""
+def manifest(jobs: int, cpu: str, priority: int = 0, pods: int = PODS) -> bytes:
+    """So many Jobs that have ``pods`` pods together, each pod with ``cpu`` cores."""
     template = {
         "spec": {
             "schedulerName": "fluence",
+            "priority": priority,
             "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}],
         }
     }
-    sizes = {"parallelism": PODS // jobs, "completions": PODS // jobs, "completionMode": "Indexed"}
+    sizes = {"parallelism": pods // jobs, "completions": pods // jobs, "completionMode": "Indexed"}
     items = [
         {
             "apiVersion": "batch/v1",
@@ -76,6 +77,9 @@ async def measure(nodes: int, rounds: int) -> None:
         "what if: 900 gangs of 10 that fit": lambda: simulator.answer(manifest(900, "1")),
         "what if: a gang of 9,000 that doesn't fit": lambda: simulator.answer(manifest(1, "12")),
         "what if: 900 gangs of 10 that don't fit": lambda: simulator.answer(manifest(900, "12")),
+        "what if: a gang of 64 that would preempt": lambda: simulator.answer(manifest(1, "12", 9, 64)),
+        "what if: a gang of 9,000 that would preempt": lambda: simulator.answer(manifest(1, "6", 9)),
+        "what if: 900 gangs of 10 that would preempt": lambda: simulator.answer(manifest(900, "6", 9)),
     }
     print(f"| {nodes:,} nodes | s | CPU s | others wait at most, ms | of which the loop itself, ms of CPU |")
     print("|---|---:|---:|---:|---:|")

@@ -105,7 +105,9 @@ async def _run(
     auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
     election = _election(settings, leadership, driver, connection, controller)
     asked = election.poke if election is not None else lambda: None
-    service = Service(controller, driver, lambda: _missing(watcher), asked, partial(preemption_rules, connection))
+    service = Service(
+        controller, driver, lambda: _missing(watcher), asked, partial(preemption_rules, connection)
+    )
     addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -42,8 +42,8 @@ from fluence_extender.state.backends import device_listing
 from fluence_extender.state.gangs import NO_PLACE_YET, allocation_listing, gang_listing, gang_story
 from fluence_extender.state.graph import graph
 from fluence_extender.state.nodes import node_listing, node_story
-from fluence_extender.whatif.live import Rules, Simulator, TooMany, nothing_known
 from fluence_extender.whatif.documents import BadManifest
+from fluence_extender.whatif.live import Rules, Simulator, TooMany, nothing_known
 
 NOT_SEEN = "the pod has not been seen yet"
 UNMARKED = (

@@ -26,7 +26,6 @@ from fluence_extender.model.workload import (
     Workload,
 )
 
-
 Group = TypeVar("Group")
 
 

@@ -51,5 +51,7 @@ async def _listed(connection: Connection, path: str, what: str) -> bytes | None:
         async with asyncio.timeout(PATIENCE):
             return await connection.call(Request("GET", path, f"list the {what}"), patient=False)
     except (ClusterError, TimeoutError) as error:
-        log.warning("what-if goes without", missing=what, error=str(error) or f"nothing within {PATIENCE:g} s")
+        log.warning(
+            "what-if goes without", missing=what, error=str(error) or f"nothing within {PATIENCE:g} s"
+        )
         return None

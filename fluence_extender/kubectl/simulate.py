@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from fluence_extender.kubectl.arguments import parse
@@ -18,6 +19,8 @@ DOES_NOT_FIT = 3
 
 FILE_FLAGS = ("-f", "--filename", "-k", "--kustomize")
 NODES_SHOWN = 8
+FOLDED = 5
+"""So many gangs one after the other of which the same is to be told are told of once."""
 
 
 def simulate(words: Sequence[str]) -> int:
@@ -64,27 +67,55 @@ def told(document: Mapping[str, Any], output: str = "") -> str:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    for gang in document["gangs"]:
-        count = f"{gang['members']} pod" + ("" if gang["members"] == 1 else "s")
-        if gang["fits"]:
-            yield f"{gang['gang']} ({count}): fits now"
-            yield from _places(gang["placement"])
+    for _, run in groupby(document["gangs"], _alike):
+        alike = list(run)
+        if len(alike) < FOLDED:
+            for gang in alike:
+                yield from _gang_lines(gang, f"{gang['gang']} ({_pods(gang)})", gang["placement"])
             continue
-        yield f"{gang['gang']} ({count}): doesn't fit now"
-        yield f"  {gang['reason']}"
-        if gang["earliestStart"]:
-            yield f"  at the earliest in {gang['earliestIn']} ({gang['earliestStart']}), by what running pods say"
-        if gang.get("preemption"):
-            yield f"  {gang['preemption']['text']}"
-            yield from _places(gang["preemption"]["placement"], "then ")
-        for reduction in gang["reductions"]:
-            yield f"  would fit now: {reduction['text']}"
+        names = f"{alike[0]['gang']} to {alike[-1]['gang']} ({len(alike):,} times {_pods(alike[0])})"
+        placement = [one for gang in alike for one in gang["placement"]]
+        yield from _gang_lines(alike[0], names, placement)
     if not document["gangs"]:
         yield "nothing in these manifests makes a pod"
     for ignored in document["ignored"]:
-        yield f"note: {ignored} makes no pods and was left out"
+        yield f"note: {ignored} was left out: nothing is known of pods that it makes"
     for note in document["notes"]:
         yield f"note: {note}"
+
+
+def _alike(gang: Mapping[str, Any]) -> tuple[object, ...]:
+    """What is told of a gang beside its name and its nodes."""
+    preemption = gang.get("preemption") or {}
+    # Who would go is different for each.
+    named = gang["gang"] if preemption.get("victims") else ""
+    reductions = [one["text"] for one in gang["reductions"]]
+    return (
+        *(gang.get(key) for key in ("members", "fits", "reason", "earliestStart")),
+        preemption.get("text"),
+        named,
+        reductions,
+    )
+
+
+def _pods(gang: Mapping[str, Any]) -> str:
+    return f"{gang['members']:,} pod" + ("" if gang["members"] == 1 else "s")
+
+
+def _gang_lines(gang: Mapping[str, Any], name: str, placement: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if gang["fits"]:
+        yield f"{name}: fits now"
+        yield from _places(placement)
+        return
+    yield f"{name}: doesn't fit now"
+    yield f"  {gang['reason']}"
+    if gang["earliestStart"]:
+        yield f"  at the earliest in {gang['earliestIn']} ({gang['earliestStart']}), by what running pods say"
+    if gang.get("preemption"):
+        yield f"  {gang['preemption']['text']}"
+        yield from _places(gang["preemption"]["placement"], "then ")
+    for reduction in gang["reductions"]:
+        yield f"  would fit now: {reduction['text']}"
 
 
 def _places(placement: Sequence[Mapping[str, Any]], when: str = "") -> Iterator[str]:

@@ -86,7 +86,7 @@ def _documents(text: bytes | str) -> Iterator[object]:
     try:
         yield from documents(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadManifest(f"not YAML or JSON: {' '.join(str(error).split())}") from error
+        raise BadManifest(f"not YAML or JSON: {_said(error)}") from error
 
 
 def _count_values(value: object, left: list[int], depth: int) -> None:
@@ -123,6 +123,14 @@ def _objects(document: object, where: str) -> Iterator[Manifest]:
     for number, item in enumerate(items, 1):
         whole = {"kind": of_list, **item} if isinstance(item, dict) and of_list else item
         yield from _objects(whole, f"{where}, item {number}")
+
+
+def _said(error: Exception) -> str:
+    """An error of the YAML reader on one line, without the names that it gives to texts."""
+    text = " ".join(str(error).split())
+    for name in ("byte string", "unicode string"):
+        text = text.replace(f'in "<{name}>", ', "at ")
+    return text
 
 
 def _name(document: Mapping[Any, Any]) -> str:

@@ -7,6 +7,7 @@ usual.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +31,10 @@ from fluence_extender.whatif.priorities import PriorityClasses
 from fluence_extender.whatif.remarked import Remarked, full_name
 
 MOST_PODS = 10_000
+
+
+class TooManyPods(BadManifest):
+    """More is asked than is answered."""
 
 
 @dataclass(slots=True)
@@ -81,13 +86,17 @@ def asked(
     result = Asked([])
     remarked = Remarked()
     known_classes = PriorityClasses(manifests, classes)
+    names = _Names()
     for manifest in manifests:
         meta = manifest.setdefault("metadata", {})
         if not isinstance(meta, dict):
             raise BadManifest(f"{manifest['kind']}: metadata isn't a mapping")
         meta.setdefault("namespace", namespace)
-        name = meta.get("name") or f"{meta.get('generateName') or manifest['kind'].lower()}1"
-        meta["name"] = name
+        meta["name"] = meta.get("name") or names.made(manifest["kind"], meta)
+        if names.twice(manifest):
+            result.notes.append(
+                f"{full_name(manifest)} is there more than once: in a cluster the last one would replace the others"
+            )
         known = _note(manifest, index)
         make = _MAKERS.get(manifest["kind"])
         if make is None:
@@ -95,6 +104,10 @@ def asked(
                 result.ignored.append(full_name(manifest))
             continue
         made = list(_made(make, manifest, len(pods), known_classes))
+        if not made:
+            result.notes.append(
+                f"{full_name(manifest)} makes no pods as it is: it says that there are to be none"
+            )
         remarked.look(manifest, made)
         pods.extend(made)
     others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
@@ -109,16 +122,40 @@ def asked(
     return result
 
 
+class _Names:
+    """The names of the objects of some manifests."""
+
+    def __init__(self) -> None:
+        self._made: Counter[str] = Counter()
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def made(self, kind: str, meta: Mapping[str, Any]) -> str:
+        """A name for an object that has none, as ``generateName`` asks for it."""
+        prefix = str(meta.get("generateName") or kind.lower())
+        self._made[prefix] += 1
+        return f"{prefix}{self._made[prefix]}"
+
+    def twice(self, manifest: Manifest) -> bool:
+        """Whether another object of that kind and name has been seen."""
+        meta = manifest["metadata"]
+        key = manifest["kind"], str(meta["namespace"]), str(meta["name"])
+        seen = key in self._seen
+        self._seen.add(key)
+        return seen
+
+
 def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses) -> Iterator[Pod]:
     where = full_name(manifest)
     try:
         for number, template in enumerate(make(manifest)):
             if before + number >= MOST_PODS:
-                raise BadManifest(f"more than {MOST_PODS:,} pods")
+                raise TooManyPods(f"more than {MOST_PODS:,} pods")
             yield _pod(template, manifest["metadata"]["namespace"], f"what-if-{before + number}", classes)
-    except BadManifest:
+    except TooManyPods:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
+    except KeyError as missing:
+        raise BadManifest(f"{where}: {missing.args[0]} is missing") from missing
+    except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise BadManifest(f"{where}: {error or type(error).__name__}") from error
 
 
@@ -185,6 +222,8 @@ def _template(
     owner: tuple[str, str, str] | None,
 ) -> Manifest:
     meta = source.get("metadata") or {}
+    if not source["spec"].get("containers"):
+        raise BadManifest("a pod without containers")
     return {
         "metadata": {
             "name": name,
@@ -219,6 +258,11 @@ def _of_job(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> It
 
 def _job(manifest: Manifest) -> Iterator[Manifest]:
     yield from _of_job(manifest["spec"], manifest["metadata"]["name"], {})
+
+
+def _cron_job(manifest: Manifest) -> Iterator[Manifest]:
+    """The pods of one run."""
+    yield from _of_job(manifest["spec"]["jobTemplate"]["spec"], manifest["metadata"]["name"], {})
 
 
 def _replicas(manifest: Manifest) -> Iterator[Manifest]:
@@ -282,8 +326,10 @@ Maker = Callable[[Manifest], Iterator[Manifest]]
 _MAKERS: Mapping[str, Maker] = {
     "Pod": _single,
     "Job": _job,
+    "CronJob": _cron_job,
     "Deployment": _replicas,
     "ReplicaSet": _replicas,
+    "ReplicationController": _replicas,
     "StatefulSet": _replicas,
     "JobSet": _job_set,
     "LeaderWorkerSet": _leader_worker_set,

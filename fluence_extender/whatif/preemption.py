@@ -104,7 +104,9 @@ class Preemptions:
         for other, one in sorted(self._around.pressing.items()):
             shared = sorted(kinds & one.kinds)
             if shared and other != key and other not in passed:
-                return Reason(Why.BUSY, f"busy: {', '.join(shared)} kept for {other} (priority {one.priority})")
+                return Reason(
+                    Why.BUSY, f"busy: {', '.join(shared)} kept for {other} (priority {one.priority})"
+                )
         return None
 
     def behind(self, key: GangKey, pods: Sequence[Pod], reason: Reason) -> Reason:
@@ -227,7 +229,8 @@ def _would(victims: Sequence[Taken]) -> str:
     """``would preempt 2 gangs (12 pods): default/low-1 (8), default/low-2 (4)``."""
     pods = sum(one.pods for one in victims)
     shown = [
-        f"{one.gang} ({f'{one.pods} of {one.members}' if one.surplus else one.pods})" for one in victims[:SHOWN]
+        f"{one.gang} ({f'{one.pods} of {one.members}' if one.surplus else one.pods})"
+        for one in victims[:SHOWN]
     ]
     more = f" and {len(victims) - SHOWN} more" if len(victims) > SHOWN else ""
     counts = f"{len(victims)} gang{'' if len(victims) == 1 else 's'} ({pods} pod{'' if pods == 1 else 's'})"

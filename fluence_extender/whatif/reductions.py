@@ -111,5 +111,3 @@ def _capped(pods: Sequence[Pod], name: str, most: int) -> list[Pod]:
         for requests in {pod.requests for pod in pods}
     }
     return [replace(pod, requests=capped[pod.requests]) for pod in pods]
-
-

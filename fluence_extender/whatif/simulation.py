@@ -16,7 +16,7 @@ from fluence_extender.ledger.use import Use
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why, waiting
-from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.placement.plan import Refused, Wish
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.wish import shape_key
 from fluence_extender.whatif.forecast import Forecast
@@ -32,7 +32,7 @@ MOST_REDUCED = 16
 PATIENCE = 10.0
 """Seconds that may go into what is told of gangs that don't fit."""
 
-LONGEST = 2.0
+LONGEST = 1.5
 """So many times that patience, and gangs that come after aren't looked at any more."""
 
 NOT_LOOKED_AT = Reason(Why.FAILED, "not looked at: the time for one question was spent; ask for less at once")
@@ -125,7 +125,7 @@ class _Work:
                 named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
                 return Answer(name, count, True, named)
         found = self._why_not(wanted, pods, wishes, reason)
-        in_vain = found.preemption is None or found.preemption.outcome is Outcome.IN_VAIN
+        in_vain = found.preemption is None or found.preemption.outcome in (Outcome.IN_VAIN, Outcome.UNKNOWN)
         if alike is not None and in_vain and not found.reductions and found.earliest is None:
             self._vain[alike] = found
         return found
@@ -158,9 +158,7 @@ class _Work:
             wanted.key, size, [(pod, claim, one) for pod, one in zip(pods, placed, strict=True)]
         )
 
-    def _why_not(
-        self, wanted: Wanted, pods: Sequence[Pod], wishes: Sequence[Wish], reason: Reason
-    ) -> Answer:
+    def _why_not(self, wanted: Wanted, pods: Sequence[Pod], wishes: Sequence[Wish], reason: Reason) -> Answer:
         name, count = str(wanted.key), len(wanted.pods)
         preemption = self._preemption(wanted, wishes) if reason.why is Why.BUSY else None
         if self._reduced >= MOST_REDUCED or reason.why in NO_CHANCE:

@@ -51,9 +51,7 @@ def copied_gangs(gangs: Mapping[GangKey, Gang], below: int) -> Iterator[Gang]:
             uid: Member(one.pod, one.claim, one.assignment, binding=one.binding, bound=one.bound)
             for uid, one in gang.members.items()
         }
-        yield Gang(
-            key, members, gang.size, whole=gang.whole, barrier=gang.barrier, history=gang.history
-        )
+        yield Gang(key, members, gang.size, whole=gang.whole, barrier=gang.barrier, history=gang.history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class CopiedBooks:
         self.foreign: Mapping[str, str] = {}
         self.holdings: dict[str, Use] = {}
         sizes: dict[Resources, Resources] = {}
-        for uid, held in taken.held.items():
+        for held in taken.held.values():
             requests = sizes.get(held.requests)
             if requests is None:
                 requests = sizes[held.requests] = taken.rounded(held.requests)

@@ -52,7 +52,9 @@ class _Reader:
             return self._scalar(event)
         if kind is yaml.AliasEvent:
             if event.anchor not in self._anchors:
-                raise ConstructorError(None, None, f"found undefined alias {event.anchor!r}", event.start_mark)
+                raise ConstructorError(
+                    None, None, f"found undefined alias {event.anchor!r}", event.start_mark
+                )
             return self._anchors[event.anchor]
         if kind is yaml.SequenceStartEvent and (event.implicit or event.tag in SEQUENCES):
             return self._sequence(event)
@@ -67,7 +69,9 @@ class _Reader:
         elif not plain and event.tag in (None, "!"):
             value = word
         else:
-            tag = event.tag if event.tag not in (None, "!") else self._rules.resolve(yaml.ScalarNode, word, event.implicit)
+            tag = event.tag
+            if tag in (None, "!"):
+                tag = self._rules.resolve(yaml.ScalarNode, word, event.implicit)
             node = yaml.ScalarNode(tag, word, event.start_mark, event.end_mark)
             value = self._rules.construct_document(node) if tag != "tag:yaml.org,2002:merge" else MERGE
             if plain:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -109,6 +110,41 @@ def test_command_line_gives_the_same_answer_live_and_from_files(
     assert [one["fits"] for one in answers] == [False] * 3
     assert {one["gangs"][0]["reason"] for one in answers} == {"busy: 2 of 3 fit now, short of cpu"}
     assert (live.returncode, file.returncode) == (3, 3)
+
+
+def test_who_would_make_way_is_named(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    cluster: Cluster,
+    installation: Installation,
+    tmp_path: Path,
+) -> None:
+    own_nodes(2, cpu="4")
+    namespace.create(*gang("low", 2, cpu="3"))
+    namespace.wait_until_bound(2)
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    urgent = {**head, "metadata": {"name": f"what-if-{uuid4().hex[:6]}"}, "value": 1000}
+    job = indexed_job("high", ours("high", cpu="4", priorityClassName=urgent["metadata"]["name"]), 2)
+    text = f"would preempt 1 gang (2 pods): {namespace.name}/low (2)"
+
+    def asked() -> Any:
+        said = simulated(installation, namespace, job)["gangs"][0]["preemption"]
+        return said if said["outcome"] == "Preempts" else None
+
+    assert simulated(installation, namespace, job)["gangs"][0]["preemption"]["outcome"] == "Unknown"
+    cluster.apply(urgent)
+    try:
+        said = wait_for(asked, what="the gang that would make way")
+        file = tmp_path / "job.yaml"
+        file.write_text(yaml.safe_dump({**job, "metadata": {**job["metadata"], "namespace": namespace.name}}))
+        live = run("simulate", "-f", str(file), "--kubeconfig", str(cluster.kubeconfig))
+    finally:
+        cluster.api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{urgent['metadata']['name']}")
+    assert said["text"] == text
+    assert len({one["node"] for one in said["placement"]}) == 2
+    assert live.stdout.splitlines()[2:4] == [f"  {text}", live.stdout.splitlines()[3]], live
+    assert live.stdout.splitlines()[3].startswith("  then on ")
 
 
 def test_kubectl_fluence_asks_through_the_proxy(

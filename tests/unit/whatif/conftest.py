@@ -56,9 +56,7 @@ class Cluster:
         whole = size or len(running)
         claim = Claim(key, whole, "the test")
         bound = [replace(one, node=at.node, phase="Running") for one, at in zip(running, places, strict=True)]
-        self.around.gangs.add(
-            key, whole, [(one, claim, at) for one, at in zip(bound, places, strict=True)]
-        )
+        self.around.gangs.add(key, whole, [(one, claim, at) for one, at in zip(bound, places, strict=True)])
 
     def ask(
         self,
