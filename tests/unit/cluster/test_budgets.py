@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.budgets import Budget, decode_budgets, forbidding
+from fluence_extender.cluster.budgets import Budget, decode_budgets, forbidding, forbidding_anywhere
 from fluence_extender.model.pod import Pod
 from tests.core.values import pod
 
@@ -84,3 +85,15 @@ def test_pods_that_do_not_run_need_no_budget() -> None:
 def test_selectors(selector: dict[str, Any] | None, covered: bool) -> None:
     (budget,) = budgets(("b", selector, 0))
     assert budget.covers(running("a", app="x")) is covered
+
+
+def test_budgets_hold_in_their_own_namespace() -> None:
+    listed = decode_budgets(
+        b'{"items": [{"metadata": {"name": "b", "namespace": "lab"}, "spec": {"selector": {}}, "status": {}}]}'
+    )
+    assert forbidding_anywhere(listed, PODS) is None
+    found = forbidding_anywhere(listed, [*PODS, replace(PODS[2], namespace="lab", uid="other")])
+    assert found is not None
+    assert found.reason == "PodDisruptionBudget lab/b allows 0 of 1 evictions"
+    assert found.about({"a": [PODS[0]], "b": [replace(PODS[2], uid="other")], "c": []}) == "b"
+    assert found.about({"a": [PODS[0]], "c": [PODS[1]]}) == "c"

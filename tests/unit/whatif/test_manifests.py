@@ -184,3 +184,69 @@ def test_aliases_cannot_make_a_document_huge() -> None:
     with pytest.raises(BadManifest, match="values"):
         read_manifests("kind: Pod\n" + "\n".join(lines))
     assert documents.MOST_VALUES < 10**6
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ({"kind": "Pod", "metadata": {"name": "p"}}, "Pod default/p: spec is missing"),
+        ({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}}, "Pod default/p: a pod without containers"),
+        ({"kind": "Job", "metadata": {"name": "j"}, "spec": {}}, "Job default/j: template is missing"),
+        (
+            {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": -1}},
+            "Job default/j: -1 is no number of pods",
+        ),
+        (
+            {
+                "kind": "Deployment",
+                "metadata": {"name": "d"},
+                "spec": {"replicas": 10**5, "template": template()},
+            },
+            "more than 10,000 pods",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_object(manifest: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadManifest) as told:
+        asked([manifest])
+    assert str(told.value) == why
+
+
+def test_objects_that_make_no_pods_now_are_noted() -> None:
+    none = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 0, "template": template()}}
+    found = asked([none])
+    assert found.gangs == []
+    assert found.notes == ["Job default/j makes no pods as it is: it says that there are to be none"]
+
+
+def test_the_same_object_twice_is_noted_and_generated_names_differ() -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC}
+    found = asked([dict(pod), {**pod, "metadata": {"name": "p"}}])
+    assert found.notes == [
+        "Pod default/p is there more than once: in a cluster the last one would replace the others"
+    ]
+    generated = [{"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": SPEC} for _ in range(2)]
+    found = asked(generated)
+    assert [one.pods[0].name for one in found.gangs] == ["g-1", "g-2"]
+    assert found.notes == []
+
+
+def test_jobs_that_disagree_on_their_gang_are_told() -> None:
+    jobs = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"parallelism": count, "completions": count, "template": template(**{GROUP_LABEL: "g"})},
+        }
+        for name, count in (("a", 2), ("b", 3))
+    ]
+    (gang,) = asked(jobs).gangs
+    assert str(gang.size) == "members of gang default/g disagree on its size: Job a says 2, Job b says 3"
+
+
+def test_a_run_of_a_cron_job_is_asked_about() -> None:
+    spec = {"parallelism": 2, "completions": 2, "template": template(**{GROUP_LABEL: "g"})}
+    manifest = {"kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": spec}}}
+    (gang,) = asked([manifest]).gangs
+    assert [pod.name for pod in gang.pods] == ["c-0", "c-1"]

@@ -294,3 +294,18 @@ def test_many_alike_that_have_no_room_are_looked_at_once(cluster: type[Cluster])
     assert len(texts) == 1
     there.around.going = frozenset()
     assert replace(answers[20], gang="") == replace(answers[39], gang="")
+
+
+def test_gangs_of_which_the_same_is_told_are_told_of_once(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0"), node("n1")])
+    web = {"kind": "Deployment", "metadata": {"name": "web"}}
+    template = job("any", 1, "1")["spec"]["template"]
+    template["metadata"]["labels"] = {}
+    answers = there.ask({**web, "spec": {"replicas": 20, "template": template}})
+    assert told(shown(answers, there.asked, NOW)).splitlines() == [
+        "default/web-0 to default/web-7 (8 times 1 pod): fits now",
+        "  on n0 (4), n1 (4)",
+        "default/web-8 to default/web-19 (12 times 1 pod): doesn't fit now",
+        "  busy: 0 of 1 fit now, short of cpu",
+        "  would preempt nobody: no gang of lower priority (below 0) whose going makes room",
+    ]

@@ -1,0 +1,105 @@
+"""Manifests and clusters are read from YAML and JSON, and what is wrong with them is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluence_extender.whatif import documents
+from fluence_extender.whatif.documents import BadManifest, read_cluster, read_manifests
+from fluence_extender.whatif.yaml_values import documents as yaml_documents
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.dates()
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(st.lists(values), st.booleans())
+def test_yaml_is_read_as_pyyaml_reads_it(written: list[object], flow: bool) -> None:
+    text = yaml.safe_dump_all(written, default_flow_style=flow)
+    assert list(yaml_documents(text)) == list(yaml.safe_load_all(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 0x10\nb: 1_000\nc: 2026-01-01\nd: ~\ne: yes\nf: 'yes'\ng: !!str 3\nh: 0777\ni: 1e3\nj: =\nk: ! 3\n",
+        "a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\ne: [*x, *x]\nf: {<<: [*x, {z: 1, b: 9}]}\n",
+        "a: &n 3\nb: *n\nc: '<<'\n'<<': 4\n",
+        "---\n---\na: |\n  x\n  y\n...\n",
+        "x: !!map {a: b}\ny: !!seq [1]\n",
+        "? [a, b]\n: c\n",
+        "a: !foo b",
+        "!!python/object:os.system {}",
+        "a: {<<: 3}",
+        "- *nobody",
+        "a: [",
+        "",
+    ],
+)
+def test_the_rest_of_yaml_is_read_so_too(text: str) -> None:
+    try:
+        expected = list(yaml.safe_load_all(text))
+    except yaml.YAMLError:
+        with pytest.raises(yaml.YAMLError):
+            list(yaml_documents(text))
+    else:
+        assert list(yaml_documents(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a: [", "not YAML or JSON: while parsing a flow node did not find expected node content at line"),
+        ('{"kind": "Pod"', "not YAML or JSON: "),
+        ("just words", "document 1 is no object (a mapping with apiVersion, kind and metadata)"),
+        ("kind: Pod\n---\n- 3", "document 2 is no object"),
+        ("metadata: {name: a}", "document 1 (a) is an object without a kind"),
+        ("kind: List\nitems: [{kind: Pod}, {spec: 3}]", "document 1, item 2 is an object without a kind"),
+        ("kind: List\nitems: 3", "document 1: items of List isn't a list"),
+        ("[" * 80 + "]" * 80, "more than 64 mappings and lists one in another"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, why: str) -> None:
+    with pytest.raises(BadManifest) as told:
+        read_manifests(text)
+    assert why in str(told.value)
+    assert "string>" not in str(told.value)
+
+
+def test_lists_may_be_empty() -> None:
+    assert read_manifests("kind: List\nitems: []") == []
+    assert read_manifests("kind: PodList\nitems:\n") == []
+    assert read_manifests("# nothing\n---\n") == []
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "documents"])
+def test_a_cluster_may_be_larger_than_a_question(form: str) -> None:
+    count = documents.MOST_DOCUMENTS + 1
+    items = [{"kind": "Node", "metadata": {"name": f"n{number}"}} for number in range(count)]
+    match form:
+        case "json":
+            text = json.dumps({"kind": "List", "items": items})
+        case "yaml":
+            text = yaml.safe_dump({"kind": "List", "items": items})
+        case _:
+            text = yaml.safe_dump_all(items)
+    found = list(read_cluster(text.encode()))
+    assert [(kind, json.loads(raw)) for kind, raw in found] == [("Node", one) for one in items]
+    with pytest.raises(BadManifest, match="more than 1,000 objects"):
+        read_manifests(text)
+
+
+def test_items_of_a_list_of_one_kind_need_not_say_it() -> None:
+    text = json.dumps({"kind": "NodeList", "items": [{"metadata": {"name": "n0"}}]}).encode()
+    assert [kind for kind, _ in read_cluster(text)] == ["Node"]
+    assert [kind for kind, _ in read_cluster(b'{"kind": "Node", "metadata": {"name": "n0"}}')] == ["Node"]

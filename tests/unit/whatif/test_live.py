@@ -1,0 +1,117 @@
+"""What-if on a running controller: what is said of preemption is what the leader then does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.budgets import PreemptionRules
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.whatif.live import Simulator
+from tests.core.values import node
+from tests.core.world import World
+from tests.unit.gangs.conftest import gang
+from tests.unit.whatif.conftest import job
+
+
+@pytest.fixture
+def worlds() -> Iterator[list[World]]:
+    """Worlds to be closed."""
+    made: list[World] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def asked(world: World, *manifests: dict[str, Any], rules: PreemptionRules | None = None) -> list[Any]:
+    """What the service answers to a list of manifests."""
+
+    async def known() -> PreemptionRules:
+        return rules or PreemptionRules((), ())
+
+    body = json.dumps({"kind": "List", "items": manifests}).encode()
+    document = asyncio.run(Simulator(world.controller, known).answer(body))
+    gangs: list[Any] = document["gangs"]
+    return gangs
+
+
+def high(name: str, count: int, cpu: str, priority: int) -> dict[str, Any]:
+    made = job(name, count, cpu)
+    made["spec"]["template"]["metadata"]["annotations"] = {GROUP_SIZE_ANNOTATION: str(count)}
+    made["spec"]["template"]["spec"]["priority"] = priority
+    return made
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_leader_does_what_was_said(seed: int, worlds: list[World]) -> None:
+    dice = Random(seed)
+    w = World(*(node(f"n{number}") for number in range(6)))
+    worlds.append(w)
+    for number in range(8):
+        sizes = [dice.choice((500, 1000, 2000)) for _ in range(dice.randint(1, 4))]
+        gang(w, f"low{number}", *sizes, size=dice.randint(1, len(sizes)), priority=dice.randint(0, 3))
+    w.advance(3)
+    revision = w.controller.registry.revision
+    count, priority = dice.randint(1, 4), dice.randint(1, 5)
+    (said,) = asked(w, high("high", count, "2", priority))
+    assert w.controller.registry.revision == revision
+    gang(w, "high", *[2000] * count, priority=priority)
+    w.advance(2)
+    reason = w.gang("high").reason
+    if said["fits"]:
+        assert reason is None or not reason.text.startswith("preempting")
+        return
+    preempting = w.controller.lifecycle.preemptor.under_way()[0]
+    assert len(preempting) == sum(one["pods"] for one in said["preemption"]["victims"])
+    going = {
+        member.pod.labels[GROUP_LABEL]
+        for _, member in w.controller.registry.members()
+        if member.pod.uid in preempting
+    }
+    assert {f"default/{name}" for name in going} == {one["gang"] for one in said["preemption"]["victims"]}
+
+
+def test_rules_of_the_cluster_are_asked_for(worlds: list[World]) -> None:
+    w = World(node("n0"))
+    worlds.append(w)
+    gang(w, "low", 3000)
+    w.advance(3)
+    manifest = job("high", 1, "2")
+    manifest["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 7}
+    (said,) = asked(w, manifest, rules=PreemptionRules([urgent], ()))
+    assert said["preemption"]["outcome"] == "Preempts"
+    (said,) = asked(w, manifest, rules=PreemptionRules(None, None))
+    assert said["preemption"]["outcome"] == "Unknown"
+
+
+def test_who_makes_way_already_is_not_asked_again(worlds: list[World]) -> None:
+    w = World(node("n0"), node("n1"))
+    worlds.append(w)
+    gang(w, "low", 3000)
+    gang(w, "other", 3000)
+    w.advance(3)
+    gang(w, "first", 3000, priority=5)
+    w.advance(2)
+    (said,) = asked(w, high("second", 1, "3", 5))
+    assert said["reason"].endswith("; behind default/first (priority 5)")
+    assert said["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)" or (
+        said["preemption"]["text"] == "would preempt 1 gang (1 pod): default/other (1)"
+    )
+    going = w.controller.lifecycle.preemptor.under_way()[1]
+    assert said["preemption"]["victims"][0]["gang"] not in {str(one) for one in going}
+
+
+def test_under_a_node_exclusive_policy_nodes_open_with_their_gang(worlds: list[World]) -> None:
+    w = World(node("n0"), policy="lonodex")
+    worlds.append(w)
+    gang(w, "low", 1000)
+    w.advance(3)
+    first, second = asked(w, high("high", 1, "1", 5), high("equal", 1, "1", 0))
+    assert first["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)"
+    assert not second["fits"]

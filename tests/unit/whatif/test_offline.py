@@ -1,0 +1,111 @@
+"""What-if without a service: the cluster is a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluence_extender.simulated import simulated
+from fluence_extender.whatif.documents import BadManifest, as_json
+from fluence_extender.whatif.offline import Objects, objects
+from tests.unit.whatif.conftest import job
+
+GROUP = "fluence.flux-framework.org/group"
+SIZE = "fluence.flux-framework.org/group-size"
+HIGH = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+
+
+def node(name: str, cpu: str = "4") -> dict[str, Any]:
+    allocatable = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+    return {"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}}
+
+
+def running(name: str, where: str, group: str, cpu: str = "3", **meta: Any) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {GROUP: group},
+            "annotations": {SIZE: "2"},
+            **meta,
+        },
+        "spec": {
+            "schedulerName": "fluence",
+            "nodeName": where,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": "Running"},
+    }
+
+
+def there(*some: dict[str, Any]) -> Objects:
+    return objects((one["kind"], as_json(one)) for one in some)
+
+
+def asked(cluster: Objects, *manifests: dict[str, Any], policy: str = "lonode") -> dict[str, Any]:
+    return simulated(as_json({"kind": "List", "items": manifests}), cluster, "", {}, policy)
+
+
+def urgent(name: str, count: int, cpu: str) -> dict[str, Any]:
+    made = job(name, count, cpu)
+    made["spec"]["template"]["spec"]["priorityClassName"] = "high"
+    return made
+
+
+FULL = [node("n0"), node("n1"), running("low-0", "n0", "low"), running("low-1", "n1", "low")]
+
+
+def test_running_gangs_are_found_by_their_labels() -> None:
+    (gang,) = asked(there(*FULL, HIGH), urgent("train", 2, "4"))["gangs"]
+    assert gang["preemption"]["text"] == "would preempt 1 gang (2 pods): default/low (2)"
+    assert sorted(one["node"] for one in gang["preemption"]["placement"]) == ["n0", "n1"]
+
+
+def test_what_is_not_in_the_file_is_not_known() -> None:
+    document = asked(there(*FULL), urgent("train", 2, "4"))
+    assert document["gangs"][0]["preemption"]["outcome"] == "Unknown"
+    assert document["notes"] == [
+        "PriorityClass high isn't among the manifests, and the cluster's classes aren't known"
+    ]
+    document = asked(there(*FULL), urgent("train", 2, "4"), HIGH)
+    assert document["notes"] == [
+        "PodDisruptionBudgets aren't known here: they may forbid what would be preempted"
+    ]
+
+
+def test_budgets_in_the_file_hold() -> None:
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "default"},
+        "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    document = asked(there(*FULL, HIGH, budget), urgent("train", 2, "4"))
+    assert document["gangs"][0]["preemption"]["text"].endswith(
+        "PodDisruptionBudget default/keep allows 1 of 2 evictions"
+    )
+    assert document["notes"] == []
+
+
+def test_pods_that_are_being_deleted_make_room_anyway() -> None:
+    leaving = running("low-0", "n0", "low", deletionTimestamp="2026-01-01T00:00:00Z")
+    (gang,) = asked(there(node("n0"), leaving, HIGH), urgent("train", 1, "4"))["gangs"]
+    assert gang["preemption"]["outcome"] == "WaitsForThoseGoing"
+
+
+def test_under_a_node_exclusive_policy_no_node_is_shared() -> None:
+    cluster = there(node("n0"), running("low-0", "n0", "low", "1"), HIGH)
+    (gang,) = asked(cluster, urgent("train", 1, "1"), policy="lonodex")["gangs"]
+    assert not gang["fits"]
+    assert gang["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)"
+    first, second = asked(there(node("n0")), job("a", 1, "1"), job("b", 1, "1"), policy="lonodex")["gangs"]
+    assert (first["fits"], second["fits"]) == (True, False)
+
+
+def test_what_cannot_be_read_is_named() -> None:
+    with pytest.raises(BadManifest, match="there is no Node"):
+        there(HIGH)
+    with pytest.raises(BadManifest, match="Node n0: "):
+        there({"kind": "Node", "metadata": {"name": "n0", "labels": 3}})
