@@ -29,7 +29,7 @@ from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.server import Listeners, serve
 from fluence_extender.first_lists import FirstLists, StartRefused, first_error
 from fluence_extender.gangs.actions import Tell
-from fluence_extender.gangs.auditor import Auditor
+from fluence_extender.gangs.auditor import SETTLE, Auditor
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.gangs.election import Election
@@ -64,7 +64,10 @@ STALE_AFTER = 30.0
 """Seconds without the API server after which we no longer claim to know the cluster."""
 
 IN_TOUCH = 10.0
-"""Seconds since the watch of pods was last in touch, up to which an audit trusts that it shows what there is."""
+"""Seconds since the watch of pods was last in touch, up to which an audit trusts that it shows what there is.
+
+It must have stood for as long as an audit waits, too: one that is opened anew, or that lists anew, has to catch up.
+"""
 
 
 async def run(settings: Settings, lists: FirstLists, listening: Callable[[Listeners, Engine], None]) -> None:
@@ -147,7 +150,7 @@ def _auditor(
         controller,
         metrics.drifted,
         partial(look_at_ours, connection),
-        lambda: watcher.staleness(Kind.POD) < IN_TOUCH,
+        lambda: watcher.standing(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < IN_TOUCH,
         lambda: leadership.leads,
         settings.audit_every,
         metrics.audits.inc,

@@ -37,7 +37,7 @@ class ListWatch:
     """The list-watch of one source; ``run`` it as a task.
 
     ``synced`` is set after the first list; ``contact`` is the loop time when the API server last said
-    something here; ``open`` whether a watch stands; ``served`` is false while the API server doesn't know the
+    something here; ``open`` whether a watch stands, and ``opened`` since when; ``served`` is false while the API server doesn't know the
     kind; ``failure`` is why there is no watch, "" when all is well.
     """
 
@@ -46,6 +46,7 @@ class ListWatch:
         self.synced = asyncio.Event()
         self.contact = float("-inf")
         self.open = False
+        self.opened = float("-inf")
         self.served = True
         self.failure = ""
         self._connection = connection
@@ -55,6 +56,7 @@ class ListWatch:
         # An API server that has just started denies everything until it has read its own RBAC rules.
         self._denials = Backoff(timing.retry, timing.denied)
         self._version = ""
+        self._listed = float("-inf")
         self._path: str | None = None
 
     async def run(self) -> None:
@@ -80,6 +82,9 @@ class ListWatch:
         except Expired:
             log.info("the watch is too far behind; listing anew", kind=self.source.kind)
             self._version = ""
+            if asyncio.get_running_loop().time() - self._listed > self._timing.retry_cap:
+                # What was waited for is here, however often it failed before, and until the list all is out of date.
+                self._backoff.reset()
             return self._backoff.delay()
         except Denied as error:
             return self._failed(str(error), self._denials.delay())
@@ -124,6 +129,7 @@ class ListWatch:
 
     async def _list(self, path: str) -> str:
         """Tell the sink all there is; the version of it."""
+        self._listed = asyncio.get_running_loop().time()
         try:
             objects, version = await self._read_pages(path, self._timing.page)
         except Expired:
@@ -182,7 +188,7 @@ class ListWatch:
         request = Request("GET", path, f"watch {self.source.resource}", query)
         async with self._connection.stream(request, self._timing.silence) as stream:
             self._touch()
-            self.open = True
+            self.open, self.opened = True, loop.time()
             async for batch in _lines(stream):
                 self._touch()
                 for line in batch:

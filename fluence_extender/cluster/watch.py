@@ -81,6 +81,14 @@ class Watcher:
         wanted = [self._watches[kind] for kind in (kinds or tuple(self._watches)) if kind in self._watches]
         return max((now - self._contact(watch) for watch in wanted), default=0.0)
 
+    def standing(self, kind: Kind) -> float:
+        """Seconds for which the watch of ``kind`` has stood open; 0 while there is none.
+
+        One that has just been opened tells first what was missed, or that this can't be told and a list has to.
+        """
+        watch = self._watches[kind]
+        return asyncio.get_running_loop().time() - watch.opened if watch.open else 0.0
+
     def _contact(self, watch: ListWatch) -> float:
         return max(watch.contact, self._heartbeat) if watch.open or not watch.served else watch.contact
 

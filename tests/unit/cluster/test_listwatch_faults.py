@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -143,6 +144,24 @@ async def test_watch_that_lost_its_place_lists_anew(
         await server.put_pod("new")
         await eventually(lambda: "new" in mirror.names)
     assert mirror.names == {"doomed", "new"}
+
+
+async def test_watch_that_lost_its_place_in_an_outage_lists_as_soon_as_it_is_over(
+    server: FakeApiServer, connection: Connection
+) -> None:
+    mirror, timing = Mirror(), replace(QUICK, retry=0.001, retry_cap=0.064)
+    watch = ListWatch(connection, pods_of(connection), mirror, timing)
+    away = [refuse(503, "apiserver is starting")] * 10
+    gone = stream(event_line("ERROR", status_body(410, "too old resource version")))
+    server.faults["watch", PODS].extend([*away, gone, gone])
+    delays = [await watch._step() for _ in away]
+    assert delays[-1] >= timing.retry_cap / 2
+    await asyncio.sleep(timing.retry_cap)
+    assert await watch._step() <= timing.retry
+    # Not again and again: the list that was asked for meanwhile didn't help.
+    again = await watch._step()
+    assert timing.retry <= again <= 2 * timing.retry
+    assert mirror.lists == 2
 
 
 async def test_what_was_deleted_while_cut_off_is_missing_from_the_new_list(

@@ -99,6 +99,24 @@ async def test_lost_api_server_is_stale_until_it_is_back(full: FakeApiServer, co
         await eventually(lambda: watcher.staleness() < 0.2 and not watcher.failures())
 
 
+async def test_watch_that_lists_anew_does_not_stand_although_the_api_server_answers(
+    full: FakeApiServer, connection: Connection
+) -> None:
+    watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
+    async with running(watcher):
+        await watcher.synced()
+        await eventually(lambda: watcher.standing(Kind.POD) > 0.1)
+        await full.put_pod("unseen")
+        full.compacted = full.version + 1
+        full.faults["list", PATHS[1]].append(hang)
+        await full.drop_watches()
+        await eventually(lambda: full.count("list", PATHS[1]) == 2)
+        assert watcher.staleness(Kind.POD) < 10.0
+        assert watcher.standing(Kind.POD) == 0.0
+    other = Watcher(connection, lambda observation: None, "fluence", QUICK)
+    assert other.standing(Kind.POD) == 0.0
+
+
 async def test_local_resources_file_takes_the_place_of_the_config_map(
     full: FakeApiServer, connection: Connection, tmp_path: Path
 ) -> None:
