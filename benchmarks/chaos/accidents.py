@@ -1,27 +1,48 @@
 """Disturbances: processes die, stop and hang, connections break, nodes change, resources.yaml is edited.
 
-Invariant: what was disturbed is as before afterwards. Accidents that hit the same `target` mustn't overlap.
+Invariant: what was disturbed is as before afterwards. Accidents that hit the same `target` mustn't overlap; those that
+hit several are made of `parts`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from benchmarks.chaos.agenda import Agenda
-from benchmarks.chaos.deeds import Accident, Cut, Disturb, Edit, Hit, How, NodeChange, Process
-from benchmarks.chaos.script import DEVICES, NODE_CORES
-from benchmarks.chaos.stage import PODS, Stage
-from benchmarks.chaos.users import unless
-from benchmarks.chaos.workloads import FAULTY_RESOURCES, resources_yaml
+from benchmarks.chaos.deeds import (
+    BRIEF,
+    Accident,
+    Cut,
+    Disturb,
+    Edit,
+    Hit,
+    How,
+    NodeChange,
+    Process,
+    Ungroup,
+    Wipe,
+)
+from benchmarks.chaos.renewal import Renewal
+from benchmarks.chaos.script import DEVICES, NODE_CORES, POOLS, pool_of
+from benchmarks.chaos.stage import Stage, namespace
+from benchmarks.chaos.users import GROUPS, Users, unless
+from benchmarks.chaos.witness import Witness
+from benchmarks.chaos.workloads import FAULTY_RESOURCES, POOL, group_of, resources_yaml
 from fluence_extender.localcluster.nodes import node_manifest, resource_list
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.harness import NODE_READY, Manifest, wait_for
 
+NAMESPACES_PATH = "/api/v1/namespaces"
 NODES_PATH = "/api/v1/nodes"
+MOMENT = 3.0
+"""Seconds for which a moment is awaited."""
+
+LOOK = 0.005
 TAINT = {"key": "example.com/chaos", "effect": "NoSchedule"}
 
 
@@ -34,16 +55,31 @@ def target(what: Accident) -> str:
             return what.node
         case Edit():
             return "resources.yaml"
+        case Wipe():
+            return f"namespace {BRIEF}"
+        case Ungroup():
+            return f"PodGroup {what.name}"
+
+
+def parts(what: Accident) -> tuple[Accident, ...]:
+    """What happens at once, each to one target."""
+    if isinstance(what, Hit | Cut) and what.process is Process.REPLICA:
+        return tuple(replace(what, process=one) for one in (Process.EXTENDER, Process.SCHEDULER))
+    return (what,)
 
 
 @dataclass(slots=True)
 class Accidents:
-    """Lets them happen on ``stage``; ``before_end`` is called before an extender ends; ``nodes`` says what was done to
-    which node since it was last cleared.
+    """Lets them happen on ``stage``, where ``users`` have workloads that a ``witness`` sees.
+
+    ``before_end`` is called before an extender ends; ``nodes`` says what was done to which node since it was last
+    cleared.
     """
 
     stage: Stage
     agenda: Agenda
+    users: Users
+    witness: Witness
     before_end: Callable[[], None]
     nodes: dict[str, list[NodeChange]] = field(default_factory=dict)
     resources: str = field(default=resources_yaml(DEVICES))
@@ -53,7 +89,15 @@ class Accidents:
         wait_for(lambda: self._write_resources(self.resources) is None)
 
     def happen(self, what: Accident) -> None:
-        """Let it happen. Raises `ApiError`."""
+        """Let it happen, after what its targets still suffer from. Raises `ApiError`."""
+        if isinstance(what, Hit) and what.moment:
+            what = self._at_moment(what)
+        for part in parts(what):
+            self.agenda.await_free(target(part))
+        for part in parts(what):
+            self._happen(part)
+
+    def _happen(self, what: Accident) -> None:
         match what:
             case Hit():
                 self._hit(what)
@@ -63,6 +107,18 @@ class Accidents:
                 self._disturb(what)
             case Edit():
                 self._edit(what)
+            case Wipe():
+                self._wipe()
+            case Ungroup():
+                self._ungroup(what)
+
+    def _at_moment(self, hit: Hit) -> Hit:
+        """Await the moment of a hit, for a while; the hit on who leads then."""
+        until = time.monotonic() + MOMENT
+        leader = replace(hit, replica=self.stage.leader())
+        while not self.witness.now_is(hit.moment) and time.monotonic() < until:
+            self.agenda.let_pass(LOOK)
+        return leader
 
     def _hit(self, hit: Hit) -> None:
         component = self.stage.component(hit.process, hit.replica)
@@ -107,10 +163,14 @@ class Accidents:
                 return self._patches(f"{path}/status", _size(NODE_CORES // 2), _size(NODE_CORES))
             case NodeChange.GROW:
                 return self._patches(f"{path}/status", _size(NODE_CORES + 4), _size(NODE_CORES))
-            case NodeChange.DELETE | NodeChange.LOSE:
-                made = node_manifest(node, resource_list(NODE_CORES, "32Gi", 110, "100Gi", {}), {}, ())
+            case NodeChange.RELABEL:
+                (other,) = set(POOLS) - {pool_of(node)}
+                return self._patches(path, _pool(other), _pool(pool_of(node)))
+            case NodeChange.DELETE | NodeChange.LOSE | NodeChange.REPLACE:
+                labels = {POOL: pool_of(node)}
+                made = node_manifest(node, resource_list(NODE_CORES, "32Gi", 110, "100Gi", {}), labels, ())
                 again = partial(self.stage.api.request, "POST", NODES_PATH, made)
-                return partial(self._delete_node, node, change), partial(unless, 409, again)
+                return partial(self._delete_node, node, change, again), partial(unless, 409, again)
 
     def _patches(
         self, path: str, change: Manifest, undo: Manifest
@@ -118,10 +178,33 @@ class Accidents:
         patch = partial(self.stage.api.patch, path)
         return partial(patch, change), partial(unless, 404, partial(patch, undo))
 
-    def _delete_node(self, node: str, change: NodeChange) -> None:
+    def _delete_node(self, node: str, change: NodeChange, again: Callable[[], object]) -> None:
         self.stage.api.delete(f"{NODES_PATH}/{node}")
+        if change is NodeChange.REPLACE:
+            again()
         if change is NodeChange.LOSE:
-            self.stage.api.delete(PODS, fieldSelector=f"spec.nodeName={node}", gracePeriodSeconds="0")
+            self.stage.delete_pods(fieldSelector=f"spec.nodeName={node}")
+
+    def _wipe(self) -> None:
+        renewal = Renewal(self.stage.api, NAMESPACES_PATH, namespace(BRIEF), lambda: True)
+        renewal.begin()
+        self.users.lose(BRIEF)
+        self.agenda.later(0.0, target(Wipe()), f"the namespace {BRIEF} is new", renewal.go_on)
+
+    def _ungroup(self, ungroup: Ungroup) -> None:
+        what = self.users.wanted.get(ungroup.name)
+        if what is None:
+            return
+        wanted = self.users.wanted
+        renewal = Renewal(
+            self.stage.api,
+            GROUPS.format(what.namespace),
+            group_of(what),
+            lambda: wanted.get(what.name) is what,
+        )
+        renewal.begin()
+        self.stage.api.delete(renewal.object_path)
+        self.agenda.later(ungroup.seconds, target(ungroup), f"{target(ungroup)} is new", renewal.go_on)
 
     def _edit(self, edit: Edit) -> None:
         if edit.faulty:
@@ -151,6 +234,10 @@ def _freeze(pid: int | None) -> Callable[[], object]:
 
 def _spec(**fields: object) -> Manifest:
     return {"spec": fields}
+
+
+def _pool(name: str) -> Manifest:
+    return {"metadata": {"labels": {POOL: name}}}
 
 
 def _ready(value: str | None) -> Manifest:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+LASTING, BRIEF = NAMESPACES = ("chaos", "chaos-brief")
+"""The namespaces of workloads; the second one may be deleted with all that is in it."""
+
 
 class Form(StrEnum):
     """How a workload is written."""
@@ -16,9 +19,14 @@ class Form(StrEnum):
     MIXED = "labelled pods of two shapes"
     NATIVE = "pods of a native PodGroup"
     JOB = "indexed Job"
+    POOL = "labelled pods of one pool of nodes"
+    PACKED = "pods of a native PodGroup that share a pool of nodes"
     QUANTUM = "labelled pods with a device each"
     FOREIGN = "pods of default-scheduler"
 
+
+GROUPED = (Form.NATIVE, Form.PACKED)
+"""Those with a PodGroup."""
 
 OURS = tuple(form for form in Form if form is not Form.FOREIGN)
 
@@ -27,7 +35,7 @@ OURS = tuple(form for form in Form if form is not Form.FOREIGN)
 class Create:
     """A workload of ``members`` pods with ``millicores`` each that run for ``seconds`` (for ever when 0).
 
-    In a mixed one every second member asks for twice as much.
+    In a mixed one every second member asks for twice as much. Those of one pool name ``pool``.
     """
 
     name: str
@@ -35,10 +43,13 @@ class Create:
     members: int
     millicores: int
     seconds: int = 0
+    namespace: str = LASTING
+    pool: str = ""
 
     def __str__(self) -> str:
         life = f" for {self.seconds} s" if self.seconds else ""
-        return f"create {self.name}: {self.members} {self.form}, {self.millicores}m each{life}"
+        where = f" in {self.namespace}" if self.namespace != LASTING else ""
+        return f"create {self.name}: {self.members} {self.form}, {self.millicores}m each{life}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +82,34 @@ class Process(StrEnum):
     ETCD = "etcd"
     MANAGER = "kube-controller-manager"
     KWOK = "kwok"
+    REPLICA = "replica"
+    """An extender and its kube-scheduler at once, as when their pod or its node dies."""
+
+
+class Moment(StrEnum):
+    """What is awaited before a process is hit."""
+
+    ANY = ""
+    PASSED = "once a member may be bound"
+    PART = "once a gang is bound in part"
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A process is killed, stopped or frozen and back after ``seconds``; ``replica`` counts ours from 0."""
+    """A process is killed, stopped or frozen and back after ``seconds``; ``replica`` counts ours from 0.
+
+    At a ``moment`` that is awaited it is the leader's, whichever that is.
+    """
 
     process: Process
     how: How
     seconds: float
     replica: int = 0
+    moment: Moment = Moment.ANY
 
     def __str__(self) -> str:
+        if self.moment:
+            return f"{self.how} to the leading {self.process} {self.moment}, back after {self.seconds:g} s"
         return f"{self.how} to {self.process} {self.replica}, back after {self.seconds:g} s"
 
 
@@ -104,6 +131,8 @@ class NodeChange(StrEnum):
 
     DELETE = "delete"
     LOSE = "lose, with its pods,"
+    REPLACE = "delete, and create anew at once,"
+    RELABEL = "move to the other pool"
     CORDON = "cordon"
     UNREADY = "make unready"
     SHRINK = "shrink"
@@ -137,7 +166,26 @@ class Edit:
         return f"resources.yaml with {self.devices} devices"
 
 
-Accident = Hit | Cut | Disturb | Edit
+@dataclass(frozen=True, slots=True)
+class Wipe:
+    """The namespace `BRIEF` is deleted with all that is in it, and created anew as soon as it is gone."""
+
+    def __str__(self) -> str:
+        return f"delete the namespace {BRIEF}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ungroup:
+    """The PodGroup of the workload ``name`` is deleted, and created anew after ``seconds``; the pods stay."""
+
+    name: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"delete the PodGroup {self.name} for {self.seconds:g} s"
+
+
+Accident = Hit | Cut | Disturb | Edit | Wipe | Ungroup
 """What counts as a kill or stop, rather than as everyday use."""
 
 Deed = Create | Delete | Accident
@@ -147,10 +195,14 @@ def kind_of(deed: Accident) -> str:
     """Under which name a disturbance is counted."""
     match deed:
         case Hit():
-            return f"{deed.process}: {deed.how}"
+            return " ".join(filter(None, (f"{deed.process}: {deed.how}", deed.moment)))
         case Cut():
             return f"{deed.process}: {'partition' if deed.seconds else 'connections cut'}"
         case Disturb():
             return f"node: {deed.change}"
         case Edit():
             return f"resources.yaml: {'faulty edit' if deed.faulty else 'edit'}"
+        case Wipe():
+            return "namespace: delete"
+        case Ungroup():
+            return "PodGroup: delete"

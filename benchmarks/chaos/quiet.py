@@ -19,6 +19,7 @@ from benchmarks.chaos.truth import (
     devices_held_twice,
     half_placed,
     holders_of_withdrawn,
+    outside_their_pool,
     overfull,
     refused_and_left,
     waiting_although_it_fits,
@@ -60,6 +61,7 @@ class Quiet:
     excused: set[str] = field(default_factory=set)
     revived: list[str] = field(default_factory=list)
     drift: float = 0.0
+    _strayed: set[str] = field(default_factory=set)
     _drift_seen: dict[int, float] = field(default_factory=dict)
     _judged: int = 0
 
@@ -67,10 +69,11 @@ class Quiet:
         """Wait until all is well, or patience ends."""
         began = time.monotonic()
         self.excused |= {node for node, changes in disturbed.items() if NodeChange.SHRINK in changes}
+        moved = any(NodeChange.RELABEL in changes for changes in disturbed.values())
         calm, found = 0, ["nothing was looked at"]
         while calm < CALM and time.monotonic() - began < self.patience:
             time.sleep(EVERY)
-            found = self._look()
+            found = self._look(moved)
             calm = 0 if found else calm + 1
         seconds = time.monotonic() - began
         self.stage.cluster.judge.settle()
@@ -87,9 +90,9 @@ class Quiet:
                 self.drift += now - before if now >= before else now
                 self._drift_seen[number] = now
 
-    def _look(self) -> list[str]:
+    def _look(self, moved: bool) -> list[str]:
         try:
-            return self._unready() or self._faults()
+            return self._unready() or self._faults(moved)
         except (ApiError, OSError) as error:
             return [f"no answer: {error}"]
 
@@ -102,7 +105,7 @@ class Quiet:
             f"{stack.extender.name} isn't ready" for stack in stacks if not stack.ready()
         ]
 
-    def _faults(self) -> list[str]:
+    def _faults(self, moved: bool) -> list[str]:
         cluster = self.stage.cluster
         nodes = cluster.nodes()
         pods = self.stage.api.get(PODS)["items"]
@@ -118,9 +121,17 @@ class Quiet:
             *refused_and_left(self.wanted, pods),
             *devices_held_twice(pods),
             *overfull(nodes, pods, self.excused),
+            *self._astray(nodes, pods, moved),
             *waiting_although_it_fits(self.wanted, nodes, pods, self.grain),
             *differences,
         ]
+
+    def _astray(self, nodes: dict[str, Manifest], pods: list[Manifest], moved: bool) -> list[str]:
+        """Pods outside their pools; one that was left there while nodes were ``moved`` between pools may stay."""
+        found = outside_their_pool(self.wanted, nodes, pods)
+        if moved:
+            self._strayed |= found.keys()
+        return [line for uid, line in found.items() if uid not in self._strayed]
 
     def _resources(self) -> str:
         document = self.stage.api.get(f"/api/v1/namespaces/kube-system/configmaps/{RESOURCES_CONFIGMAP}")
@@ -173,7 +184,7 @@ def explanation(
     return ""
 
 
-SHRINKING = (NodeChange.DELETE, NodeChange.LOSE, NodeChange.SHRINK, NodeChange.GROW)
+SHRINKING = (NodeChange.DELETE, NodeChange.LOSE, NodeChange.REPLACE, NodeChange.SHRINK, NodeChange.GROW)
 
 
 def drift_of(fluence: Fluence) -> float:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.chaos.accidents import Accidents, target
+from benchmarks.chaos.accidents import Accidents
 from benchmarks.chaos.agenda import Agenda
-from benchmarks.chaos.deeds import Accident, Create, Deed, Delete, kind_of
+from benchmarks.chaos.deeds import Create, Deed, Delete, kind_of
 from benchmarks.chaos.quiet import Quiet
 from benchmarks.chaos.script import Round, script
 from benchmarks.chaos.stage import PODS, Stage
@@ -79,7 +79,7 @@ class Run:
             witness = Witness(stage.plane.api, {})
             grain = (COARSE if report.engine == "fluxion" else FINE).cpu_millicores
             quiet = Quiet(stage, users.wanted, witness, PATIENCE, grain)
-            accidents = Accidents(stage, agenda, quiet.note_drift)
+            accidents = Accidents(stage, agenda, users, witness, quiet.note_drift)
             witness.start()
             marks: list[int] = []
             try:
@@ -103,8 +103,6 @@ class Run:
         accidents.nodes.clear()
         for step in played.steps:
             users.agenda.let_pass(step.pause)
-            if isinstance(step.deed, Accident):
-                users.agenda.await_free(target(step.deed))
             self._story.tell(str(step.deed))
             try:
                 self._do(step.deed, users, accidents, witness)
@@ -178,7 +176,7 @@ class Run:
 
 
 def _emptied(stage: Stage) -> bool:
-    stage.api.delete(PODS, gracePeriodSeconds="0")
+    stage.delete_pods()
     return not stage.api.get(PODS)["items"]
 
 

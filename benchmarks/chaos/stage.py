@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.chaos.deeds import Process
-from benchmarks.chaos.script import NODE_CORES, NODES
+from benchmarks.chaos.deeds import NAMESPACES, Process
+from benchmarks.chaos.script import NODE_CORES, NODES, POOLS, pool_of
+from benchmarks.chaos.workloads import POOL
 from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import Api, Component, ControlPlane
 from tests.e2e.harness import Cluster, Manifest
@@ -22,10 +23,10 @@ from tests.e2e.installation import Installation
 from tests.e2e.service import Fluence, over_http
 from tests.network.relay import Relay
 
-NAMESPACE = "chaos"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+PODS = "/api/v1/pods"
 COMPLETION_LIMIT = 12.0
 LEASE = "kube-system/fluence"
+LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}".format(*LEASE.split("/"))
 
 
 class HastyApi(Api):
@@ -104,6 +105,19 @@ class Stage:
                 return self.replicas[replica].scheduler
         return self.plane.component(process.value)
 
+    def delete_pods(self, **query: str) -> None:
+        """Delete workloads' pods without grace, all that ``query`` selects. Raises `ApiError`."""
+        for name in NAMESPACES:
+            self.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds="0", **query)
+
+    def leader(self) -> int:
+        """The replica that holds the Lease. Raises `ApiError`; 0 where there is but one."""
+        if len(self.replicas) == 1:
+            return 0
+        holder = str(self.api.get(LEASE_PATH)["spec"].get("holderIdentity") or "")
+        names = [_hostname(number) for number in range(len(self.replicas))]
+        return next((number for number, name in enumerate(names) if holder.startswith(f"{name}_")), 0)
+
     def components(self) -> list[Component]:
         """Every process of the stage."""
         plane = [Process.ETCD, Process.API_SERVER, Process.MANAGER, Process.KWOK, Process.OTHER_SCHEDULER]
@@ -120,8 +134,11 @@ class Stage:
     def _set_up(self) -> None:
         self.api = HastyApi(self.plane.kubeconfig)
         kubeconfig = Installation(self.plane).kubeconfig
-        self.plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        self.plane.add_nodes(names=NODES, cpu=NODE_CORES)
+        for name in NAMESPACES:
+            self.plane.api.create(namespace(name))
+        for pool in POOLS:
+            names = [name for name in NODES if pool_of(name) == pool]
+            self.plane.add_nodes(names=names, cpu=NODE_CORES, labels={POOL: pool})
         self.plane.start_scheduler(name=Process.OTHER_SCHEDULER.value)
         for number in range(self._count):
             replica = self._replica(number, kubeconfig)
@@ -141,7 +158,16 @@ class Stage:
             kubeconfig=copies[Process.EXTENDER],
             scheduler_kubeconfig=copies[Process.SCHEDULER],
             arguments=self._arguments,
-            hostname=f"replica-{number}" if several else "",
+            hostname=_hostname(number) if several else "",
             lease=LEASE if several else "",
         )
         return Replica(stack, relays)
+
+
+def namespace(name: str) -> Manifest:
+    """A namespace's manifest."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _hostname(replica: int) -> str:
+    return f"replica-{replica}"

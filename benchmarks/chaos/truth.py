@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from benchmarks.chaos.deeds import Create, Form
 from benchmarks.chaos.witness import workload_of
+from benchmarks.chaos.workloads import POOL
 from fluence_extender.localcluster.admission import amounts, effective_requests
 from fluence_extender.localcluster.nodes import is_ready
 from fluence_extender.model.names import SCHEDULER_NAME
@@ -17,6 +18,11 @@ from fluence_extender.model.stamp import recorded_devices
 from tests.e2e.harness import Manifest, annotations_of, node_of, phase_of, summary
 
 ENDED = ("Succeeded", "Failed")
+
+
+def pool_of(node: Manifest) -> str:
+    """The pool that a node says it belongs to."""
+    return str((node["metadata"].get("labels") or {}).get(POOL, ""))
 
 
 def is_going(pod: Manifest) -> bool:
@@ -99,6 +105,26 @@ def overfull(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], excused: C
     return found
 
 
+def outside_their_pool(
+    wanted: Mapping[str, Create], nodes: Mapping[str, Manifest], pods: Iterable[Manifest]
+) -> dict[str, str]:
+    """Bound pods, by uid, that are on a node of another pool than they or the rest of their gang ask for."""
+    found: dict[str, str] = {}
+    for name, mine in by_workload(pods).items():
+        what = wanted.get(name)
+        if what is None or what.form not in (Form.POOL, Form.PACKED):
+            continue
+        bound = {pod["metadata"]["uid"]: pod for pod in mine if node_of(pod) in nodes and is_alive(pod)}
+        pools = {uid: pool_of(nodes[node_of(pod)]) for uid, pod in bound.items()}
+        ours = {what.pool} if what.pool else set(list(pools.values())[:1])
+        found.update(
+            (uid, f"outside its pool: {summary(bound[uid])} of {what}, in {pool}")
+            for uid, pool in pools.items()
+            if pool not in ours
+        )
+    return found
+
+
 def waiting_although_it_fits(
     wanted: Mapping[str, Create],
     nodes: Mapping[str, Manifest],
@@ -119,7 +145,10 @@ def waiting_although_it_fits(
         if len(waiting) < what.members or len(waiting) < len(mine):
             continue
         largest = max(_rounded(effective_requests(pod["spec"])["cpu"], grain) for pod in waiting)
-        if sum(free // largest for free in room.values()) >= len(waiting):
+        rooms: Counter[str] = Counter()
+        for node, free in room.items():
+            rooms[pool_of(nodes[node]) if what.form in (Form.POOL, Form.PACKED) else ""] += free // largest
+        if (rooms[what.pool] if what.pool else max(rooms.values(), default=0)) >= len(waiting):
             found.append(f"waits although it fits: {what}: {', '.join(map(summary, mine))}")
     return found
 

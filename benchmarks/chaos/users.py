@@ -8,42 +8,46 @@ from functools import partial
 
 from benchmarks.chaos.agenda import AGAIN, Agenda
 from benchmarks.chaos.deeds import Create, Delete
-from benchmarks.chaos.stage import NAMESPACE, PODS
 from benchmarks.chaos.workloads import WORKLOAD, manifests
 from fluence_extender.localcluster import Api, ApiError
 from tests.e2e.harness import Manifest
 
-JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-GROUPS = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{NAMESPACE}/podgroups"
+PODS = "/api/v1/namespaces/{}/pods"
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
 
 
 @dataclass(slots=True)
 class Users:
-    """``wanted`` are the workloads asked for and not deleted; ``reduced`` those that lost a pod to a user."""
+    """``wanted`` are the workloads asked for and not deleted, ``homes`` the namespaces of all there ever were."""
 
     api: Api
     agenda: Agenda
     wanted: dict[str, Create] = field(default_factory=dict)
-    reduced: set[str] = field(default_factory=set)
+    homes: dict[str, str] = field(default_factory=dict)
 
     def create(self, what: Create) -> None:
         """Submit all objects of a workload."""
         self.wanted[what.name] = what
+        self.homes[what.name] = what.namespace
         for manifest in manifests(what):
-            self._until_done(
-                what.name, f"created {manifest['metadata']['name']} late", self._creation(manifest)
-            )
+            told = f"created {manifest['metadata']['name']} late"
+            self._until_done(what.name, told, self._creation(manifest, what.namespace))
 
     def delete(self, what: Delete) -> None:
         """Delete a workload or one pod of it, after what of it is still to be created."""
         self.agenda.await_free(_target(what.name))
-        if what.one:
-            self.reduced.add(what.name)
-        else:
+        if not what.one:
             self.wanted.pop(what.name, None)
         grace = {"gracePeriodSeconds": "0"} if what.force else {}
         work = self._first_pod(what.name, grace) if what.one else self._whole(what.name, grace)
         self._until_done(what.name, f"deleted {what.name} late", work)
+
+    def lose(self, namespace: str) -> None:
+        """A namespace will be deleted: what is in it is no longer wanted."""
+        for name in [one.name for one in self.wanted.values() if one.namespace == namespace]:
+            self.agenda.await_free(_target(name))
+            del self.wanted[name]
 
     def _until_done(self, name: str, told: str, work: Callable[[], None]) -> None:
         try:
@@ -51,23 +55,29 @@ class Users:
         except ApiError:
             self.agenda.later(AGAIN, _target(name), told, work)
 
-    def _creation(self, manifest: Manifest) -> Callable[[], None]:
+    def _creation(self, manifest: Manifest, namespace: str) -> Callable[[], None]:
         # An answer that was lost may have been a yes.
-        return lambda: unless(409, lambda: self.api.create(manifest, NAMESPACE))
+        return lambda: unless(409, lambda: self.api.create(manifest, namespace))
 
     def _whole(self, name: str, grace: dict[str, str]) -> Callable[[], None]:
+        home = self.homes[name]
+
         def delete() -> None:
-            unless(404, lambda: self.api.delete(f"{JOBS}/{name}", propagationPolicy="Background"))
-            self.api.delete(PODS, labelSelector=f"{WORKLOAD}={name}", **grace)
-            unless(404, lambda: self.api.delete(f"{GROUPS}/{name}"))
+            unless(
+                404, lambda: self.api.delete(f"{JOBS.format(home)}/{name}", propagationPolicy="Background")
+            )
+            self.api.delete(PODS.format(home), labelSelector=f"{WORKLOAD}={name}", **grace)
+            unless(404, lambda: self.api.delete(f"{GROUPS.format(home)}/{name}"))
 
         return delete
 
     def _first_pod(self, name: str, grace: dict[str, str]) -> Callable[[], None]:
+        path = PODS.format(self.homes[name])
+
         def delete() -> None:
-            pods = self.api.get(PODS, labelSelector=f"{WORKLOAD}={name}")["items"]
+            pods = self.api.get(path, labelSelector=f"{WORKLOAD}={name}")["items"]
             for first in sorted(str(one["metadata"]["name"]) for one in pods)[:1]:
-                unless(404, partial(self.api.delete, f"{PODS}/{first}", **grace))
+                unless(404, partial(self.api.delete, f"{path}/{first}", **grace))
 
         return delete
 

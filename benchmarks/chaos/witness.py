@@ -1,7 +1,8 @@
 """Who was ever whole: seen by a watch of its own, as a gang that was whole may lose a member later on.
 
 A gang is whole at a moment when as many of its pods are bound or have succeeded as it has members; that is forgotten
-once none of its pods is bound any more, because then it begins anew.
+once none of its pods is bound any more, because then it begins anew. And when: disturbances await moments in which a
+gang is under way.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from benchmarks.chaos.deeds import Moment
 from benchmarks.chaos.stage import PODS
 from benchmarks.chaos.workloads import WORKLOAD
 from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.localcluster.api import Watch
+from fluence_extender.model.names import SCHEDULER_NAME
 from tests.e2e.harness import Manifest, node_of, phase_of
 
 PAUSE = 0.3
@@ -31,6 +34,8 @@ class Witness:
     sizes: dict[str, int]
     whole: set[str] = field(default_factory=set)
     _pods: dict[str, dict[str, bool]] = field(default_factory=dict)
+    _passed: frozenset[str] = frozenset()
+    _in_part: frozenset[str] = frozenset()
     _ending: threading.Event = field(default_factory=threading.Event)
     _watch: Watch | None = None
     _thread: threading.Thread | None = None
@@ -48,9 +53,22 @@ class Witness:
         if self._thread is not None:
             self._thread.join(10)
 
+    def now_is(self, moment: Moment) -> bool:
+        """Whether a gang of ours is at that moment now, as far as was seen."""
+        match moment:
+            case Moment.PASSED:
+                return bool(self._passed)
+            case Moment.PART:
+                return bool(self._in_part)
+        return True
+
     def take(self, kind: str, pod: Manifest) -> None:
         """Note an event."""
         name, uid = workload_of(pod), pod["metadata"]["uid"]
+        ours = pod["spec"]["schedulerName"] == SCHEDULER_NAME
+        gone = kind == "DELETED" or "deletionTimestamp" in pod["metadata"] or phase_of(pod) == "Failed"
+        passed = ours and not gone and not node_of(pod) and not pod["spec"].get("schedulingGates")
+        self._passed = self._passed | {uid} if passed else self._passed - {uid}
         mine = self._pods.setdefault(name, {})
         if kind == "DELETED" or phase_of(pod) == "Failed":
             mine.pop(uid, None)
@@ -61,6 +79,8 @@ class Witness:
             self.whole.add(name)
         elif not placed:
             self.whole.discard(name)
+        in_part = ours and placed > 0 and name not in self.whole
+        self._in_part = self._in_part | {name} if in_part else self._in_part - {name}
 
     def _follow(self) -> None:
         version = ""
@@ -70,6 +90,7 @@ class Witness:
                     listed = self.api.get(PODS)
                     version = listed["metadata"]["resourceVersion"]
                     self._pods.clear()
+                    self._passed = self._in_part = frozenset()
                     for pod in listed["items"]:
                         self.take("ADDED", pod)
                 self._watch = self.api.watch(PODS, version)

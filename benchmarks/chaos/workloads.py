@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.chaos.deeds import Create, Form
+from benchmarks.chaos.deeds import GROUPED, Create, Form
 from tests.e2e.harness import Manifest, pod
 from tests.e2e.workloads import QPU, grouped, indexed_job, labelled, ours, pod_group
+
+POOL = "chaos.fluence.flux-framework.org/pool"
+"""The label of nodes that says to which pool they belong."""
 
 WORKLOAD = "chaos.fluence.flux-framework.org/workload"
 FAULTY_RESOURCES = "resources: [{type: qpu, name: a, count: -1}, {nonsense: 3}]"
@@ -21,13 +24,20 @@ def manifests(what: Create) -> list[Manifest]:
         return [indexed_job(what.name, ours(what.name, cpu=cores[0], **shape), what.members)]
     if what.form is Form.QUANTUM:
         shape["requests"] = {QPU: 1}
+    if what.pool:
+        shape["nodeSelector"] = {POOL: what.pool}
     make = pod if what.form is Form.FOREIGN else ours
     pods = [make(f"{what.name}-{number}", cpu=amount, **shape) for number, amount in enumerate(cores)]
     if what.form is Form.FOREIGN:
         return pods
-    if what.form is Form.NATIVE:
-        return [pod_group(what.name, what.members), *(grouped(one, what.name) for one in pods)]
+    if what.form in GROUPED:
+        return [group_of(what), *(grouped(one, what.name) for one in pods)]
     return [labelled(one, what.name, what.members) for one in pods]
+
+
+def group_of(what: Create) -> Manifest:
+    """The PodGroup of a workload that has one."""
+    return pod_group(what.name, what.members, POOL if what.form is Form.PACKED else "")
 
 
 def _large(what: Create, number: int) -> bool:

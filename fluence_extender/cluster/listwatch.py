@@ -37,8 +37,8 @@ class ListWatch:
     """The list-watch of one source; ``run`` it as a task.
 
     ``synced`` is set after the first list; ``contact`` is the loop time when the API server last said
-    something here; ``open`` whether a watch stands, and ``opened`` since when; ``served`` is false while the API server doesn't know the
-    kind; ``failure`` is why there is no watch, "" when all is well.
+    something here; ``open`` whether a watch stands, and ``opened`` since when; ``served`` is false while the
+    API server doesn't know the kind; ``failure`` is why there is no watch, "" when all is well.
     """
 
     def __init__(self, connection: Connection, source: Source, sink: Sink, timing: Timing = STANDARD) -> None:
