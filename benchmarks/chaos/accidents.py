@@ -72,15 +72,15 @@ def parts(what: Accident) -> tuple[Accident, ...]:
 class Accidents:
     """Lets them happen on ``stage``, where ``users`` have workloads that a ``witness`` sees.
 
-    ``before_end`` is called before an extender ends; ``nodes`` says what was done to which node since it was last
-    cleared.
+    ``before_end`` is called before the extender of a replica ends; ``nodes`` says what was done to which node since
+    it was last cleared.
     """
 
     stage: Stage
     agenda: Agenda
     users: Users
     witness: Witness
-    before_end: Callable[[], None]
+    before_end: Callable[[int], None]
     nodes: dict[str, list[NodeChange]] = field(default_factory=dict)
     resources: str = field(default=resources_yaml(DEVICES))
 
@@ -123,7 +123,7 @@ class Accidents:
     def _hit(self, hit: Hit) -> None:
         component = self.stage.component(hit.process, hit.replica)
         if hit.process is Process.EXTENDER and hit.how is not How.FREEZE:
-            self.before_end()
+            self.before_end(hit.replica)
         undo: Callable[[], object] = component.launch
         if hit.how is How.FREEZE:
             undo = _freeze(component.pid)

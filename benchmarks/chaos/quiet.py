@@ -82,13 +82,12 @@ class Quiet:
         self.excused &= self._overfull_now()
         return Outcome((*found, *refused, *drifted, *self._defects()), tuple(explained), seconds)
 
-    def note_drift(self) -> None:
-        """Add up the service's count of drift, before a process ends and at quiet points."""
-        for number, replica in enumerate(self.stage.replicas):
-            with suppress(OSError, urllib.error.URLError):
-                now, before = drift_of(replica.fluence), self._drift_seen.get(number, 0.0)
-                self.drift += now - before if now >= before else now
-                self._drift_seen[number] = now
+    def note_drift(self, replica: int) -> None:
+        """Add what a replica has counted of drift since the last time: before it ends, and at quiet points."""
+        with suppress(OSError, urllib.error.URLError):
+            now, before = drift_of(self.stage.replicas[replica].fluence), self._drift_seen.get(replica, 0.0)
+            self.drift += now - before if now >= before else now
+            self._drift_seen[replica] = now
 
     def _look(self, moved: bool) -> list[str]:
         try:
@@ -161,7 +160,8 @@ class Quiet:
 
     def _drifted(self) -> list[str]:
         before = self.drift
-        self.note_drift()
+        for replica in range(len(self.stage.replicas)):
+            self.note_drift(replica)
         return [f"drift was repaired {self.drift - before:g} times"] if self.drift > before else []
 
 

@@ -43,8 +43,12 @@ class Expired(ClusterError):
     """The resourceVersion or continue token is too old (410): list anew."""
 
 
+ENDING = "NamespaceTerminating"
+"""The cause of a refusal to create anything in a namespace that is being deleted (corev1.NamespaceTerminatingCause)."""
+
+
 class Cause(msgspec.Struct, frozen=True):
-    """One field that was refused (StatusCause)."""
+    """One field that was refused, or another cause (StatusCause)."""
 
     field: str = ""
     reason: str = ""
@@ -88,6 +92,8 @@ def error_from(code: int, status: Status, attempt: str, retry_after: float = 1.0
                 "certificate, or check that the pod's ServiceAccount still exists",
                 401,
             )
+        case 403 if any(cause.reason == ENDING for cause in _causes(status)):
+            return Gone(text, 403)
         case 403:
             return Denied(
                 f"{text}. Grant that verb in a Role or ClusterRole bound to the account named",
@@ -100,9 +106,12 @@ def error_from(code: int, status: Status, attempt: str, retry_after: float = 1.0
         case 410:
             return Expired(text, 410)
         case 422:
-            causes = status.details.causes if status.details else ()
-            return Invalid(text, tuple(cause.field for cause in causes))
+            return Invalid(text, tuple(cause.field for cause in _causes(status)))
         case 429 | 503:
             return Busy(text, code, retry_after)
         case _:
             return ClusterError(text, code)
+
+
+def _causes(status: Status) -> tuple[Cause, ...]:
+    return status.details.causes if status.details else ()

@@ -207,6 +207,20 @@ async def test_refusals_have_their_own_errors(
     assert refused.value.status == code
 
 
+async def test_namespace_that_is_being_deleted_is_no_missing_right(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    ending = {
+        "reason": "NamespaceTerminating",
+        "field": "metadata.namespace",
+        "message": "it is being terminated",
+    }
+    server.scripts[BIND].append(refuse(403, "unable to create new content", causes=[ending]))
+    with pytest.raises(Gone, match="unable to create new content") as refused:
+        await cluster.bind(POD, "n1", {})
+    assert "Grant" not in str(refused.value)
+
+
 async def test_eviction_carries_the_uid_and_leaves_an_event(
     server: FakeApiServer, kubeconfig: Any, connection: Connection
 ) -> None:
