@@ -1,6 +1,7 @@
 """What is still to be undone or done late, at its time, by one thread, however often it fails at first.
 
-Invariant: nothing is forgotten: what fails is tried again until `mend` runs out of patience.
+Invariant: nothing is forgotten: what fails is tried again until `mend` runs out of patience. Where nothing but that is
+left, what ended by itself meanwhile is started again, as a kubelet would.
 """
 
 from __future__ import annotations
@@ -33,9 +34,13 @@ class _Entry:
 
 @dataclass(slots=True)
 class Agenda:
-    """Work that is due later; ``target`` names what it is about."""
+    """Work that is due later; ``target`` names what it is about.
+
+    ``revive`` starts again whatever doesn't run.
+    """
 
     story: Story
+    revive: Callable[[], object]
     _entries: list[_Entry] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -66,6 +71,8 @@ class Agenda:
         while left := [entry for entry in self._entries if concerns(entry)]:
             if time.monotonic() > deadline:
                 raise NotMended(f"after {PATIENCE:g} s: {[(one.told, one.trouble) for one in left]}")
+            if all(entry.trouble for entry in self._entries):
+                self.revive()
             self.let_pass(0.05)
 
     def _do_due(self) -> None:

@@ -74,7 +74,7 @@ class Run:
         """Perform it all; stops at the first violation, whose story is then in the report."""
         report, story = self._report, self._story
         with Stage(self._folder, report.engine, report.replicas) as stage:
-            agenda = Agenda(story)
+            agenda = Agenda(story, lambda: [story.tell(_revived(name)) for name in stage.revive()])
             users = Users(stage.api, agenda)
             witness = Witness(stage.plane.api, {})
             grain = (COARSE if report.engine == "fluxion" else FINE).cpu_millicores
@@ -125,7 +125,7 @@ class Run:
     def _look(self, quiet: Quiet, accidents: Accidents) -> bool:
         outcome = quiet.point(accidents.nodes)
         for name in quiet.revived:
-            self._story.tell(f"  {name} had ended by itself; started again")
+            self._story.tell(_revived(name))
         quiet.revived.clear()
         self._report.rounds += 1
         self._report.settling.append(outcome.seconds)
@@ -173,6 +173,10 @@ class Run:
                     *(line[:LOG_WIDTH] for line in tail(one.log, LOG_LINES).splitlines()),
                 ]
         return "\n".join(parts)
+
+
+def _revived(name: str) -> str:
+    return f"  {name} had ended by itself; started again"
 
 
 def _emptied(stage: Stage) -> bool:

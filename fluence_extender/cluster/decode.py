@@ -95,6 +95,7 @@ def decode_pod(raw: bytes) -> Pod:
         problem=problem,
         refusal=_said(status, UNSCHEDULABLE),
         failure=_said(status, FAILED),
+        rejected=_rejected(status),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
         entangled=_entangled(spec),
@@ -114,6 +115,14 @@ def _duration(annotations: Mapping[str, str] | None, deadline: int | None) -> fl
     if deadline is None or deadline <= 0:
         return said
     return float(deadline) if said is None else min(said, float(deadline))
+
+
+def _rejected(status: wire.PodStatus) -> bool:
+    """Whether kubelet has refused the pod at admission (Kubernetes pkg/kubelet, rejectPod and lifecycle/predicate)."""
+    if status.get("phase") != "Failed":
+        return False
+    reason, message = status.get("reason") or "", status.get("message") or ""
+    return reason.startswith("OutOf") or message.startswith("Pod was rejected: ")
 
 
 def _said(status: wire.PodStatus, what: tuple[str, str, str]) -> str:

@@ -196,6 +196,8 @@ class PodStatus(TypedDict, total=False):
     """core/v1 PodStatus."""
 
     phase: str
+    reason: str | None
+    message: str | None
     startTime: datetime | None
     nominatedNodeName: str | None
     resize: str | None

@@ -25,6 +25,7 @@ class Member:
     Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
     ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
     ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
+    ``made_up`` says that its gang came to do without it after kubelet had rejected it, or began anew.
     ``kept`` is the node on which others make way for it; ``placeless`` is since when it is to be replaced because of
     its pin; ``handed`` is until when kube-scheduler is trusted to bind it itself; ``unbound`` is
     why its Binding on its place didn't come about, "" as far as is known nothing did.
@@ -47,6 +48,7 @@ class Member:
     placeless: float = NEVER
     handed: float = NEVER
     unbound: str = ""
+    made_up: bool = False
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0
     waits: int = 0
@@ -149,8 +151,31 @@ class Gang:
         """Forget what belongs to an earlier life: who comes now has to gather again."""
         self.incomplete_since = None
         self.whole = False
+        self.make_up()
         if self.barrier.open:
             self.gather_anew()
+
+    def make_up(self) -> None:
+        """The gang does without those of its members that kubelets have rejected so far."""
+        for member in self.members.values():
+            if member.pod.rejected:
+                member.made_up = True
+
+    @property
+    def short(self) -> bool:
+        """Whether one of those that began together was rejected by its kubelet: as a whole the gang never ran.
+
+        Members are created before any of them is bound, and who replaces one comes after the others have started.
+        """
+        rejected = [
+            member.pod.created
+            for member in self.members.values()
+            if member.pod.rejected and not member.made_up
+        ]
+        if not rejected:
+            return False
+        started = [member.pod.started for member in self.alive() if member.bound and member.pod.started]
+        return min(rejected) <= min(started, default=NEVER)
 
     def gather_anew(self) -> None:
         """A new barrier, for a new plan.

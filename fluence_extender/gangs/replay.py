@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.assembly import foreign_gates
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
@@ -43,8 +44,9 @@ def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node
     member still has our gate.
     """
     for gang in registry.gangs.values():
+        _forget_earlier(gang)
         # Nobody waits: what there was to be bound has been bound before.
-        gang.whole = gang.whole or not gang.pending()
+        gang.whole = (gang.whole or not gang.pending()) and not gang.short
         for member in gang.members.values():
             member.promised = ""
     pending = [
@@ -55,6 +57,14 @@ def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node
     ]
     for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
         _resume(books, node, gang, member)
+
+
+def _forget_earlier(gang: Gang) -> None:
+    """Whom a kubelet rejected before any of those was created that are bound now belonged to an earlier life."""
+    oldest = min((member.pod.created for member in gang.alive() if member.bound), default=NEVER)
+    for member in gang.members.values():
+        if member.pod.rejected and member.pod.created < oldest:
+            member.made_up = True
 
 
 def promised(member: Member) -> str:

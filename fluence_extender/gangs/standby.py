@@ -15,7 +15,7 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import promised
-from fluence_extender.gangs.states import have_nodes
+from fluence_extender.gangs.states import have_nodes, is_whole
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.reason import Reason, Why, waiting
@@ -71,7 +71,7 @@ class Standby:
         if not alive:
             gang.state = GangState.FINISHED
             gang.begin_anew()
-        elif bound == len(alive) and (gang.whole or bound + gang.ended >= gang.size):
+        elif bound == len(alive) and is_whole(gang, bound):
             if gang.state is not GangState.BOUND:
                 gang.note(What.COMPLETE, "", have_nodes(bound))
             gang.state, gang.whole = GangState.BOUND, True

@@ -1,7 +1,8 @@
 """Which state a gang is in, by what its members have: the rules alone, nothing is done here.
 
 A gang is whole once it has been bound as large as it has to be, and stays so: what ends or comes later doesn't make it
-incomplete again. What is bound of one that isn't whole runs below its minimum, and since when is noted.
+incomplete again. But whom kubelet rejects hasn't run, so that a gang of which one is rejected at its beginning isn't
+whole until another one is bound in its stead. What is bound of one that isn't whole runs below its minimum, and since when is noted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
     bound = sum(1 for member in alive if member.bound)
     assigned = sum(1 for member in alive if member.assignment is not None)
     gang.expect()
-    if bound == len(alive) and (gang.whole or bound + gang.ended >= gang.size):
+    whole = is_whole(gang, bound)
+    if bound == len(alive) and whole:
         if gang.state is not GangState.BOUND:
             gang.note(What.COMPLETE, "", have_nodes(bound))
         gang.state = GangState.BOUND
@@ -44,7 +46,7 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
     elif bound:
         gang.state = GangState.COMMITTED
         # More than make it whole may come and go: those that wait don't put those at risk that run.
-        gang.whole = gang.whole or bound + gang.ended >= gang.size
+        gang.whole = whole
         if gang.whole:
             gang.incomplete_since = None
         elif gang.incomplete_since is None:
@@ -57,9 +59,19 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
             gang.begin_anew()
 
 
+def is_whole(gang: Gang, bound: int) -> bool:
+    """Whether the gang is whole with so many bound members, or has been and goes on."""
+    if bound + gang.ended < gang.size:
+        return gang.whole and not gang.short
+    if not gang.whole:
+        gang.make_up()
+    return True
+
+
 def settle_without_size(gang: Gang, alive: Sequence[Member], why: Reason, now: float) -> None:
     """Settle the state of a gang of which nobody knows, any more, how large it is: who is bound stays where it is."""
     bound = sum(1 for member in alive if member.bound)
+    gang.whole = gang.whole and not gang.short
     if gang.whole and bound == len(alive):
         gang.state = GangState.BOUND
         gang.explain(None, now)

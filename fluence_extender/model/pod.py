@@ -74,7 +74,8 @@ class Pod:
     its requests could not be read (``requests`` then covers its pod slot only), "" when they could; ``refusal``
     is what kube-scheduler last said against it, "" when it said nothing; ``failure`` what kept it from trying or from
     binding it, by its own account, "" when nothing did; ``started`` is when kubelet took it, seconds
-    since the epoch, 0 before; ``duration`` how many seconds it runs at most, None where that isn't said;
+    since the epoch, 0 before; ``rejected`` that it failed because kubelet didn't admit it, so that it never ran;
+    ``duration`` how many seconds it runs at most, None where that isn't said;
     ``preempts`` is false where its preemptionPolicy is Never; ``entangled`` says that kube-scheduler's filters judge it
     by more than the node and what is free there: by other pods, by volumes or by resource claims; ``marked`` that it
     asks for one of `MARKS`, so that kube-scheduler calls our bind verb for it; ``accounted`` that the API
@@ -109,6 +110,7 @@ class Pod:
     refusal: str = ""
     failure: str = ""
     started: float = 0.0
+    rejected: bool = False
     duration: float | None = None
     preempts: bool = True
     entangled: bool = False

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.chaos.accidents import parts
+from benchmarks.chaos.agenda import Agenda
 from benchmarks.chaos.deeds import (
     BRIEF,
     GROUPED,
@@ -26,6 +27,7 @@ from benchmarks.chaos.deeds import (
 )
 from benchmarks.chaos.renewal import NotYet, Renewal
 from benchmarks.chaos.script import NODES, POOLS, pool_of, script
+from benchmarks.chaos.story import Story
 from benchmarks.chaos.truth import (
     devices_held_twice,
     half_placed,
@@ -114,6 +116,26 @@ def test_replica_that_is_hit_loses_both_its_processes() -> None:
 def test_nodes_are_in_pools_of_one_size() -> None:
     pools = [pool_of(name) for name in NODES]
     assert {pools.count(pool) for pool in POOLS} == {len(NODES) // len(POOLS)}
+
+
+def test_what_ended_by_itself_is_revived_where_nothing_else_is_left_to_do() -> None:
+    revived: list[bool] = []
+    agenda = Agenda(Story(aloud=False), lambda: revived.append(True))
+    due: list[str] = []
+
+    def launch() -> None:
+        assert not revived
+        due.append("launched")
+
+    def ask() -> None:
+        if not revived:
+            raise ApiError("GET", "/", 0, "", "no answer")
+        due.append("asked")
+
+    agenda.later(0.0, "a", "a", ask)
+    agenda.later(0.1, "b", "b", launch)
+    agenda.mend()
+    assert due == ["launched", "asked"]
 
 
 class Shelf:

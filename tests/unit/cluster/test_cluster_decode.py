@@ -319,3 +319,23 @@ def test_gated_pod_says_whether_its_fields_are_accounted_for_in_vain(
         "spec": spec,
     }
     assert decode_pod(json.dumps(body, separators=(",", ":")).encode()).accounted is accounted
+
+
+@pytest.mark.parametrize(
+    ("status", "rejected"),
+    [
+        (
+            {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: Node didn't have enough"},
+            True,
+        ),
+        (
+            {"phase": "Failed", "reason": "NodeAffinity", "message": "Pod was rejected: Predicate failed"},
+            True,
+        ),
+        ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}, False),
+        ({"phase": "Failed"}, False),
+        ({"phase": "Running", "reason": None, "message": None}, False),
+    ],
+)
+def test_pod_that_its_kubelet_did_not_admit_is_known(status: dict[str, Any], rejected: bool) -> None:
+    assert decode_pod(pod_body({"containers": []}, status)).rejected is rejected
