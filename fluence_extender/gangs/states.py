@@ -2,7 +2,8 @@
 
 A gang is whole once it has been bound as large as it has to be, and stays so: what ends or comes later doesn't make it
 incomplete again. But whom kubelet rejects hasn't run, so that a gang of which one is rejected at its beginning isn't
-whole until another one is bound in its stead. What is bound of one that isn't whole runs below its minimum, and since when is noted.
+whole until another one is bound in its stead. What is bound of one that isn't whole runs below its minimum, and since
+when is noted.
 """
 
 from __future__ import annotations
