@@ -68,7 +68,7 @@ class Quiet:
     def point(self, disturbed: dict[str, list[NodeChange]]) -> Outcome:
         """Wait until all is well, or patience ends."""
         began = time.monotonic()
-        self.excused |= {node for node, changes in disturbed.items() if NodeChange.SHRINK in changes}
+        self.excused |= made_smaller(disturbed)
         moved = any(NodeChange.RELABEL in changes for changes in disturbed.values())
         calm, found = 0, ["nothing was looked at"]
         while calm < CALM and time.monotonic() - began < self.patience:
@@ -163,6 +163,13 @@ class Quiet:
         for replica in range(len(self.stage.replicas)):
             self.note_drift(replica)
         return [f"drift was repaired {self.drift - before:g} times"] if self.drift > before else []
+
+
+def made_smaller(disturbed: dict[str, list[NodeChange]]) -> set[str]:
+    """The nodes that may have been made smaller under their pods; one that grew was before it was as it is now."""
+    return {
+        node for node, changes in disturbed.items() if {NodeChange.SHRINK, NodeChange.GROW} & set(changes)
+    }
 
 
 def explanation(

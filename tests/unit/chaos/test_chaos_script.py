@@ -20,11 +20,13 @@ from benchmarks.chaos.deeds import (
     Hit,
     How,
     Moment,
+    NodeChange,
     Process,
     Ungroup,
     Wipe,
     kind_of,
 )
+from benchmarks.chaos.quiet import made_smaller
 from benchmarks.chaos.renewal import NotYet, Renewal
 from benchmarks.chaos.script import NODES, POOLS, pool_of, script
 from benchmarks.chaos.story import Story
@@ -210,6 +212,11 @@ def test_room_that_is_given_twice_is_found() -> None:
             '{"devices": [{"path": "/cluster/a", "type": "qpu", "amount": 1}]}'
         )
     assert devices_held_twice(pods) == ["device /cluster/a is held by ['w1-0', 'w1-1']"]
+
+
+def test_node_that_grew_for_a_while_was_made_smaller() -> None:
+    done = {"n0": [NodeChange.GROW], "n1": [NodeChange.TAINT], "n2": [NodeChange.CORDON, NodeChange.SHRINK]}
+    assert made_smaller(done) == {"n0", "n2"}
 
 
 def test_gang_that_waits_although_it_fits_is_found() -> None:
