@@ -20,8 +20,8 @@ from benchmarks.throughput.figures import Figure, Figures, figure
 from benchmarks.throughput.measure import Bench, Outcome, TooSlow
 from benchmarks.throughput.page import MODES, page, plots
 from benchmarks.throughput.scale import cost_by_size
-from benchmarks.throughput.workloads import STREAM, WORKLOADS, Workload
-from fluence_extender.demo.files import gate_policy
+from benchmarks.throughput.workloads import STREAM, WORKLOADS, Manifest, Workload
+from fluence_extender.demo.files import folder, gate_policy, read
 from fluence_extender.localcluster import ControlPlane
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
@@ -83,7 +83,7 @@ def _measure(
 ) -> Iterator[Figure]:
     """Each workload in each way, stock and ours in random order."""
     with ControlPlane() as plane:
-        for manifest in gate_policy():
+        for manifest in (*gate_policy(), *stamps_policy()):
             plane.api.apply(manifest)
         console.print(f"making {nodes:,} nodes")
         plane.add_nodes(nodes, cpu=32, memory="128Gi", timeout=900)
@@ -106,6 +106,11 @@ def _measure(
                     found = figure(nodes, outcome)
                     console.print(found, markup=False)
                     yield found
+
+
+def stamps_policy() -> list[Manifest]:
+    """The ValidatingAdmissionPolicy that looks at every write of a bound pod of ours, with its binding."""
+    return read(folder("deploy") / "base" / "stamps.yaml")
 
 
 def _run(bench: Bench, contender: Contender, workload: Workload, mode: str) -> Outcome:
