@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -173,6 +173,10 @@ class LiveRooms:
         return self._rooms
 
 
+AT_ONCE = 8
+"""From so many pods on counting them as arrays is quicker."""
+
+
 class CountedRooms:
     """Rooms of a copy, in which pods that come and go are counted in place; all of its nodes are there already."""
 
@@ -197,6 +201,27 @@ class CountedRooms:
         self.revision += 1
         if ports:
             self._count_ports(row, ports, sign)
+
+    def count_all(self, pods: Sequence[tuple[str, Resources, tuple[HostPort, ...]]], sign: int) -> None:
+        """`count` for many pods at once, each given as its node, its requests and its ports."""
+        if len(pods) < AT_ONCE:
+            for node, requests, ports in pods:
+                self.count(node, requests, ports, sign)
+            return
+        kinds: dict[Resources, int] = {}
+        rows, at = self._rooms.rows, []
+        for node, requests, ports in pods:
+            row = rows.get(node)
+            if row is not None:
+                at.append((row, kinds.setdefault(requests, len(kinds))))
+                if ports:
+                    self._count_ports(row, ports, sign)
+        for requests in kinds:
+            self._rooms.size(requests)
+        sizes = np.array([self._rooms.size(requests) for requests in kinds])
+        places = np.array(at, dtype=np.intp).reshape(-1, 2)
+        np.add.at(self._rooms.free, places[:, 0], sign * sizes[places[:, 1]])
+        self.revision += 1
 
     def _count_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
         there = Counter(self._rooms.ports.get(row, ()))

@@ -43,6 +43,7 @@ class Matching:
         self._books = books
         self._eligibility = eligibility
         self._node_order = node_order
+        self._asked_last: tuple[tuple[Wish, ...], dict[ShapeKey, list[Pod]]] = ((), {})
 
     def attempt(
         self,
@@ -187,16 +188,31 @@ class Matching:
         within: Set[str] | None = None,
         pins: dict[str, str] | None = None,
     ) -> list[Group]:
-        """The wishes as shapes with their pods."""
+        """The wishes as shapes with their pods, in the order of their ranks."""
         found: list[Group] = []
         orders: dict[object, tuple[str, ...]] = {}
-        for key, members in grouped(wishes, pins or {}).items():
-            pod = members[0].pod
+        for key, pods in self._by_shape(wishes, pins or {}).items():
+            pod = pods[0]
             asked = (key.signature, key.barred, key.pin)
             if asked not in orders:
                 orders[asked] = self._books.in_order(self._usable(key, pod, gang, within))
-            shape = Shape(self._books.rounded(pod.requests), len(members), orders[asked], pod.host_ports)
-            found.append((shape, [wish.pod for wish in members]))
+            shape = Shape(self._books.rounded(pod.requests), len(pods), orders[asked], pod.host_ports)
+            found.append((shape, pods))
+        return found
+
+    def _by_shape(self, wishes: Sequence[Wish], pins: dict[str, str]) -> dict[ShapeKey, list[Pod]]:
+        """The pods by what makes them equal, in the order of their ranks.
+
+        Who looks for victims asks for the same tuple of wishes over and over.
+        """
+        if not pins and self._asked_last[0] is wishes:
+            return self._asked_last[1]
+        found = {
+            key: sorted((wish.pod for wish in members), key=rank_key)
+            for key, members in grouped(wishes, pins).items()
+        }
+        if not pins and isinstance(wishes, tuple):
+            self._asked_last = (wishes, found)
         return found
 
     def _usable(self, key: ShapeKey, pod: Pod, gang: object, within: Set[str] | None) -> Set[str]:
@@ -245,7 +261,7 @@ class Matching:
         """Give each pod a node: pods in the order of their ranks, nodes domain by domain in the policy's order."""
         nodes: dict[str, str] = {}
         for (_, pods), placed in zip(groups, counts, strict=True):
-            waiting = iter(sorted(pods, key=rank_key))
+            waiting = iter(pods)
             for name in sorted(self._books.in_order(placed.keys()), key=self._node_order):
                 for _ in range(placed[name]):
                     nodes[next(waiting).uid] = name

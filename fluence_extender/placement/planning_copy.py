@@ -105,8 +105,16 @@ class PlanningCopy:
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Hold places; their devices have been chosen before."""
+        sizes: dict[Resources, Resources] = {}
+        uses: list[Use] = []
         for pod, assignment in places:
-            self.take(pod, assignment)
+            requests = sizes.get(pod.requests)
+            if requests is None:
+                requests = sizes[pod.requests] = self.rounded(pod.requests)
+            uses.append(Use(assignment, requests, pod.host_ports))
+        self.holdings.update((use.assignment.uid, use) for use in uses)
+        self._placed.update(use.assignment.uid for use in uses)
+        self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
     def take(self, pod: Pod, assignment: Assignment) -> None:
         """Hold a place; its devices have been chosen before."""
@@ -117,11 +125,13 @@ class PlanningCopy:
 
     def undo(self, uids: Iterable[str]) -> None:
         """Give back what these pods were given here, drafts included."""
+        uses: list[Use] = []
         for uid in uids:
             self.devices.give_up(uid)
             if uid in self._placed:
                 self._placed.remove(uid)
-                self._count(self.holdings.pop(uid), 1)
+                uses.append(self.holdings.pop(uid))
+        self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], 1)
 
     def end(self, use: Use) -> None:
         """Let a pod be gone that holds ``use``."""

@@ -84,7 +84,7 @@ class Probe:
 
     def _fits(self, pods: Sequence[Pod], wishes: Sequence[Wish] | None = None) -> bool:
         self._tick()
-        asked = wishes or [self._wanted.wish(pod) for pod in pods]
+        asked = wishes or tuple(self._wanted.wish(pod) for pod in pods)
         if self._planner.find(asked, self._wanted.key) is None:
             return False
         self._copy.undo([pod.uid for pod in pods])

@@ -112,7 +112,7 @@ class _Work:
         known = self._vain.get(alike) if alike is not None else None
         if known is not None:
             return replace(known, gang=name)
-        wishes = [wanted.wish(pod) for pod in pods]
+        wishes = tuple(wanted.wish(pod) for pod in pods)
         reason = self._preemptions.barrier_to(wanted.key, pods)
         if reason is None:
             try:
