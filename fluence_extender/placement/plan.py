@@ -77,6 +77,7 @@ class Planner:
         self._topology = topology or Topology(eligibility, books.mirror.levels)
         self._matching = Matching(books, eligibility, self._topology.place)
         self._reasons = Reasons(books, eligibility)
+        self._asked_last: tuple[tuple[Wish, ...], int, dict[Bond | None, tuple[Wish, ...]]] = ((), -1, {})
 
     @property
     def eligibility(self) -> EligibilityIndex:
@@ -137,7 +138,7 @@ class Planner:
         if not tasks:
             return
         task, rest = tasks[0], tasks[1:]
-        groups = _by_bond(task)
+        groups = self._bonded(task)
         if len(groups) > 1:
             parts = [_Task(wishes, task.depth, task.within) for wishes in groups.values()]
             if len(groups) > MOST_BONDS:
@@ -150,6 +151,14 @@ class Planner:
             self._match(task, rest, trip)
         else:
             self._near(bond, task, rest, trip)
+
+    def _bonded(self, task: _Task) -> dict[Bond | None, tuple[Wish, ...]]:
+        """`_by_bond`; who looks for victims asks for the same wishes over and over."""
+        asked, depth, found = self._asked_last
+        if asked is not task.wishes or depth != task.depth:
+            found = _by_bond(task)
+            self._asked_last = task.wishes, task.depth, found
+        return found
 
     def _in_turn(self, parts: Sequence[Sequence[_Task]], trip: _Trip) -> None:
         mark = len(trip.done)
