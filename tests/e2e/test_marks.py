@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, MARK_RESOURCE
 from fluence_extender.webhook.mark import is_to_be_marked
-from tests.core.marks import PODS
-from tests.e2e.harness import Namespace, annotations_of, node_of
+from tests.core.marks import DEVICE, PODS
+from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, gang, indexed_job, ours
@@ -19,6 +23,67 @@ def test_policy_and_webhook_mark_the_same_pods(fluence: Fluence, namespace: Name
         said = [MARK_RESOURCE in resources.get(kind, {}) for kind in ("requests", "limits")]
         assert said == [marked, marked], what
         assert is_to_be_marked(body) is marked, what
+
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+ADDED_BY = ("one", "two", "three", "four", "five", "six")
+"""Policies that add a sidecar: the API server has policies in no order, so that some come after ours."""
+
+
+@contextmanager
+def sidecars_added(api: Api) -> Iterator[None]:
+    """While this lasts, pods with the label ``sidecar`` get a container with a device, each by the policy it names."""
+    created = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    resources = f"dyn({{'limits': {{'{DEVICE}': '1'}}}})"
+    patch = f"value: {{'name': dyn('sidecar'), 'image': dyn('app'), 'resources': {resources}}}"
+    for name in ADDED_BY:
+        spec = {
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [created]},
+            "matchConditions": [
+                {
+                    "name": "labelled",
+                    "expression": f"object.metadata.?labels.?sidecar.orValue('') == '{name}'",
+                }
+            ],
+            "mutations": [
+                {
+                    "patchType": "JSONPatch",
+                    "jsonPatch": {
+                        "expression": f"[JSONPatch{{op: 'add', path: '/spec/containers/-', {patch}}}]"
+                    },
+                }
+            ],
+        }
+        head = {"apiVersion": ADMISSION, "metadata": {"name": name}}
+        api.apply(head | {"kind": "MutatingAdmissionPolicy", "spec": spec})
+        api.apply(head | {"kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": name}})
+    try:
+        yield
+    finally:
+        for name in ADDED_BY:
+            for kind in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
+                api.delete(f"/apis/{ADMISSION}/{kind}/{name}")
+
+
+def test_pod_is_marked_for_what_others_add_after_us(
+    fluence: Fluence, namespace: Namespace, control_plane: ControlPlane
+) -> None:
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+
+    def created(name: str) -> list[Manifest]:
+        body = ours("x", labels={"sidecar": name})
+        admitted = namespace.api.request("POST", path, body, query={"dryRun": "All"})
+        containers: list[Manifest] = admitted["spec"]["containers"]
+        return containers
+
+    with sidecars_added(namespace.api):
+        # A policy counts a moment after it was created.
+        wait_for(lambda: all(len(created(name)) == 2 for name in ADDED_BY), what="the policies to count")
+        for name in ADDED_BY:
+            first, _ = created(name)
+            assert MARK_RESOURCE in first["resources"].get("requests", {}), name
+            assert MARK_RESOURCE in first["resources"].get("limits", {}), name
 
 
 def test_marked_pods_are_bound_by_us_and_all_others_by_kube_scheduler(

@@ -291,7 +291,7 @@ def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(
     (mutation,) = spec["mutations"]
     conditions = {entry["name"]: entry["expression"] for entry in spec["matchConditions"]}
     assert mutation["jsonPatch"]["expression"].count(f"{{'name': '{GATE}'}}") == 2
-    assert f"'{GATE}'" in conditions["without-the-gate"]
+    assert f"'{GATE}'" in conditions["without-the-gate-or-its-mark"]
     assert f"'{SCHEDULER_NAME}'" in conditions["for-our-scheduler"]
     binding = objects["MutatingAdmissionPolicyBinding", "fluence-gate"]
     assert binding["spec"]["policyName"] == "fluence-gate"
@@ -300,10 +300,23 @@ def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(
 def test_the_policy_marks_pods_with_what_kube_scheduler_looks_for(objects: Objects) -> None:
     spec = objects["MutatingAdmissionPolicy", "fluence-mark"]["spec"]
     (mutation,) = spec["mutations"]
-    assert mutation["applyConfiguration"]["expression"].count(f"'{MARK_RESOURCE}': '1'") == 2
+    written = mutation["jsonPatch"]["expression"]
+    assert f"'{MARK_RESOURCE}': '1'" in written
+    assert f"/{MARK_RESOURCE.replace('/', '~1')}'" in written
     assert MARK_RESOURCE in MARKS
     binding = objects["MutatingAdmissionPolicyBinding", "fluence-mark"]
     assert binding["spec"]["policyName"] == "fluence-mark"
+
+
+def test_the_policy_that_gates_marks_by_the_same_rule(objects: Objects) -> None:
+    """The API server invokes no policy again whose conditions weren't met before a webhook changed the pod."""
+    gate, mark = (objects["MutatingAdmissionPolicy", f"fluence-{name}"]["spec"] for name in ("gate", "mark"))
+    conditions = {entry["name"]: entry["expression"] for entry in mark["matchConditions"]}
+    rule = f"{conditions['not-yet-marked']} && ( {conditions['bound-by-the-extender']})"
+    assert gate["matchConditions"][-1]["expression"].endswith(f"|| {rule}")
+    written = mark["mutations"][0]["jsonPatch"]["expression"]
+    assert f"? {written} : [" in gate["mutations"][0]["jsonPatch"]["expression"]
+    assert gate["reinvocationPolicy"] == "IfNeeded"
 
 
 def test_applying_deploy_again_leaves_the_operators_devices_alone(objects: Objects) -> None:
