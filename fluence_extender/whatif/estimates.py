@@ -27,6 +27,7 @@ from fluence_extender.whatif.forecast import Forecast
 from fluence_extender.whatif.live import copied
 from fluence_extender.whatif.simulation import OutOfTime
 from fluence_extender.whatif.snapshot import Snapshot, planning
+from fluence_extender.whatif.turns import short_turns
 
 PERIOD = 10.0
 """Seconds between two looks at who waits; while nothing has changed nothing is computed."""
@@ -140,7 +141,9 @@ class Estimates:
         if not ends:
             self._tell({})
             return
-        self._tell(await asyncio.to_thread(estimate, taken, ends, queue, self._now()))
+        with short_turns():
+            found = await asyncio.to_thread(estimate, taken, ends, queue, self._now())
+        self._tell(found)
 
     def measure(self) -> None:
         """Compare the estimates of gangs that have got their places with what came true."""

@@ -20,6 +20,7 @@ from fluence_extender.whatif.shown import shown
 from fluence_extender.whatif.simulation import Simulation
 from fluence_extender.whatif.snapshot import Snapshot, snapshot
 from fluence_extender.whatif.standing import CopiedGangs, copied_gangs
+from fluence_extender.whatif.turns import short_turns
 
 MOST_WAITING = 8
 """Questions that wait for their turn; more are refused."""
@@ -90,10 +91,11 @@ class Simulator:
         try:
             async with self._turn:
                 rules = await self._rules()
-                wanted = await asyncio.to_thread(_read, body, namespace, rules)
-                around = await self._around(wanted, rules)
-                taken, known = copied(self._controller)
-                return await asyncio.to_thread(_run, taken, wanted, self._now(), known, around)
+                with short_turns():
+                    wanted = await asyncio.to_thread(_read, body, namespace, rules)
+                    around = await self._around(wanted, rules)
+                    taken, known = copied(self._controller)
+                    return await asyncio.to_thread(_run, taken, wanted, self._now(), known, around)
         finally:
             self._waiting -= 1
 
