@@ -94,7 +94,7 @@ async def _run(
     books = Books(create_mirror(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(books, limits, leading=not settings.lease)
     leadership = ByLease(settings.identity) if settings.lease else ALONE
-    controller.lifecycle.preemptor.on_preempted = metrics.preemptions.inc
+    controller.lifecycle.preemptor.evictions.on_preempted = metrics.preemptions.inc
     driver = Driver(controller, cluster, limits, leadership)
     connection.permit = driver.demand
 

@@ -26,7 +26,6 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import GATHERING, Reason, Why, waiting
 from fluence_extender.placement.bonds import bonds
 from fluence_extender.placement.eligibility import signature
-from fluence_extender.placement.ranks import rank_key
 
 Asked = frozenset[tuple[object, int]]
 
@@ -113,7 +112,7 @@ class Attempts:
             elsewhere = self._registry.elsewhere(gang)
             gang.explain(_not_whole(gang, size, elsewhere), now)
             return
-        ready.sort(key=lambda member: rank_key(member.pod))
+        self._preemptor.order(gang, ready)
         broken = next((member.pod for member in ready if member.pod.problem), None)
         if broken is not None:
             gang.explain(Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}"), now)
@@ -121,13 +120,13 @@ class Attempts:
         if not ready:
             gang.explain(_gates(gang), now)
             return
-        gives_way = self._preemptor.barrier_to(gang, ready)
+        gives_way = self._preemptor.precedence.barrier_to(gang, ready)
         if gives_way is not None:
             gang.explain(gives_way, now)
             return
         if not settled and (gang.reason is None or gang.reason.why in GATHERING):
             gang.note(What.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
-        reason = self._preemptor.asked_already(gang)
+        reason = self._preemptor.asked_already(gang, ready[: max(missing, 1)], now)
         if reason is None:
             reason = self._plan_as_many(gang, ready, max(missing, 1), now)
         needs = _needs(gang, size)
@@ -144,7 +143,7 @@ class Attempts:
                 reason, soon = self._displacement.look(gang, parts, reason, now)
                 if needs and not soon:
                     reason = self._preemptor.consider(gang, ready[:missing], reason, now)
-            reason = self._preemptor.behind(gang, reason)
+            reason = self._preemptor.precedence.behind(gang, reason)
         if not needs:
             self._preemptor.end(gang.key)
         gang.explain(reason, now)
@@ -153,7 +152,11 @@ class Attempts:
         """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
         # What is kept for a gang is open to it alone: its answer is nobody else's.
         keeper = gang.key if self._books.keeps.of(gang.key) else None
-        asked = _asked(gang, members, now, self._places.topology), self._preemptor.passes(gang), keeper
+        asked = (
+            _asked(gang, members, now, self._places.topology),
+            self._preemptor.precedence.passes(gang),
+            keeper,
+        )
         reason = self._vain.get(asked)
         if reason is None:
             reason = self._places.plan(gang, members, now)

@@ -369,7 +369,7 @@ class Lifecycle:
         for gang in self._docket.known(looked_at):
             self._give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)
-        preempting = self.preemptor.actions(now)
+        preempting = self.preemptor.actions(now, looked_at)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
@@ -386,7 +386,7 @@ class Lifecycle:
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        return bool(self._registry.dirty or self._attempts.left) or self.preemptor.searching
+        return bool(self._registry.dirty or self._attempts.left) or self.preemptor.restless
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place who waits: those just looked at, and everybody once there may be more room than before."""

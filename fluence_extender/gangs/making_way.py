@@ -15,6 +15,7 @@ class MakingWay:
     """``why`` is what its users are told, ``uids`` are the pods that go, ``sent`` those whose eviction is under way.
 
     ``surplus`` says that the gang goes on without these pods; else it goes whole, whoever it has been joined by.
+    ``begun`` says that it has been asked to, ``refused`` since when the eviction of which pods fails.
     """
 
     why: str
@@ -22,6 +23,12 @@ class MakingWay:
     surplus: bool
     uids: frozenset[str] = frozenset()
     sent: set[str] = field(default_factory=set)
+    begun: bool = False
+    refused: dict[str, float] = field(default_factory=dict)
+
+    def stuck(self, now: float, patience: float) -> set[str]:
+        """The pods whose eviction has failed for longer than ``patience`` seconds."""
+        return {uid for uid, since in self.refused.items() if now - since >= patience}
 
     def members(self, gang: Gang) -> list[Member]:
         """The members that still have to go, in the order of their names; none that the gang can't do without."""

@@ -13,19 +13,25 @@ the victims that are going. A new leader keeps those nodes first and then decide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 
-from fluence_extender.gangs.actions import Action, AskBudgets, Evict, Keep
-from fluence_extender.gangs.agenda import NEVER
+from fluence_extender.gangs.actions import Action, AskBudgets, Keep
 from fluence_extender.gangs.assembly import foreign_gates
+from fluence_extender.gangs.confirming import confirm
+from fluence_extender.gangs.evictions import Evictions
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.leaving import Leaving
 from fluence_extender.gangs.limits import Limits
-from fluence_extender.gangs.making_way import MakingWay, full_order
+from fluence_extender.gangs.making_way import full_order
 from fluence_extender.gangs.places import Places
+from fluence_extender.gangs.precedence import Precedence, lowest_priority, may_preempt, named
 from fluence_extender.gangs.preempting import Preempting, Pressing
 from fluence_extender.gangs.preemption import Victim
+from fluence_extender.gangs.prospect import prospect
 from fluence_extender.gangs.registry import Registry
-from fluence_extender.gangs.victim_search import Found, Query, VictimSearch, confirmed, search, without_more
+from fluence_extender.gangs.victim_search import A_POD, Found, Query, VictimSearch, search
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
@@ -33,13 +39,14 @@ from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.ranks import rank_key
 
 NOBODY = Found((), ())
 """Nobody's going would help."""
 
 
 class Preemptor:
-    """See the module docstring. ``on_preempted`` is told of each gang that is made to make way."""
+    """See the module docstring. ``evictions`` are those who make way, ``precedence`` says who is in front of whom."""
 
     def __init__(
         self,
@@ -57,56 +64,16 @@ class Preemptor:
         self._limits = limits
         self._clock = clock
         self._of: dict[GangKey, Preempting] = {}
-        self._leaving: dict[str, float] = {}
-        self._making_way: dict[GangKey, MakingWay] = {}
+        self._leaving = Leaving(books.holdings, limits.leaving, clock)
         self._forbidden: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
         self._next_search: dict[GangKey, float] = {}
         self._running: VictimSearch | None = None
         self._deferred: set[GangKey] = set()
         self._round = 0
         self._left = 0
-        self.on_preempted: Callable[[], None] = lambda: None
-        places.passes = self.passes
-
-    # Who is in front of whom.
-
-    def passes(self, gang: Gang) -> frozenset[object]:
-        """The gangs that ``gang`` could preempt itself: nodes kept for them are open to it."""
-        members = gang.alive() if self._of else []
-        if not members or not _may_preempt(members):
-            return frozenset()
-        priority = _priority(members)
-        return frozenset(key for key, one in self._of.items() if one.priority < priority)
-
-    def barrier_to(self, gang: Gang, members: Iterable[Member]) -> Reason | None:
-        """Why ``gang`` may not be tried now: it makes way itself, or for one that waits for the same devices."""
-        if gang.key in self._making_way:
-            return Reason(Why.PREEMPTED, self._making_way[gang.key].why)
-        if not self._of:
-            return None
-        kinds = {kind for member in members for kind in member.pod.devices}
-        order, passed = full_order(gang), self.passes(gang)
-        for key, one in sorted(self._of.items()):
-            shared = sorted(kinds & one.kinds)
-            first = key not in passed and (gang.key not in self._of or one.order < order)
-            if key != gang.key and shared and first:
-                return Reason(Why.BUSY, f"busy: {', '.join(shared)} kept for {_named(key, one)}")
-        return None
-
-    def behind(self, gang: Gang, reason: Reason) -> Reason:
-        """``reason`` with those for whom nodes are kept from ``gang``."""
-        if reason.why is not Why.BUSY or not self._of:
-            return reason
-        passed = self.passes(gang)
-        ahead = sorted(
-            (one.order, key)
-            for key, one in self._of.items()
-            if key != gang.key and key not in passed and self._books.keeps.of(key)
-        )
-        if not ahead:
-            return reason
-        first = ahead[0][1]
-        return Reason(reason.why, f"{reason.text}; behind {_named(first, self._of[first])}")
+        self.evictions = Evictions(registry, places, limits, self._of, self._leaving.__contains__)
+        self.precedence = Precedence(books, self._of, self.evictions)
+        places.passes = self.precedence.passes
 
     # Deciding.
 
@@ -122,13 +89,24 @@ class Preemptor:
         """Whether victims are being looked for, so that another step is wanted at once."""
         return self._running is not None
 
+    @property
+    def restless(self) -> bool:
+        """Whether another step is wanted at once."""
+        return (
+            self.searching
+            or self.evictions.due
+            or any(one.fresh or not one.asked for one in self._of.values())
+        )
+
     def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:
         """Make others make way for ``members``, which have no place; the reason for which the gang waits now."""
-        if reason.why is not Why.BUSY or not _may_preempt(members):
+        if reason.why is not Why.BUSY or not may_preempt(members):
             self.end(gang.key)
             return reason
         known = self._of.get(gang.key)
         waits = reason if known is None else self._reason(known, now)
+        if known is not None and self._only_planned(gang, known, reason, now):
+            return waits
         running = self._running_for(gang, members)
         if running is None:
             not_before = self._next_search.get(gang.key, 0.0)
@@ -148,12 +126,38 @@ class Preemptor:
             return waits
         return self._decide(gang, members, known, found, reason, now)
 
-    def asked_already(self, gang: Gang) -> Reason | None:
-        """Why the gang has no place, while victims are looked for and the books are as when that was found out."""
+    def _only_planned(self, gang: Gang, known: Preempting, reason: Reason, now: float) -> bool:
+        """Whether planning the gang in vain was enough for one step: who goes is looked at in the next."""
+        gang.try_again_at = min(gang.try_again_at, known.plan_at)
+        if reason is known.busy:
+            known.to_be_checked = False
+            return False
+        known.busy, known.plan_at = reason, now + self._limits.preempt_again
+        known.to_be_checked = known.awaits(self._books.holdings)
+        if known.to_be_checked:
+            gang.try_again_at = now
+        return known.to_be_checked
+
+    def order(self, gang: Gang, members: list[Member]) -> None:
+        """Sort members of ``gang`` that need a place in the order of their ranks."""
         running = self._running
-        if running is None or running.query.key != gang.key or running.version != self._books.version:
+        if running is None or running.query.key != gang.key or not running.order(members):
+            members.sort(key=lambda member: rank_key(member.pod))
+
+    def asked_already(self, gang: Gang, members: Iterable[Member], now: float) -> Reason | None:
+        """Why the gang has no place, where that needn't be found out again.
+
+        Either victims are looked for and the books are as when it was; or those whose room it is to have are there
+        still, and it was planned in vain a moment ago.
+        """
+        running = self._running
+        if running is not None and running.query.key == gang.key and running.version == self._books.version:
+            return running.reason
+        known = self._of.get(gang.key)
+        if known is None or not (known.to_be_checked or now < known.plan_at):
             return None
-        return running.reason
+        same = known.awaits(self._books.holdings) and all(member.kept for member in members)
+        return known.busy if same else None
 
     def _decide(
         self,
@@ -171,8 +175,10 @@ class Preemptor:
             return reason
         if known is None or found.victims:
             known = self._begin(gang, members, found.victims, known)
-        self._keep(gang, members, found.places)
-        gang.try_again_at = min(gang.try_again_at, self._patience_ends(known, now))
+        if found.victims or known.hope is None or any(_kept_elsewhere(members, found.places)):
+            self._keep(gang, members, found, known, now)
+        known.busy, known.plan_at = reason, now + self._limits.preempt_again
+        gang.try_again_at = min(gang.try_again_at, known.plan_at, self._leaving.next_late(known.pods, now))
         return self._reason(known, now)
 
     def _running_for(self, gang: Gang, members: Sequence[Member]) -> VictimSearch | None:
@@ -199,24 +205,32 @@ class Preemptor:
         `NOBODY` when that wouldn't help; None while it isn't known yet.
         """
         if running is None:
+            if known is not None and known.hope is not None and all(member.kept for member in members):
+                going = partial(self._is_going, known=known, now=now, patient=patient)
+                if known.hope.good_everywhere(going, self.precedence.passes(gang)):
+                    places = tuple(Assignment(member.pod.uid, member.kept) for member in members)
+                    return Found((), places)
             query = self._query(gang, members, known, now, patient)
-            found = without_more(self._registry, self._books, self._planner, query)
-            if found is None and self._registry.lowest_priority < query.priority:
+            found = None
+            if query.going or self._registry.lowest_priority < query.priority:
                 if self._running is not None:
                     return None
                 running = self._running = search(self._registry, self._books, self._planner, query)
+                # That it has no place was found out in the same step.
+                self._left -= A_POD * len(members)
         if running is not None:
-            running.round = self._round
-            ended = running.over
+            running.round, patient = self._round, running.query.patient
+            if running.over and running.found is not None:
+                # What was found in several steps is confirmed in steps of its own.
+                query = self._query(gang, members, known, now, patient)
+                running.confirm(confirm(self._registry, self._books, self._planner, query, running.found))
             self._left = running.go_on(self._left)
-            if not running.over or (running.steps > 1 and not ended):
-                # What was found is confirmed in a step of its own.
+            found = running.found
+            if not running.over or (found is not None and running.steps > 1 and not running.confirming):
                 return None
             self._running = None
-            patient, found = running.query.patient, running.found
-            if found is not None and running.steps > 1:
-                query = self._query(gang, members, known, now, patient)
-                return confirmed(self._registry, self._books, self._planner, query, found)
+            if found is None and running.confirming:
+                return None
         if found is None and known is not None and not patient:
             # Nobody else can make way: who has been going for too long is waited for all the same.
             return self._search(gang, members, known, now, None, patient=True)
@@ -239,57 +253,64 @@ class Preemptor:
             self._places.wishes(members, now),
             self._places.settled(gang),
             self._going(known, now, patient),
-            _priority(members),
-            lambda one: one is not gang and one.key not in untouchable and one.key not in self._making_way,
+            lowest_priority(members),
+            lambda one: one is not gang and one.key not in untouchable and one.key not in self.evictions,
             usable,
-            self.passes(gang),
+            self.precedence.passes(gang),
             patient,
         )
 
     def _going(self, known: Preempting | None, now: float, patient: bool) -> frozenset[str]:
         """Pods whose room comes free by itself: those being deleted for not too long, and who makes way already."""
+        going = set(self._leaving.counted(now, patient))
+        asked = chain(
+            (known.uids if known is not None and not known.granted else ()), self.evictions.going(now)
+        )
         held = self._books.holdings
-        self._leaving = {uid: since for uid, since in self._leaving.items() if uid in held}
-        going = {uid for uid, since in self._leaving.items() if patient or now - since < self._limits.leaving}
-        if known is not None and not known.granted:
-            going |= {
-                uid for one in known.victims for uid in one.uids if uid in held and uid not in self._leaving
-            }
-        for way in self._making_way.values():
-            going |= {uid for uid in way.uids if uid in held and uid not in self._leaving}
+        going.update(uid for uid in asked if uid in held and uid not in self._leaving)
         return frozenset(going)
+
+    def _is_going(self, uid: str, known: Preempting | None, now: float, patient: bool = False) -> bool:
+        """Whether one pod that holds something is among `_going`."""
+        if uid in self._leaving:
+            return self._leaving.counts(uid, now, patient)
+        if known is not None and not known.granted and uid in known.uids:
+            return True
+        return self.evictions.is_going(uid, now)
 
     def _begin(
         self, gang: Gang, members: Sequence[Member], victims: tuple[Victim, ...], known: Preempting | None
     ) -> Preempting:
         kinds = frozenset(kind for member in members for kind in member.pod.devices)
-        begun = Preempting(full_order(gang), _priority(members), victims, kinds=kinds)
+        uids = frozenset(chain.from_iterable(victim.uids for victim in victims))
+        begun = Preempting(full_order(gang), lowest_priority(members), victims, uids, kinds=kinds)
         if known is not None and known.granted:
             begun.pods = dict(known.pods)
         for victim in victims:
-            for member in self._registry.gangs[victim.gang].members.values():
-                if member.pod.uid in victim.uids and member.bound:
-                    begun.pods[member.pod.uid] = member.pod
+            there = self._registry.gangs[victim.gang].members if victim.gang in self._registry.gangs else {}
+            begun.pods.update(
+                (uid, there[uid].pod) for uid in victim.uids if uid in there and there[uid].bound
+            )
         self._of[gang.key] = begun
         return begun
 
-    def _keep(self, gang: Gang, members: Sequence[Member], places: Iterable[Assignment]) -> None:
-        nodes = {one.uid: one.node for one in places}
+    def _keep(
+        self, gang: Gang, members: Sequence[Member], found: Found, known: Preempting, now: float
+    ) -> None:
+        nodes = {one.uid: one.node for one in found.places}
         self._books.keeps.keep(gang.key, nodes.values())
         for member in members:
             member.kept = nodes[member.pod.uid]
-
-    def _patience_ends(self, known: Preempting, now: float) -> float:
-        """When the first pod that is going will no longer be reckoned with."""
-        ends = (self._leaving[uid] + self._limits.leaving for uid in known.pods if uid in self._leaving)
-        return min((end for end in ends if end > now), default=NEVER)
+        wishes = self._places.wishes(members, now) if found.hope is None else ()
+        known.hope = found.hope or prospect(self._books, self._planner, gang.key, wishes, found.places)
+        held, accounts = self._books.holdings, self._books.accounts
+        there = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
+        known.awaited = [uid for uid in there if self._is_going(uid, known, now, patient=True)]
 
     # Saying.
 
     def _reason(self, known: Preempting, now: float) -> Reason:
-        patience = self._limits.leaving
-        late = [uid for uid, since in self._leaving.items() if now - since >= patience]
-        return known.reason(self._books.holdings, late, patience)
+        return known.reason(self._books.holdings, self._leaving.late(now), self._limits.leaving)
 
     def _in_vain(self, gang: Gang, reason: Reason, now: float) -> Reason:
         """``reason``, with the budgets that stand in the way."""
@@ -299,20 +320,25 @@ class Preemptor:
 
     # What comes of it.
 
-    def actions(self, now: float) -> list[Action]:
-        """What is to be done now; ends the preemptions of gangs that don't wait for them any more."""
+    def actions(self, now: float, looked_at: Collection[GangKey]) -> list[Action]:
+        """What is to be done now, given the gangs of which something may have changed.
+
+        Ends the preemptions of gangs that don't wait for them any more.
+        """
         for key in [key for key in self._of if not self._waits(key)]:
             self.end(key)
         self._next_search = {key: at for key, at in self._next_search.items() if at > now}
         self._wake_deferred()
         found: list[Action] = []
         for key, one in sorted(self._of.items()):
+            if one.fresh:
+                one.fresh = False
+                continue
             found.extend(self._nominations(key, one))
             if not one.granted and not one.asked:
                 one.asked = True
                 found.append(AskBudgets(key, one.bound_victims()))
-        for key in sorted(self._making_way):
-            found.extend(self._evictions(key))
+        found.extend(self.evictions.actions(looked_at))
         return found
 
     def _wake_deferred(self) -> None:
@@ -352,18 +378,23 @@ class Preemptor:
         one = self._of.get(key)
         if one is None or one.granted:
             return
+        gang = self._registry.gangs.get(key)
+        self._registry.dirty.update({key} & self._registry.gangs.keys())
+        going = partial(self._is_going, known=one, now=self._clock())
+        if (
+            gang is not None
+            and one.hope is not None
+            and not one.hope.good_everywhere(going, self.precedence.passes(gang))
+        ):
+            # Their going wouldn't be enough any more, or is wanted elsewhere: it is decided anew.
+            self.end(key)
+            self._next_search.pop(key, None)
+            return
         one.granted = True
-        preemptor = f"preempted by gang {_named(key, one)}"
+        why = f"preempted by gang {named(key, one)}"
         for victim in one.victims:
-            gang = self._registry.gangs.get(victim.gang)
-            if gang is None:
-                continue
-            way = self._making_way.setdefault(gang.key, MakingWay(preemptor, key, victim.surplus))
-            way.surplus = way.surplus and victim.surplus
-            way.uids |= victim.uids
-            self._registry.dirty.add(gang.key)
-            self.on_preempted()
-        self._registry.dirty.add(key)
+            if victim.gang in self._registry.gangs:
+                self.evictions.ask(victim.gang, key, why, victim.uids, victim.surplus)
 
     def forbidden(self, key: GangKey, victim: GangKey, why: str) -> None:
         """Budgets don't allow that all those pods of ``victim`` are evicted together: others are looked for."""
@@ -375,11 +406,10 @@ class Preemptor:
 
     def not_evicted(self, uid: str, why: str) -> None:
         """An eviction failed: it is tried again for as long as it is wanted."""
+        way = self.evictions.refused(uid, self._clock())
         found = self._registry.member(uid)
-        way = self._making_way.get(found[0].key) if found is not None else None
         if found is None or way is None:
             return
-        way.sent.discard(uid)
         known = self._of.get(way.preemptor)
         if known is not None:
             known.troubles[uid] = why
@@ -389,38 +419,19 @@ class Preemptor:
 
     def evicted(self, uid: str) -> None:
         """An eviction was accepted."""
+        self.evictions.accepted(uid)
         for one in self._of.values():
             one.troubles.pop(uid, None)
 
     def leaving(self, uid: str) -> None:
         """A bound pod is being deleted."""
-        self._leaving.setdefault(uid, self._clock())
-
-    def _evictions(self, key: GangKey) -> Iterable[Evict]:
-        gang, way = self._registry.gangs.get(key), self._making_way[key]
-        wanted = [] if gang is None else way.members(gang)
-        if way.preemptor not in self._of and (way.surplus or not way.sent):
-            wanted = []
-        if gang is None or not wanted:
-            del self._making_way[key]
-            self._registry.dirty.update({key, way.preemptor} & self._registry.gangs.keys())
-            return
-        if not gang.begun:
-            self._places.withdraw(gang)
-            self._registry.dirty.add(key)
-            return
-        for member in wanted:
-            if member.bound and member.pod.uid not in way.sent:
-                way.sent.add(member.pod.uid)
-                yield Evict(member.pod, way.why, again=True)
-            elif not member.bound and not member.binding and member.assignment is not None:
-                self._places.drop(member)
-                self._registry.dirty.add(key)
+        self._leaving.note(uid)
 
     def end(self, key: GangKey) -> None:
         """Nobody need make way for that gang any more; what is kept for it is anybody's."""
         if self._of.pop(key, None) is None and not self._books.keeps.of(key):
             return
+        self.evictions.nobody_waits(key)
         self._books.keeps.keep(key, ())
         self._books.changed()
         gang = self._registry.gangs.get(key)
@@ -432,7 +443,7 @@ class Preemptor:
     def under_way(self) -> tuple[frozenset[str], frozenset[GangKey], dict[GangKey, Pressing]]:
         """The pods whose room comes free by itself, the gangs that make way, and those for which they do."""
         pressing = {key: Pressing(one.priority, one.kinds) for key, one in self._of.items()}
-        return self._going(None, self._clock(), False), frozenset(self._making_way), pressing
+        return self._going(None, self._clock(), False), self.evictions.gangs, pressing
 
     # A new leader.
 
@@ -446,11 +457,11 @@ class Preemptor:
             kept = [
                 one for one in pending if GATE in one.pod.gates and one.pod.nominated and not one.assignment
             ]
-            if not kept or any(foreign_gates(one.pod) for one in kept) or not _may_preempt(kept):
+            if not kept or any(foreign_gates(one.pod) for one in kept) or not may_preempt(kept):
                 continue
             kinds = frozenset(kind for member in kept for kind in member.pod.devices)
             self._of[gang.key] = Preempting(
-                full_order(gang), _priority(kept), asked=True, granted=True, kinds=kinds
+                full_order(gang), lowest_priority(kept), asked=True, granted=True, kinds=kinds
             )
             self._books.keeps.keep(gang.key, {one.pod.nominated for one in kept})
             for member in kept:
@@ -460,20 +471,15 @@ class Preemptor:
         """Decide no more: another replica leads."""
         for key in list(self._of):
             self.end(key)
-        self._making_way.clear()
+        self.evictions.clear()
         self._forbidden.clear()
         self._next_search.clear()
         self._deferred.clear()
         self._running = None
 
 
-def _named(key: GangKey, one: Preempting) -> str:
-    return f"{key} (priority {one.priority})"
-
-
-def _priority(members: Iterable[Member]) -> int:
-    """The priority that counts for preempting: the lowest of those who need a place."""
-    return min((member.pod.priority for member in members), default=0)
+def _kept_elsewhere(members: Sequence[Member], places: Sequence[Assignment]) -> Iterator[bool]:
+    return (member.kept != place.node for member, place in zip(members, places, strict=True))
 
 
 def _awaits_nomination(member: Member) -> bool:
@@ -482,7 +488,3 @@ def _awaits_nomination(member: Member) -> bool:
 
 def _pods(members: Iterable[Member]) -> Iterator[Pod]:
     return (member.pod for member in members)
-
-
-def _may_preempt(members: Iterable[Member]) -> bool:
-    return all(member.pod.preempts for member in members)

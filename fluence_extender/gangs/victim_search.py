@@ -2,28 +2,25 @@
 
 On a large cluster a search takes longer than others may be kept waiting, so it is made in steps, on a copy of the books
 as they were at its beginning. What it costs is counted, not timed: the same question gets the same answer in as many
-steps. What is found has to be tried once more on the books as they are, if they may have changed meanwhile.
+steps. What is found has to be confirmed on the books as they are, if they may have changed meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from fluence_extender.gangs.gang import Gang
-from fluence_extender.gangs.making_way import still_offers, victims_of
+from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.making_way import victims_of
 from fluence_extender.gangs.preemption import Victim, choice
-from fluence_extender.gangs.registry import Registry
-from fluence_extender.ledger.books import Books
-from fluence_extender.ledger.crowd import Crowd
+from fluence_extender.gangs.prospect import Prospect
 from fluence_extender.ledger.keeps import Keeps
-from fluence_extender.ledger.use import Use, use_of
+from fluence_extender.ledger.use import use_of
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement import trial as trials
-from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Settled, Wish
 from fluence_extender.placement.trial import Trial
 from fluence_extender.placement.wish import grouped
@@ -69,10 +66,16 @@ class Standing(trials.Standing, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Who is to make way, and where the gang goes then."""
+    """Who is to make way, and where the gang goes then.
+
+    ``hope`` are the places again, if that has been looked at; ``seen`` says up to where the journal of nodes had been
+    read before they were looked for.
+    """
 
     victims: tuple[Victim, ...]
     places: tuple[Assignment, ...]
+    hope: Prospect | None = None
+    seen: int | None = None
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ class VictimSearch:
     """A search that is under way.
 
     ``steps`` says how many it has taken, ``round`` when it was gone on with last; ``reason`` is why the gang had no
-    place when the books were of ``version``.
+    place when the books were of ``version``. ``confirming`` says that ``work`` is to confirm what was found before.
     """
 
     query: Query
@@ -111,6 +114,23 @@ class VictimSearch:
     round: int = 0
     version: int = -1
     reason: Reason | None = None
+    confirming: bool = False
+    _turns: dict[str, int] = field(default_factory=dict)
+
+    def order(self, members: list[Member]) -> bool:
+        """Sort members as they are in the query; False where they aren't all in it as they are now."""
+        wishes = self.query.wishes
+        if not self._turns:
+            self._turns = {wish.pod.uid: turn for turn, wish in enumerate(wishes)}
+        turns = [self._turns.get(member.pod.uid, -1) for member in members]
+        if any(at < 0 or wishes[at].pod is not one.pod for at, one in zip(turns, members, strict=True)):
+            return False
+        members.sort(key=lambda member: self._turns[member.pod.uid])
+        return True
+
+    def confirm(self, work: Work) -> None:
+        """Do ``work`` from the next step on, in which what was found is confirmed."""
+        self.work, self.over, self.confirming = work, False, True
 
     def go_on(self, left: int) -> int:
         """Go on until a cost of ``left`` is spent; what is left of it."""
@@ -129,7 +149,11 @@ def search(registry: Gangs, books: Standing, planner: Planner, query: Query) -> 
 
 
 def _search(registry: Gangs, books: Standing, planner: Planner, query: Query) -> Work:
-    trial = _begin_trial(books, planner, query)
+    trial, seen = begin_trial(books, planner, query), planner.eligibility.journal.now
+    if query.going:
+        found = yield from _without_more(books, trial, query, seen)
+        if found is not None or registry.lowest_priority >= query.priority:
+            return found
     nodes = max(len(books.accounts), 1)
     victims: list[Victim] = []
     for key in list(registry.gangs):
@@ -150,9 +174,10 @@ def _search(registry: Gangs, books: Standing, planner: Planner, query: Query) ->
         return None
     most = min(max(TRIED_NODES // nodes, TRIALS[0]), TRIALS[1])
     chosen, asked = yield from _choose(books, trial, query, victims, most)
-    places = _without(books, trial, query, chosen)
+    places = yield from _without(books, trial, query, chosen)
     if places is not None and asked >= most and not any(wish.pod.devices for wish in query.wishes):
         # The search was cut short. Who isn't where the gang goes isn't in its way; among the others it is looked again.
+        yield A_POD * len(chosen)
         nodes_used = {one.node for one in places}
         held = books.holdings
         near = [
@@ -161,10 +186,26 @@ def _search(registry: Gangs, books: Standing, planner: Planner, query: Query) ->
             if any(uid in held and held[uid].assignment.node in nodes_used for uid in victim.uids)
         ]
         fewer, _ = yield from _choose(books, trial, query, near, most)
-        better = _without(books, trial, query, fewer)
+        better = yield from _without(books, trial, query, fewer)
         if better is not None:
             chosen, places = fewer, better
-    return None if places is None else Found(chosen, places)
+    return None if places is None else Found(chosen, places, seen=seen)
+
+
+def _without_more(books: Standing, trial: Trial, query: Query, seen: int) -> Work:
+    """Where the gang goes once those have gone who are going, on the nodes kept for it if that is possible."""
+    for uid in query.going:
+        use = use_of(books, uid)
+        if use is not None:
+            trial.crowd.add(use)
+            yield A_POD
+    kept = books.keeps.of(query.key)
+    for within in (kept, None) if kept else (None,):
+        yield cost_of_trial(books, query) + len(query.going)
+        places = try_without(books, trial, query, query.going, within)
+        if places is not None:
+            return Found((), places, seen=seen)
+    return None
 
 
 def _choose(
@@ -174,16 +215,16 @@ def _choose(
     yield A_POD * len(victims)
     choosing = choice(victims, most)
     question, before, asked = next(choosing, None), query.going, 0
-    placing = A_POD * len(query.wishes) + (A_MIXED_TRIAL if len(grouped(query.wishes, {})) > 1 else 0)
+    each = cost_of_trial(books, query)
     yield A_POD * len(victims)
     while question is not None:
         gone = question | query.going
-        found = try_without(books, trial, query, gone)
-        asked += 1
-        yield len(books.accounts) + len(gone ^ before) + placing
-        before = gone
+        yield each + len(gone ^ before)
+        with books.keeps.passing(query.passing):
+            found = trial.fits(query.wishes, query.key, query.settled, gone)
+        asked, before = asked + 1, gone
         try:
-            question = choosing.send(found is not None)
+            question = choosing.send(found)
         except StopIteration as end:
             return end.value or (), asked
     return (), asked
@@ -191,78 +232,20 @@ def _choose(
 
 def _without(
     books: Standing, trial: Trial, query: Query, victims: Sequence[Victim]
-) -> tuple[Assignment, ...] | None:
+) -> Generator[int, None, tuple[Assignment, ...] | None]:
     if not victims:
         return None
+    yield cost_of_trial(books, query)
     return try_without(books, trial, query, query.going.union(*(one.uids for one in victims)))
 
 
-def without_more(registry: Registry, books: Books, planner: Planner, query: Query) -> Found | None:
-    """Where the gang goes once those have gone who are going, on the nodes kept for it if that is possible."""
-    if not query.going and registry.lowest_priority >= query.priority:
-        return None
-    trial = _begin_trial(books, planner, query)
-    nodes = books.keeps.of(query.key)
-    places = try_without(books, trial, query, query.going, nodes) if nodes else None
-    if places is None:
-        places = try_without(books, trial, query, query.going)
-    return None if places is None else Found((), places)
+def cost_of_trial(books: Standing, query: Query) -> int:
+    """What a trial costs, beside what it costs to let pods go and come back in it."""
+    placing = A_POD * len(query.wishes) + (A_MIXED_TRIAL if len(grouped(query.wishes, {})) > 1 else 0)
+    return len(books.accounts) + placing
 
 
-def confirmed(registry: Registry, books: Books, planner: Planner, query: Query, found: Found) -> Found | None:
-    """What a search of several steps has found, if it still holds; None if it has to be searched for again.
-
-    Where the places that it has found are still good they needn't be looked for once more.
-    """
-    for victim in found.victims:
-        holder = registry.gangs.get(victim.gang)
-        if holder is None or not query.may_go(holder) or not still_offers(holder, victim):
-            return None
-    gone = query.going.union(*(one.uids for one in found.victims))
-    if _hold(books, planner, query, found.places, gone):
-        return found
-    trial = _begin_trial(books, planner, query)
-    for uid in gone:
-        use = use_of(books, uid)
-        if use is not None:
-            trial.crowd.add(use)
-    places = try_without(books, trial, query, gone)
-    return None if places is None else Found(found.victims, places)
-
-
-def _hold(
-    books: Books, planner: Planner, query: Query, places: Sequence[Assignment], gone: frozenset[str]
-) -> bool:
-    """Whether pods without devices and ports could still go to ``places`` once the pods ``gone`` have gone."""
-    nodes = {one.uid: one.node for one in places}
-    pods = [wish.pod for wish in query.wishes]
-    if any(pod.devices or pod.host_ports or pod.uid not in nodes for pod in pods):
-        return False
-    used = frozenset(nodes.values())
-    with books.keeps.passing(query.passing):
-        if not used.isdisjoint(books.closed(query.key, gone)):
-            return False
-    for wish in query.wishes:
-        name = nodes[wish.pod.uid]
-        node = planner.node(name)
-        if node is None or name in wish.barred or refusal(wish.pod, node) is not None:
-            return False
-    rooms = books.free.now().copy()
-    crowd = Crowd(rooms)
-    for uid in gone:
-        held = books.holdings.get(uid)
-        use = use_of(books, uid) if held is not None and held.assignment.node in used else None
-        if use is not None:
-            crowd.add(use)
-    crowd.count(crowd.among(gone)[0], 1)
-    wanted = Crowd(rooms)
-    for pod in pods:
-        wanted.add(Use(Assignment(pod.uid, nodes[pod.uid]), books.rounded(pod.requests)))
-    wanted.count(nodes.keys(), -1)
-    return bool((rooms.free[rooms.at(tuple(used))] >= 0).all())
-
-
-def _begin_trial(books: Standing, planner: Planner, query: Query) -> Trial:
+def begin_trial(books: Standing, planner: Planner, query: Query) -> Trial:
     """A copy of the books for the query."""
     devices = any(wish.pod.devices for wish in query.wishes)
     return Trial(books, planner.eligibility, planner.topology, devices)

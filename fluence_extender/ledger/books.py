@@ -140,6 +140,13 @@ class Books:
                     shut.add(name)
         return shut
 
+    def apart_from(self, name: str, gang: object) -> list[str]:
+        """The pods of ours on a node, by uid, for whose sake a node-exclusive policy closes it to ``gang``."""
+        if not self._exclusive:
+            return []
+        users = self._accounts[name].users
+        return [uid for uid in users if uid in self._gang_of and self._gang_of[uid] != gang]
+
     def room(self, name: str) -> Resources:
         """What is free on a node of the graph: of what the node has gained only what the graph has already."""
         account = self._accounts[name]

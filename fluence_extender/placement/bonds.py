@@ -43,18 +43,25 @@ def bonds(pod: Pod, group_levels: tuple[str, ...] = (), job_size: int = 0) -> tu
     ``group_levels`` are the node labels its PodGroup requires; ``job_size`` is how many pods its Job has at once, by
     which ranks run on from one Job of a JobSet to the next, 0 where that isn't known.
     """
+    # A plan asks this of each member, of which most say nothing of the kind.
     notes = pod.annotations
-    found = [
-        Bond(
-            "gang", notes.get(TOPOLOGY_REQUIRED_ANNOTATION, ""), notes.get(TOPOLOGY_PREFERRED_ANNOTATION, "")
-        )
-    ]
+    found: list[Bond] = []
+    required, preferred = notes.get(TOPOLOGY_REQUIRED_ANNOTATION), notes.get(TOPOLOGY_PREFERRED_ANNOTATION)
+    if required or preferred:
+        found.append(Bond("gang", required or "", preferred or ""))
     found.extend(Bond("podgroup", level) for level in group_levels)
-    if any(value == "zone" and FLUX_K8S in key for key, value in pod.labels.items()):
+    if "zone" in pod.labels.values() and any(
+        value == "zone" and FLUX_K8S in key for key, value in pod.labels.items()
+    ):
         found.append(Bond("flux-k8s", ZONE))
-    podset = notes.get(PODSET_GROUP) or next((pod.labels[key] for key in PODSETS if key in pod.labels), "")
-    found.append(Bond(f"podset {podset}", notes.get(PODSET_REQUIRED, ""), notes.get(PODSET_PREFERRED, "")))
-    found.append(Bond(f"podset {podset} slice {_slice(pod, job_size)}", notes.get(SLICE_REQUIRED, "")))
+    if PODSET_REQUIRED in notes or PODSET_PREFERRED in notes or SLICE_REQUIRED in notes:
+        podset = notes.get(PODSET_GROUP) or next(
+            (pod.labels[key] for key in PODSETS if key in pod.labels), ""
+        )
+        found.append(
+            Bond(f"podset {podset}", notes.get(PODSET_REQUIRED, ""), notes.get(PODSET_PREFERRED, ""))
+        )
+        found.append(Bond(f"podset {podset} slice {_slice(pod, job_size)}", notes.get(SLICE_REQUIRED, "")))
     return tuple(bond for bond in found if bond.required or bond.preferred)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import gt, mul
 
 import numpy as np
 
@@ -61,6 +62,7 @@ class _Packing:
         self.budget = budget
         self.clashes = bins.clashes
         self.sizes = [tuple(row) for row in bins.sizes.tolist()]
+        self.sizes_along = [tuple(column) for column in bins.sizes.T.tolist()]
         self.free = bins.free[rows].tolist()
         self.most = most[rows].tolist()
         weights = bins.sizes / np.maximum(bins.free[rows].clip(min=0).sum(axis=0), 1)
@@ -98,13 +100,11 @@ class _Packing:
         return None
 
     def _hopeless(self, node: int, left: Left) -> bool:
-        if any(count > most for count, most in zip(left, self.takes[node], strict=True)):
+        # Asked for each way to fill each node: plain loops would be half of the search.
+        if any(map(gt, left, self.takes[node])):
             return True
-        wanted = [0] * len(self.offers[node])
-        for count, size in zip(left, self.sizes, strict=True):
-            if count:
-                wanted = [have + count * one for have, one in zip(wanted, size, strict=True)]
-        return any(amount > offer for amount, offer in zip(wanted, self.offers[node], strict=True))
+        wanted = (sum(map(mul, left, sizes)) for sizes in self.sizes_along)
+        return any(map(gt, wanted, self.offers[node]))
 
     def _patterns(self, node: int, left: Left) -> Iterator[Pattern]:
         """The ways to fill the node to the brim, those with many members of the hardest shapes first."""
@@ -145,9 +145,13 @@ class _Packing:
         if count is None:
             count = self._fitting(shape, rooms[at], taken[at], left[shape])
         counts[at] = count
-        size = self.sizes[shape]
-        rooms[at + 1] = [have - count * one for have, one in zip(rooms[at], size, strict=True)]
-        taken[at + 1] = taken[at] | self.clashes[shape] if count else taken[at]
+        if count:
+            rooms[at + 1] = [
+                have - count * one for have, one in zip(rooms[at], self.sizes[shape], strict=True)
+            ]
+            taken[at + 1] = taken[at] | self.clashes[shape]
+        else:
+            rooms[at + 1], taken[at + 1] = rooms[at], taken[at]
 
     def _fitting(self, shape: int, room: list[int], taken: int, most: int) -> int:
         if taken >> shape & 1:
@@ -162,10 +166,10 @@ class _Packing:
     def _full(
         self, shapes: Sequence[int], room: list[int], taken: int, counts: Sequence[int], left: Left
     ) -> bool:
-        return not any(
-            count < left[shape] and self._fitting(shape, room, taken, 1)
-            for shape, count in zip(shapes, counts, strict=True)
-        )
+        for shape, count in zip(shapes, counts, strict=True):
+            if count < left[shape] and self._fitting(shape, room, taken, 1):
+                return False
+        return True
 
 
 def _usable(free: Amounts, most: Amounts, sizes: Amounts) -> Amounts:

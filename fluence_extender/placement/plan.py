@@ -9,7 +9,7 @@ leaves the books as they were.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
@@ -117,6 +117,11 @@ class Planner:
             return self._found(wishes, _Trip(gang, settled, [], told=False))
         except (NoPlace, Refused, UnknownLevel):
             return None
+
+    def shape(self, wish: Wish, count: int, gang: object) -> Shape:
+        """So many pods like that of ``wish``, with the nodes that they may use now."""
+        ((shape, _),) = self._matching.groups((wish,), gang)
+        return replace(shape, count=count)
 
     def _found(self, wishes: Sequence[Wish], trip: _Trip) -> tuple[Assignment, ...]:
         try:

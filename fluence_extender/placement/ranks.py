@@ -7,8 +7,6 @@ numbered are in the natural order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.pod import Pod
 
@@ -49,14 +47,15 @@ def owner_index(pod: Pod) -> int:
 
 
 def _number(pod: Pod, keys: tuple[str, ...]) -> int:
+    # A sort asks this of each member, of which most have none of them.
     for key in keys:
         for where in (pod.labels, pod.annotations):
-            number = _read(where, key)
-            if number is not None:
-                return number
+            if key in where:
+                number = _read(where[key])
+                if number is not None:
+                    return number
     return UNNUMBERED
 
 
-def _read(where: Mapping[str, str], key: str) -> int | None:
-    text = where.get(key, "")
+def _read(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -11,11 +11,14 @@ from fluence_extender.ledger.use import Use, Uses, use_of, uses_of_devices
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
+from fluence_extender.placement.bonds import bonds
 from fluence_extender.placement.eligibility import EligibilityIndex, refusal
 from fluence_extender.placement.ledger_port import Graph, RoomSource
 from fluence_extender.placement.plan import Planner, Settled, Wish
 from fluence_extender.placement.planning_copy import PlanningCopy, Rules
+from fluence_extender.placement.search import capacity
 from fluence_extender.placement.topology import Topology
+from fluence_extender.placement.wish import grouped
 
 _SEARCHED = Reason(Why.BUSY, "busy: all devices are searched for together")
 
@@ -65,6 +68,7 @@ class Trial:
         self.crowd = Crowd(self._copy.free.now())
         self._gone: frozenset[str] = frozenset()
         self._read: dict[str, Use | None] = {}
+        self._asked: tuple[Sequence[Wish], bool] | None = None
 
     def place(
         self,
@@ -81,6 +85,24 @@ class Trial:
         if found is not None:
             self._copy.undo([wish.pod.uid for wish in wishes])
         return found
+
+    def fits(
+        self, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled], without: frozenset[str]
+    ) -> bool:
+        """Whether `place` would find places on any nodes; ask about the same ``wishes`` (that object) each time."""
+        if not self._alike(wishes):
+            return self.place(wishes, gang, settled, without) is not None
+        self._remove(without)
+        self._copy.within = None
+        shape = self._planner.shape(wishes[0], len(wishes), gang)
+        return int(capacity(shape, self._copy.free.now()).sum()) >= len(wishes)
+
+    def _alike(self, wishes: Sequence[Wish]) -> bool:
+        """Whether all are equal and may go to any nodes, so that it is enough to count how many these take."""
+        if self._asked is None or self._asked[0] is not wishes:
+            free = not any(one.pod.devices or bonds(one.pod, one.levels, one.job_size) for one in wishes)
+            self._asked = wishes, free and len(grouped(wishes, {})) == 1
+        return self._asked[1]
 
     def put(
         self, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled]

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.gangs.confirming import confirm
 from fluence_extender.gangs.making_way import victims_of
 from fluence_extender.gangs.preemption import Victim, choose
-from fluence_extender.gangs.victim_search import TRIALS, Found, Query, confirmed, search
+from fluence_extender.gangs.victim_search import TRIALS, Found, Query, VictimSearch, search
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
@@ -88,7 +89,17 @@ def by_itself(world: World, planner: Planner, query: Query) -> tuple[Victim, ...
 
 
 def in_steps(world: World, planner: Planner, query: Query, cost: int) -> Found | None:
-    found = search(world.controller.registry, world.books, planner, query)
+    return to_the_end(search(world.controller.registry, world.books, planner, query), cost)
+
+
+def confirmed(world: World, planner: Planner, query: Query, found: Found) -> Found | None:
+    return to_the_end(
+        VictimSearch(query, confirm(world.controller.registry, world.books, planner, query, found)),
+        EVERYTHING,
+    )
+
+
+def to_the_end(found: VictimSearch, cost: int) -> Found | None:
     for _ in range(100_000):
         if found.over:
             return found.found
@@ -162,11 +173,12 @@ def test_what_is_confirmed_holds_on_the_books_as_they_are(seed: int) -> None:
         if found is None:
             return
         registry = world.controller.registry
-        same = confirmed(registry, world.books, planner, query, found)
+        same = confirmed(world, planner, query, found)
         assert same is not None
-        assert same.victims == found.victims
+        at_once = Trial(world.books, world.controller.eligibility).place(wishes, "high", (), frozenset())
+        assert same.victims == found.victims or at_once is not None
         disturb(world, dice)
-        now = confirmed(registry, world.books, planner, query, found)
+        now = confirmed(world, planner, query, found)
         if now is not None:
             gangs = registry.gangs
             assert all(

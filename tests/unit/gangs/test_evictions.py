@@ -1,0 +1,157 @@
+"""Gangs that make way are evicted some pods at a step, and only for as long as their room is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from fluence_extender.cluster.port import Forbidding
+from fluence_extender.gangs import evictions
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Why
+from fluence_extender.model.resources import Resources
+from tests.core.invariants import check_at_rest
+from tests.core.values import asks, node
+from tests.core.world import LIMITS, World
+from tests.unit.gangs.conftest import MakeWorld, gang
+from tests.unit.gangs.test_preemptor import going, reason
+
+A_MOMENT = 0.001
+
+
+def evicted(world: World) -> list[str]:
+    return [key for verb, key in world.cluster.calls if verb == "evict"]
+
+
+def until_first_goes(world: World, lows: Sequence[Pod]) -> None:
+    """Let time pass until the first eviction has been made."""
+    for _ in range(5000):
+        world.advance(A_MOMENT)
+        if any(going(world, *lows)):
+            return
+    raise AssertionError("nobody goes")
+
+
+def three(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> tuple[World, list[Pod], list[Pod]]:
+    """Three gangs, each alone on its node, of which the first has begun to go for one of three pods."""
+    monkeypatch.setattr(evictions, "AT_ONCE", 1)
+    w = world(*(node(f"n{number}") for number in range(3)))
+    lows = [gang(w, f"low{number}", 3000)[0] for number in range(3)]
+    w.advance(3)
+    high = gang(w, "high", 3000, 3000, 3000, priority=10)
+    until_first_goes(w, lows)
+    assert going(w, *lows).count(True) == 1
+    return w, lows, high
+
+
+def test_a_step_evicts_so_many_pods_and_the_next_ones_the_others(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, lows, high = three(world, monkeypatch)
+    w.advance(0.5)
+    assert going(w, *lows) == [True, True, True]
+    w.cluster.reap()
+    w.advance(3)
+    assert sorted(w.nodes_of(*high)) == ["n0", "n1", "n2"]
+    check_at_rest(w)
+
+
+def test_large_gang_goes_over_several_steps_to_its_last_member(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evictions, "AT_ONCE", 1)
+    w = world(node("n0"), node("n1"), node("n2"))
+    low = gang(w, "low", 3000, 3000, 3000)
+    w.advance(3)
+    high = gang(w, "high", 3000, priority=10)
+    until_first_goes(w, low)
+    w.cluster.remove(w.now(high[0]))
+    w.advance(1)
+    assert going(w, *low) == [True, True, True]
+
+
+def test_gang_whose_node_has_room_enough_by_now_is_not_evicted(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, lows, high = three(world, monkeypatch)
+    stays = next(one for one in reversed(lows) if not w.now(one).deleting)
+    where = next(one for one in w.cluster.nodes() if one.name == w.now(stays).node)
+    w.change(where, allocatable=Resources({"cpu": 8000, "memory": 2**36, "pods": 110}))
+    w.advance(0.5)
+    assert sorted(going(w, *lows)) == [False, True, True]
+    assert not w.now(stays).deleting
+    assert "2 pods gone" in reason(w, "high")
+    w.cluster.reap()
+    w.advance(5)
+    assert sorted(w.nodes_of(*high)) == ["n0", "n1", "n2"]
+    assert not w.now(stays).deleting
+    check_at_rest(w)
+
+
+def test_gang_that_became_as_important_before_its_eviction_began_stays(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, lows, _ = three(world, monkeypatch)
+    stays = next(one for one in reversed(lows) if not w.now(one).deleting)
+    w.pod("late", labels=stays.labels, annotations=stays.annotations, requests=asks(100), priority=10)
+    w.advance(3)
+    assert not w.now(stays).deleting
+
+
+def test_nobody_goes_where_the_room_was_taken_while_budgets_were_read(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    (low,) = gang(w, "low", 3000)
+    w.advance(3)
+
+    async def slowly(pods: Sequence[Pod]) -> Forbidding | None:
+        w.foreign("n0", "other", requests=asks(1000))
+        return None
+
+    w.cluster.forbidding = slowly  # type: ignore[method-assign]
+    gang(w, "high", 3500, priority=10)
+    w.advance(6)
+    assert evicted(w) == []
+    assert not w.now(low).deleting
+    assert reason(w, "high").startswith("busy")
+
+
+def test_victim_that_a_budget_refuses_for_good_is_replaced_by_another(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    guarded, other = (gang(w, name, 3000, priority=number)[0] for number, name in enumerate(("a", "b")))
+    w.advance(3)
+
+    async def allows(pods: Sequence[Pod]) -> Forbidding | None:
+        return None
+
+    w.cluster.forbidding = allows  # type: ignore[method-assign]
+    w.cluster.protected.add(guarded.uid)
+    high = gang(w, "high", 3000, priority=10)
+    w.advance(4)
+    assert going(w, guarded, other) == [False, False]
+    w.advance(w.limits.barred_for + 6)
+    assert going(w, guarded, other) == [False, True]
+    w.cluster.reap()
+    w.advance(4)
+    assert all(w.nodes_of(*high))
+    assert not w.now(guarded).deleting
+
+
+def test_victims_are_found_though_pods_end_and_others_come_all_the_time(world: MakeWorld) -> None:
+    w = world(*(node(f"n{number}") for number in range(8)), limits=replace(LIMITS, search_step=1))
+    lows = [gang(w, f"low{number}", 3000)[0] for number in range(8)]
+    w.advance(3)
+    high = gang(w, "high", 3000, 3000, 3000, 3000, priority=10)
+    for number in range(8, 108):
+        w.advance(0.05)
+        found = w.gang("high").reason
+        if found is not None and found.why is Why.PREEMPTING:
+            break
+        w.cluster.remove(w.now(lows.pop(0)))
+        lows.extend(gang(w, f"low{number}", 3000))
+    assert reason(w, "high").startswith("preempting")
+    for _ in range(5):
+        w.advance(1)
+        w.cluster.reap()
+    assert all(w.nodes_of(*high))
