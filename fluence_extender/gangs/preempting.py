@@ -32,11 +32,11 @@ class Preempting:
 
     ``victims`` are the gangs, ``uids`` their pods, ``pods`` those of them that are bound; ``granted`` says that the
     budgets allow it, ``asked`` that they are or were asked, for which the decision itself (``fresh``) leaves no time;
-    ``kinds`` are the device types that it asks for, ``troubles`` what keeps single pods from being
-    evicted; ``told`` are the nominations under way, by uid. ``hope`` is where it is to go, None where that can't be
-    judged node by node, ``awaited`` are the pods that hold something there, and ``spared`` victims that need not go
-    after all. ``busy`` is why it had no place when it was last planned, which isn't done again before ``plan_at`` while
-    somebody is awaited; ``to_be_checked`` says that first it is looked whether their going will still be enough.
+    ``kinds`` are the device types that it asks for, ``troubles`` what keeps single pods from being evicted; ``told``
+    are the nominations under way, by uid. ``hope`` is where it is to go, None where that can't be judged node by node,
+    ``awaited`` are the pods that hold something there, and ``spared`` victims that need not go after all. ``busy`` is
+    why it had no place when it was last planned, which isn't done again before ``plan_at`` while somebody is awaited;
+    ``planned`` says that it was in this step, ``to_be_checked`` that the next is to see whether who goes is enough.
     """
 
     order: tuple[object, ...]
@@ -55,6 +55,7 @@ class Preempting:
     spared: set[str] = field(default_factory=set)
     busy: Reason | None = None
     plan_at: float = 0.0
+    planned: bool = False
     to_be_checked: bool = False
     _there: list[str] | None = None
 

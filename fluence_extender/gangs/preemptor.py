@@ -105,9 +105,9 @@ class Preemptor:
             return reason
         known = self._of.get(gang.key)
         waits = reason if known is None else self._reason(known, now)
-        if known is not None and self._only_planned(gang, known, reason, now):
-            return waits
         running = self._running_for(gang, members)
+        if known is not None and running is None and self._only_planned(gang, known, reason, now):
+            return waits
         if running is None:
             not_before = self._next_search.get(gang.key, 0.0)
             if known is None and (self._running is not None or self._left <= 0):
@@ -128,14 +128,11 @@ class Preemptor:
 
     def _only_planned(self, gang: Gang, known: Preempting, reason: Reason, now: float) -> bool:
         """Whether planning the gang in vain was enough for one step: who goes is looked at in the next."""
-        gang.try_again_at = min(gang.try_again_at, known.plan_at)
-        if reason is known.busy:
-            known.to_be_checked = False
-            return False
-        known.busy, known.plan_at = reason, now + self._limits.preempt_again
-        known.to_be_checked = known.awaits(self._books.holdings)
-        if known.to_be_checked:
-            gang.try_again_at = now
+        known.planned |= reason is not known.busy
+        known.to_be_checked = known.planned and known.awaits(self._books.holdings)
+        if known.planned:
+            known.busy, known.plan_at, known.planned = reason, now + self._limits.preempt_again, False
+        gang.try_again_at = min(gang.try_again_at, now if known.to_be_checked else known.plan_at)
         return known.to_be_checked
 
     def order(self, gang: Gang, members: list[Member]) -> None:
@@ -154,10 +151,14 @@ class Preemptor:
         if running is not None and running.query.key == gang.key and running.version == self._books.version:
             return running.reason
         known = self._of.get(gang.key)
-        if known is None or not (known.to_be_checked or now < known.plan_at):
+        if known is None or not known.awaits(self._books.holdings) or not all(one.kept for one in members):
             return None
-        same = known.awaits(self._books.holdings) and all(member.kept for member in members)
-        return known.busy if same else None
+        if known.to_be_checked or now < known.plan_at:
+            return known.busy
+        if known.hope is None or known.hope.may_fit_now(self.precedence.passes(gang)):
+            return None
+        known.planned = True
+        return known.busy
 
     def _decide(
         self,

@@ -15,6 +15,8 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.bonds import bonds
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.search import capacity
+from fluence_extender.placement.wish import grouped
 
 Going = Callable[[str], bool]
 """Whether the pod of that uid is reckoned to go."""
@@ -48,6 +50,8 @@ class Prospect:
         self._on: dict[str, list[Wish]] = {}
         for wish in wishes:
             self._on.setdefault(there[wish.pod.uid], []).append(wish)
+        self._count = len(wishes)
+        self._alike = wishes[0] if len(grouped(wishes, {})) == 1 else None
         self._suited: dict[str, Node] = {}
         self._labels: dict[str, Mapping[str, str]] | None = None
         if any(bonds(one.pod, one.levels, one.job_size) for one in wishes):
@@ -108,6 +112,14 @@ class Prospect:
             return False
         self._suited[name] = node
         return True
+
+    def may_fit_now(self, passing: frozenset[object]) -> bool:
+        """Whether there may be room for all of them now, on whatever nodes; that there is none is certain."""
+        if self._alike is None:
+            return True
+        with self._books.keeps.passing(passing):
+            shape = self._planner.shape(self._alike, self._count, self._gang)
+        return int(capacity(shape, self._books.free.now()).sum()) >= self._count
 
     def checked(self, going: Going, passing: frozenset[object]) -> Generator[int, None, bool]:
         """`good_everywhere`, in pieces; what it says holds at the end, whatever has changed between two of them.

@@ -155,3 +155,31 @@ def test_victims_are_found_though_pods_end_and_others_come_all_the_time(world: M
         w.advance(1)
         w.cluster.reap()
     assert all(w.nodes_of(*high))
+
+
+def test_others_are_found_for_who_does_not_go_in_time_though_pods_end_all_the_time(world: MakeWorld) -> None:
+    limits = replace(LIMITS, search_step=1, leaving=3.0, preempt_again=0.02)
+    w = world(*(node(f"n{number}") for number in range(8)), limits=limits)
+    stuck = [gang(w, f"stuck{number}", 3000)[0] for number in range(4)]
+    others = [gang(w, f"other{number}", 3000, priority=5)[0] for number in range(4)]
+    w.advance(3)
+    high = gang(w, "high", 3000, 3000, priority=10)
+    w.advance(2)
+    assert going(w, *stuck).count(True) == 2
+    for one in stuck:
+        if not w.now(one).deleting:
+            w.cluster.protected.add(one.uid)
+    small = gang(w, "small0", 100)
+    for number in range(1, 240):
+        w.advance(0.05)
+        w.cluster.remove(w.now(small[0]))
+        small = gang(w, f"small{number}", 100)
+        if any(going(w, *others)):
+            break
+    w.advance(0.5)
+    assert going(w, *others).count(True) == 2, reason(w, "high")
+    for one in others:
+        if w.now(one).deleting:
+            w.cluster.remove(w.now(one))
+    w.advance(4)
+    assert all(w.nodes_of(*high))
