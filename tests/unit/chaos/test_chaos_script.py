@@ -27,7 +27,7 @@ from benchmarks.chaos.deeds import (
     kind_of,
 )
 from benchmarks.chaos.quiet import made_smaller
-from benchmarks.chaos.renewal import NotYet, Renewal
+from benchmarks.chaos.renewal import KEPT, NotYet, Renewal
 from benchmarks.chaos.script import NODES, POOLS, pool_of, script
 from benchmarks.chaos.story import Story
 from benchmarks.chaos.truth import (
@@ -177,6 +177,19 @@ def test_what_is_renewed_is_made_anew_once_the_former_is_gone(wanted: bool) -> N
     for _ in range(2):
         renewal.go_on()
         assert shelf.object == {"uid": "b"}
+
+
+def test_what_a_finalizer_keeps_is_not_waited_for_for_ever() -> None:
+    shelf, now = Shelf(), [0.0]
+    renewal = Renewal(shelf, "/things", {"metadata": {"name": "x"}}, lambda: True, clock=lambda: now[0])  # type: ignore[arg-type]
+    renewal.begin()
+    shelf.object = {"uid": "a", "deletionTimestamp": "now", "finalizers": ["example.com/kept"]}
+    for now[0] in (5.0, KEPT + 4.0):
+        with pytest.raises(NotYet):
+            renewal.go_on()
+    now[0] = KEPT + 5.0
+    renewal.go_on()
+    assert shelf.object["uid"] == "a"
 
 
 @pytest.mark.parametrize("form", list(Form))
