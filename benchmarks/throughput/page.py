@@ -32,8 +32,9 @@ kube-scheduler takes to start is in its figures there; with everything up before
 CPU is that of each process (`/proc/PID/stat`) from the start until all pods run, less what the idle cluster takes in as
 long; writes are what the API server counts, leases and nodes left out. Made by
 `python -m benchmarks.throughput --write`; without `--nodes` and `--workloads` it takes all, and figures that a run
-doesn't measure stay. Rates and latencies suffer from whatever else a machine does, CPU a pod suffers much less: each
-line says how loaded the machine was (load average of one minute).
+doesn't measure stay. Both contenders take turns, three times, and of each the round is shown whose CPU in all is the
+middle one: a virtual machine's cores are up to half as fast again at one minute as at the next. Each line says how
+loaded the machine was (load average of one minute).
 """
 DECISIONS = """\
 ## Which writes a pod costs
@@ -57,12 +58,13 @@ single pods at 5,000 nodes, where the pin did so, that took the API server from 
 What a policy patches, and how, weighs as much as a write. To create a pod took the API server 3.2 ms of CPU where no
 policy is for it; 7.0 where one policy added the gate and another looked for the mark, both by an ApplyConfiguration
 (and the second again, as the API server admits once more what was patched); 4.0 where the gate is a JSONPatch and only
-who is marked is patched for it (2 runs of 800 pods each, in turn). The policies of `deploy/` are all in force here.
+who is marked is patched for it (2 runs of 800 pods each, in turn; the gate's policy has asked for the mark a second
+time since, for what webhooks add). The policies of `deploy/` are all in force here.
 
 On two cores that all processes share, pods/s is what all of them together take of the CPU before the last Binding: the
 API server has one write a pod more to do than with stock alone, and kwok's status writes and the Events of pods bound
-early run beside the Bindings of the later ones. CPU a pod of both contenders differs by half between runs of one hour
-when the machine does something else besides, so that small differences mean nothing.
+early run beside the Bindings of the later ones. So where the pods are there before, stock binds them all while the
+other writes lie behind, and we take longer to the last Binding with a fifth more CPU in all.
 """
 
 
