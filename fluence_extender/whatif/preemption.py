@@ -13,15 +13,15 @@ from enum import StrEnum
 from fluence_extender.cluster.budgets import Budget, forbidding_anywhere
 from fluence_extender.cluster.port import Forbidding
 from fluence_extender.gangs.gang import Gang
+from fluence_extender.gangs.precedence import behind, kept_for_another, passed_by
 from fluence_extender.gangs.preempting import Pressing
 from fluence_extender.gangs.preemption import Victim
-from fluence_extender.gangs.victim_search import Found, Query, search, try_without
+from fluence_extender.gangs.victim_search import Found, Query, search
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason
 from fluence_extender.placement.plan import Planner, Wish
-from fluence_extender.placement.trial import Trial
 from fluence_extender.whatif.standing import CopiedBooks, CopiedGangs
 
 STEP = 10_000
@@ -92,35 +92,25 @@ class Preemptions:
 
     def passes(self, pods: Sequence[Pod]) -> frozenset[object]:
         """The gangs that a gang of these pods could preempt itself: nodes kept for them are open to it."""
-        if not all(pod.preempts for pod in pods):
-            return frozenset()
-        priority = min(pod.priority for pod in pods)
-        return frozenset(key for key, one in self._around.pressing.items() if one.priority < priority)
+        return passed_by(pods, self._around.pressing)
 
     def barrier_to(self, key: GangKey, pods: Sequence[Pod]) -> Reason | None:
         """Why a gang of these pods isn't even tried: devices of its kinds are kept for another."""
+        stepped_over = {key, *self.passes(pods)}
         kinds = {kind for pod in pods for kind in pod.devices}
-        passed = self.passes(pods)
-        for other, one in sorted(self._around.pressing.items()):
-            shared = sorted(kinds & one.kinds)
-            if shared and other != key and other not in passed:
-                return Reason(
-                    Why.BUSY, f"busy: {', '.join(shared)} kept for {other} (priority {one.priority})"
-                )
-        return None
+        return kept_for_another(kinds, self._around.pressing, lambda other: other not in stepped_over)
 
     def behind(self, key: GangKey, pods: Sequence[Pod], reason: Reason) -> Reason:
         """``reason``, with the most important of those for whom nodes are kept."""
-        passed = self.passes(pods)
-        ahead = sorted(
-            (-one.priority, other)
-            for other, one in self._around.pressing.items()
-            if other != key and other not in passed and self._books.keeps.of(other)
+        pressing = self._around.pressing
+        stepped_over = {key, *self.passes(pods)}
+        return behind(
+            reason,
+            pressing,
+            stepped_over,
+            self._books.keeps,
+            lambda other: (-pressing[other].priority, other),
         )
-        if reason.why is not Why.BUSY or not ahead:
-            return reason
-        priority, first = ahead[0]
-        return Reason(reason.why, f"{reason.text}; behind {first} (priority {-priority})")
 
     def look(self, key: GangKey, wishes: Sequence[Wish], surplus: bool) -> Preemption:
         """What preemption would do for the pods that have no room; ``surplus`` says that there are more than its size.
@@ -135,27 +125,15 @@ class Preemptions:
                 Outcome.SIZE_FITS,
                 f"preempts nobody: the {len(pods)} that make it whole fit, and for more than those nobody makes way",
             )
-        gone = self._once_gone(key, wishes)
-        if gone is not None:
-            self._keep(key, pods, Found((), gone))
-            text = "fits once those have gone who are going already"
-            return Preemption(Outcome.WAITS, text, (), _named(pods, gone))
         found, forbidden = self._search(key, wishes)
         if found is None:
             return Preemption(Outcome.IN_VAIN, _in_vain(min(pod.priority for pod in pods), forbidden))
         self._keep(key, pods, found)
+        if not found.victims:
+            text = "fits once those have gone who are going already"
+            return Preemption(Outcome.WAITS, text, (), _named(pods, found.places))
         victims = self._taken(found.victims)
         return Preemption(Outcome.PREEMPTS, _would(victims), victims, _named(pods, found.places))
-
-    def _once_gone(self, key: GangKey, wishes: Sequence[Wish]) -> tuple[Assignment, ...] | None:
-        """Where the gang goes once those have gone who are going, None where that isn't enough."""
-        if not self._around.going:
-            return None
-        query = self._query(key, wishes, frozenset())
-        self._tick()
-        devices = any(wish.pod.devices for wish in wishes)
-        trial = Trial(self._books, self._planner.eligibility, self._planner.topology, devices)
-        return try_without(self._books, trial, query, query.going)
 
     def _search(self, key: GangKey, wishes: Sequence[Wish]) -> tuple[Found | None, list[str]]:
         """Who would make way as far as disruption budgets allow it, and which forbade what was found before."""
