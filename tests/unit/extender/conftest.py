@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -11,9 +11,7 @@ import pytest
 
 from fluence_extender.extender.apps import api_app, verbs_app
 from fluence_extender.extender.metrics import Metrics
-from tests.unit.extender.held_placements import HeldPlacements, on
-
-Post = Callable[[str, Any], Awaitable[httpx.Response]]
+from tests.unit.extender.held_placements import HeldPlacements, Post, on
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
+
+import httpx
 
 from fluence_extender.extender.port import AskedPod, Location, Nowhere, On
 from fluence_extender.extender.state import (
@@ -93,6 +95,8 @@ VERTICES: list[dict[str, Any]] = [{"id": str(i), "metadata": {"type": "core", "i
 EDGES: list[dict[str, Any]] = [{"source": "0", "target": str(i)} for i in range(1, 2500)]
 GRAPH: dict[str, Any] = {"graph": {"nodes": VERTICES, "edges": EDGES}}
 
+# Posts a request to a verb: the verb's name; the request, or its bytes as they are.
+Post = Callable[[str, Any], Awaitable[httpx.Response]]
 V = TypeVar("V")
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message, Receive
 
 from fluence_extender.extender.apps import VerbsApp
 from fluence_extender.extender.endpoint import VerbEndpoint
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.verbs import Answer, Outcome
-from tests.unit.extender.held_placements import HeldPlacements, binding, by_name, pod
+from tests.unit.extender.held_placements import HeldPlacements, Post, binding, by_name, pod
 
 VERBS = ["filter", "prioritize", "bind", "preempt"]
 VALID = {
@@ -43,7 +46,9 @@ VALID = {
         b'{"Pod":{"metadata":{"name":"\xff","namespace":"d","uid":"u"}},"PodName":"\xff"}',
     ],
 )
-async def test_what_is_no_request_is_refused_with_a_text(post, placements, verb, body):
+async def test_what_is_no_request_is_refused_with_a_text(
+    post: Post, placements: HeldPlacements, verb: str, body: bytes
+) -> None:
     answer = await post(verb, body)
     assert answer.status_code == 400
     assert answer.headers["content-type"].startswith("text/plain")
@@ -52,7 +57,7 @@ async def test_what_is_no_request_is_refused_with_a_text(post, placements, verb,
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_truncated_request_is_refused(post, verb):
+async def test_a_truncated_request_is_refused(post: Post, verb: str) -> None:
     whole = json.dumps(VALID[verb]).encode()
     for length in range(len(whole)):
         assert (await post(verb, whole[:length])).status_code == 400
@@ -73,7 +78,7 @@ async def test_a_truncated_request_is_refused(post, verb):
         ({"Nodes": {"items": [{}]}}, "missing required field `metadata`"),
     ],
 )
-async def test_a_list_of_the_wrong_form_is_named(post, lists, problem):
+async def test_a_list_of_the_wrong_form_is_named(post: Post, lists: dict[str, Any], problem: str) -> None:
     for verb in ("filter", "prioritize"):
         answer = await post(verb, {"Pod": pod(), **lists})
         assert answer.status_code == 400
@@ -81,7 +86,7 @@ async def test_a_list_of_the_wrong_form_is_named(post, lists, problem):
 
 
 @pytest.mark.parametrize("field", ["PodName", "PodNamespace", "PodUID", "Node"])
-async def test_bind_needs_every_field(post, placements, field):
+async def test_bind_needs_every_field(post: Post, placements: HeldPlacements, field: str) -> None:
     for value in ("", None):
         answer = await post("bind", {**binding(), field: value})
         assert answer.status_code == 400
@@ -89,7 +94,7 @@ async def test_bind_needs_every_field(post, placements, field):
     assert placements.bound == {}
 
 
-async def test_missing_parts_are_named(post):
+async def test_missing_parts_are_named(post: Post) -> None:
     assert "`Pod`" in (await post("filter", {"NodeNames": ["n1"]})).text
     nameless = pod()
     del nameless["metadata"]["uid"]
@@ -98,7 +103,7 @@ async def test_missing_parts_are_named(post):
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
-async def test_verbs_are_posted(verbs, verb, method):
+async def test_verbs_are_posted(verbs: httpx.AsyncClient, verb: str, method: str) -> None:
     answer = await verbs.request(method, f"/{verb}")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "POST"
@@ -113,26 +118,28 @@ async def test_verbs_are_posted(verbs, verb, method):
         {"content-type": "application/json", "content-encoding": "gzip"},
     ],
 )
-async def test_other_kinds_of_body_are_refused(verbs, verb, header):
+async def test_other_kinds_of_body_are_refused(
+    verbs: httpx.AsyncClient, verb: str, header: dict[str, str]
+) -> None:
     answer = await verbs.post(f"/{verb}", json=VALID[verb], headers=header)
     assert answer.status_code == 415
     assert verb in answer.text
 
 
-async def test_a_charset_or_no_content_type_at_all_is_accepted(verbs):
+async def test_a_charset_or_no_content_type_at_all_is_accepted(verbs: httpx.AsyncClient) -> None:
     body = json.dumps(VALID["filter"]).encode()
     spelled = {"content-type": "Application/JSON; charset=utf-8"}
     assert (await verbs.post("/filter", content=body, headers=spelled)).status_code == 200
     assert (await verbs.post("/filter", content=body)).status_code == 200
 
 
-async def test_another_path_is_not_found(verbs):
+async def test_another_path_is_not_found(verbs: httpx.AsyncClient) -> None:
     assert (await verbs.post("/nothing")).status_code == 404
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_huge_body_is_refused_whether_or_not_it_says_its_length(verb, metrics):
-    async def dribble():
+async def test_a_huge_body_is_refused_whether_or_not_it_says_its_length(verb: str, metrics: Metrics) -> None:
+    async def dribble() -> AsyncIterator[bytes]:
         for _ in range(20):
             yield b" " * 100
 
@@ -148,22 +155,24 @@ async def _never(body: bytes) -> Answer:
     raise AssertionError("a request that isn't whole must not be answered")
 
 
-def _asked(receive):
-    sent = []
+def _asked(receive: Receive) -> tuple[list[Message], Callable[[VerbEndpoint], Awaitable[None]]]:
+    sent: list[Message] = []
 
-    async def send(message):
+    async def send(message: Message) -> None:
         sent.append(message)
 
-    def call(endpoint):
+    def call(endpoint: VerbEndpoint) -> Awaitable[None]:
         return endpoint({"type": "http", "method": "POST", "headers": []}, receive, send)
 
     return sent, call
 
 
-async def test_a_client_that_leaves_before_its_request_is_whole_gets_nothing(metrics):
-    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+async def test_a_client_that_leaves_before_its_request_is_whole_gets_nothing(metrics: Metrics) -> None:
+    messages: Iterator[Message] = iter(
+        [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    )
 
-    async def receive():
+    async def receive() -> Message:
         return next(messages)
 
     sent, call = _asked(receive)
@@ -171,17 +180,18 @@ async def test_a_client_that_leaves_before_its_request_is_whole_gets_nothing(met
     assert sent == []
 
 
-async def test_a_body_that_stalls_is_refused(metrics):
+async def test_a_body_that_stalls_is_refused(metrics: Metrics) -> None:
     import asyncio
 
-    async def receive():
+    async def receive() -> Message:
         await asyncio.Event().wait()
+        raise AssertionError("the rest of the body never arrives")
 
     sent, call = _asked(receive)
     await call(VerbEndpoint("bind", _never, str.encode, metrics, body_timeout=0.01))
     assert sent[0]["status"] == 408
 
 
-async def test_refusals_are_counted(post, metrics):
+async def test_refusals_are_counted(post: Post, metrics: Metrics) -> None:
     await post("filter", b"garbage")
     assert f'outcome="{Outcome.BAD_REQUEST}",verb="filter"}} 1.0'.encode() in Metrics.render(metrics)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +16,7 @@ from fluence_extender.extender.decisions import (
     preemptable,
     scores,
 )
-from fluence_extender.extender.offer import NamesOffer, NodesOffer
+from fluence_extender.extender.offer import NamesOffer, NodesOffer, Offer
 from fluence_extender.extender.port import Anywhere, AskedPod, Nowhere, On
 from fluence_extender.extender.wire import MetaPod, MetaVictims
 from tests.unit.extender.held_placements import HeldPlacements, on
@@ -30,7 +31,7 @@ def whole(*names: str) -> NodesOffer:
 
 
 @pytest.mark.parametrize("offer", [named, whole])
-def test_filter_follows_the_location(offer):
+def test_filter_follows_the_location(offer: Callable[..., Offer]) -> None:
     assert filter_offer(Anywhere(), offer("n1", "n2")) == AllPass()
     assert filter_offer(On("n2"), offer("n1", "n2")) == OnePasses("n2")
     assert filter_offer(Nowhere("busy"), offer("n1", "n2")) == NonePasses("busy")
@@ -38,20 +39,20 @@ def test_filter_follows_the_location(offer):
     assert missed == NonePasses("planned on node n3, which isn't among the nodes offered", missed="n3")
 
 
-def test_only_our_pods_are_looked_up():
+def test_only_our_pods_are_looked_up() -> None:
     placements = on("n1")
     assert location_of(AskedPod("d", "p", "uid-1", "fluence"), placements) == On("n1")
     assert location_of(AskedPod("d", "p", "uid-1", "default-scheduler"), placements) == Anywhere()
     assert location_of(AskedPod("d", "p", "uid-2", "fluence"), placements) == Nowhere("unknown pod")
 
 
-def test_scores_single_out_the_planned_node():
+def test_scores_single_out_the_planned_node() -> None:
     assert list(scores(On("b"), ["a", "b"])) == [("a", 0), ("b", 10)]
     assert list(scores(On("c"), ["a", "b"])) == [("a", 0), ("b", 0)]
     assert list(scores(Anywhere(), [])) == []
 
 
-def test_only_nodes_whose_victims_may_all_go_are_kept():
+def test_only_nodes_whose_victims_may_all_go_are_kept() -> None:
     placements = HeldPlacements()
     placements.protected = frozenset({"u2"})
     safe, broken, none = (

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -26,7 +27,7 @@ def listeners(placements: HeldPlacements, verbs_at: Address = ANY, api_at: Addre
     return Listeners(verbs_app(placements, metrics), api_app(placements, metrics), verbs_at, api_at)
 
 
-async def until(happened):
+async def until(happened: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not happened():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -44,7 +45,7 @@ async def post(port: int, path: str, request: object) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-async def test_both_applications_are_served_on_their_own_ports():
+async def test_both_applications_are_served_on_their_own_ports() -> None:
     async with listeners(on("n2")) as running, httpx.AsyncClient() as client:
         assert running.verbs_address.port != running.api_address.port
         verbs, api = f"http://{running.verbs_address}", f"http://{running.api_address}"
@@ -54,24 +55,24 @@ async def test_both_applications_are_served_on_their_own_ports():
         assert (await client.post(f"{api}/filter", json={})).status_code == 404
 
 
-async def test_a_taken_port_is_named_and_nothing_is_left_open():
+async def test_a_taken_port_is_named_and_nothing_is_left_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(CannotListen, match=rf"can't listen on 127\.0\.0\.1:{port}: .+in use"):
             await listeners(HeldPlacements(), api_at=Address("127.0.0.1", port)).start()
 
 
-async def test_an_address_that_isnt_ours_is_named():
+async def test_an_address_that_isnt_ours_is_named() -> None:
     for host, port in (("no such host", 1), ("127.0.0.1", 70_000)):
         with pytest.raises(CannotListen, match=f"can't listen on {host}:{port}: "):
             await listeners(HeldPlacements(), Address(host, port)).start()
 
 
-def test_an_ipv6_address_is_written_with_brackets():
+def test_an_ipv6_address_is_written_with_brackets() -> None:
     assert str(Address("::1", 8888)) == "[::1]:8888"
 
 
-async def test_hundreds_of_binds_wait_together_and_are_released_together():
+async def test_hundreds_of_binds_wait_together_and_are_released_together() -> None:
     placements = HeldPlacements()
     placements.barrier = asyncio.Event()
     async with listeners(placements) as running:
@@ -85,7 +86,7 @@ async def test_hundreds_of_binds_wait_together_and_are_released_together():
     assert len(placements.bound) == 400
 
 
-async def test_a_client_that_hangs_up_doesnt_undo_its_bind():
+async def test_a_client_that_hangs_up_doesnt_undo_its_bind() -> None:
     placements = HeldPlacements()
     placements.barrier = asyncio.Event()
     async with listeners(placements) as running:
@@ -101,7 +102,7 @@ async def test_a_client_that_hangs_up_doesnt_undo_its_bind():
         await until(lambda: placements.bound == {"uid-1": "n1"})
 
 
-async def test_a_bind_that_waits_is_told_when_we_stop():
+async def test_a_bind_that_waits_is_told_when_we_stop() -> None:
     placements = HeldPlacements()
     placements.barrier = asyncio.Event()
     running = listeners(placements)
@@ -116,7 +117,7 @@ async def test_a_bind_that_waits_is_told_when_we_stop():
     assert placements.bound == {}
 
 
-async def test_a_body_over_the_limit_is_refused_and_the_connection_stays_usable():
+async def test_a_body_over_the_limit_is_refused_and_the_connection_stays_usable() -> None:
     async with listeners(on("n2")) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.verbs_address.port)
         size = 33 * 1024 * 1024
@@ -133,7 +134,7 @@ async def test_a_body_over_the_limit_is_refused_and_the_connection_stays_usable(
         await writer.wait_closed()
 
 
-async def test_a_request_cut_short_leaves_the_service_as_it_was():
+async def test_a_request_cut_short_leaves_the_service_as_it_was() -> None:
     placements = on("n2")
     async with listeners(placements) as running:
         for verb in ("filter", "bind"):
@@ -149,10 +150,10 @@ async def test_a_request_cut_short_leaves_the_service_as_it_was():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_serving(number):
-    ports = []
+async def test_a_signal_ends_serving(number: signal.Signals) -> None:
+    ports: list[int] = []
 
-    def listening(running):
+    def listening(running: Listeners) -> None:
         ports.extend([running.verbs_address.port, running.api_address.port])
         asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), number)
 

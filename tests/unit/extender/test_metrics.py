@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import httpx
+
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.ledger.audit import DriftKind
-from tests.unit.extender.held_placements import by_name
+from tests.unit.extender.held_placements import HeldPlacements, Post, by_name
 
 
-async def test_answers_are_counted_by_verb_and_outcome(api, post):
+async def test_answers_are_counted_by_verb_and_outcome(api: httpx.AsyncClient, post: Post) -> None:
     await post("filter", by_name(["n1", "n2"]))
     await post("filter", by_name(["n1", "n2"]))
     await post("filter", by_name(["n1"]))
@@ -18,7 +20,7 @@ async def test_answers_are_counted_by_verb_and_outcome(api, post):
     assert 'fluence_extender_request_duration_seconds_bucket{le="5e-05",verb="filter"}' in text
 
 
-async def test_the_gauges_mirror_the_service(api, placements):
+async def test_the_gauges_mirror_the_service(api: httpx.AsyncClient, placements: HeldPlacements) -> None:
     text = (await api.get("/metrics")).text
     assert 'fluence_extender_gangs{state="planned"} 1.0' in text
     assert 'fluence_extender_gangs{state="waiting"} 1.0' in text
@@ -29,7 +31,7 @@ async def test_the_gauges_mirror_the_service(api, placements):
     assert "fluence_extender_ready 0.0" in (await api.get("/metrics")).text
 
 
-async def test_both_formats_are_spoken(api):
+async def test_both_formats_are_spoken(api: httpx.AsyncClient) -> None:
     plain = await api.get("/metrics")
     assert plain.headers["content-type"].startswith("text/plain; version=")
     accept = {"accept": "application/openmetrics-text; version=1.0.0"}
@@ -38,7 +40,7 @@ async def test_both_formats_are_spoken(api):
     assert modern.text.endswith("# EOF\n")
 
 
-def test_engine_and_rejected_files_are_shown():
+def test_engine_and_rejected_files_are_shown() -> None:
     metrics = Metrics()
     metrics.name_engine("fluxion", "0.54.0")
     metrics.resources_rejected.inc()
@@ -47,7 +49,7 @@ def test_engine_and_rejected_files_are_shown():
     assert "fluence_extender_resources_rejected_total 1.0" in text
 
 
-def test_two_services_in_one_process_share_no_metrics():
+def test_two_services_in_one_process_share_no_metrics() -> None:
     one, other = Metrics(), Metrics()
     one.observe_verb("bind", "bound", 0.001)
     assert b'verb="bind"} 1.0' in one.render()[0]

@@ -15,10 +15,10 @@ def pending() -> PendingBinds:
     return PendingBinds()
 
 
-async def test_a_binding_outlives_the_call_that_began_it(pending):
+async def test_a_binding_outlives_the_call_that_began_it(pending: PendingBinds) -> None:
     release, ended = asyncio.Event(), asyncio.Event()
 
-    async def binding():
+    async def binding() -> None:
         await release.wait()
         ended.set()
 
@@ -35,11 +35,11 @@ async def test_a_binding_outlives_the_call_that_began_it(pending):
     assert len(pending) == 0
 
 
-async def test_thousands_wait_at_once_and_all_end(pending):
+async def test_thousands_wait_at_once_and_all_end(pending: PendingBinds) -> None:
     barrier = asyncio.Event()
-    bound = []
+    bound: list[int] = []
 
-    async def binding(number):
+    async def binding(number: int) -> None:
         await barrier.wait()
         bound.append(number)
 
@@ -52,11 +52,14 @@ async def test_thousands_wait_at_once_and_all_end(pending):
     assert len(pending) == 0
 
 
-async def test_what_waits_is_told_that_we_stop_and_what_ends_in_time_succeeds(pending):
-    async def quick():
+async def test_what_waits_is_told_that_we_stop_and_what_ends_in_time_succeeds(pending: PendingBinds) -> None:
+    async def quick() -> None:
         await asyncio.sleep(0.001)
 
-    waiting = asyncio.create_task(pending.run(asyncio.Event().wait()))
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    waiting = asyncio.create_task(pending.run(endless()))
     ending = asyncio.create_task(pending.run(quick()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -68,8 +71,8 @@ async def test_what_waits_is_told_that_we_stop_and_what_ends_in_time_succeeds(pe
         await pending.run(quick())
 
 
-async def test_a_binding_that_gives_itself_up_is_refused(pending):
-    async def binding():
+async def test_a_binding_that_gives_itself_up_is_refused(pending: PendingBinds) -> None:
+    async def binding() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(BindRefused, match=GIVEN_UP):

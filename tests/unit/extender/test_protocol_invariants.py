@@ -12,19 +12,24 @@ from fluence_extender.extender.apps import verbs_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.offer import NamesOffer
 from fluence_extender.extender.pending import PendingBinds
-from fluence_extender.extender.port import Anywhere, Nowhere, On
+from fluence_extender.extender.port import Anywhere, Location, Nowhere, On
 from fluence_extender.extender.verbs import Verbs
 from tests.unit.extender.held_placements import HeldPlacements, by_name, by_node
 
-plain = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,8}[a-z0-9])?", fullmatch=True)
-names = st.lists(st.one_of(plain, st.text(max_size=6)), max_size=20)
+plain: st.SearchStrategy[str] = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,8}[a-z0-9])?", fullmatch=True)
+names: st.SearchStrategy[list[str]] = st.lists(st.one_of(plain, st.text(max_size=6)), max_size=20)
+
+
+# The names offered, where the pod is to go, whether nodes are offered by their names, the request.
+Question = tuple[list[str], Location, bool, bytes]
 
 
 @st.composite
-def questions(draw):
+def questions(draw: st.DrawFn) -> Question:
     listed = draw(names)
-    node = draw(st.sampled_from(listed)) if listed and draw(st.booleans()) else draw(plain)
-    location = draw(st.sampled_from([Anywhere(), On(node), Nowhere("busy: 1 of 2 fit now")]))
+    node = draw(st.sampled_from(listed)) if bool(listed) and draw(st.booleans()) else draw(plain)
+    locations: list[Location] = [Anywhere(), On(node), Nowhere("busy: 1 of 2 fit now")]
+    location = draw(st.sampled_from(locations))
     shape = draw(st.sampled_from([by_name, by_node]))
     escaped = draw(st.booleans())
     separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " : ")]))
@@ -33,7 +38,7 @@ def questions(draw):
 
 
 @given(questions())
-async def test_every_filter_answer_keeps_to_the_protocol(question):
+async def test_every_filter_answer_keeps_to_the_protocol(question: Question) -> None:
     listed, location, named, body = question
     placements = HeldPlacements({"uid-1": location})
     answer = json.loads((await Verbs(placements, PendingBinds()).filter(body)).body)
@@ -62,7 +67,7 @@ async def test_every_filter_answer_keeps_to_the_protocol(question):
 
 
 @given(questions())
-async def test_every_offered_name_gets_one_score_in_range(question):
+async def test_every_offered_name_gets_one_score_in_range(question: Question) -> None:
     listed, location, _, body = question
     placements = HeldPlacements({"uid-1": location})
     answer = json.loads((await Verbs(placements, PendingBinds()).prioritize(body)).body)
@@ -72,7 +77,7 @@ async def test_every_offered_name_gets_one_score_in_range(question):
 
 
 @given(names, plain)
-def test_looking_into_the_bytes_finds_what_the_list_holds(listed, node):
+def test_looking_into_the_bytes_finds_what_the_list_holds(listed: list[str], node: str) -> None:
     for raw in (json.dumps(listed), json.dumps(listed, ensure_ascii=False, separators=(",", ":"))):
         assert NamesOffer(raw.encode()).holds(node) == (node in listed)
 
@@ -98,7 +103,7 @@ shaped = st.recursive(
 
 
 @st.composite
-def damaged(draw):
+def damaged(draw: st.DrawFn) -> bytes:
     body = bytearray(json.dumps(by_name(["n1", "n2"])).encode())
     for _ in range(draw(st.integers(1, 4))):
         body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
@@ -109,7 +114,7 @@ def damaged(draw):
 @given(
     st.sampled_from(["filter", "prioritize", "bind", "preempt"]), st.one_of(st.binary(), shaped, damaged())
 )
-async def test_no_bytes_make_a_verb_fail(verb, body):
+async def test_no_bytes_make_a_verb_fail(verb: str, body: bytes) -> None:
     metrics = Metrics()
     transport = httpx.ASGITransport(verbs_app(HeldPlacements(), metrics))
     async with httpx.AsyncClient(transport=transport, base_url="http://extender") as client:

@@ -11,10 +11,10 @@ from aiohttp import web
 from fluence_extender.extender.apps import api_app
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.port import Unseen
-from tests.unit.extender.held_placements import HeldPlacements, by_name
+from tests.unit.extender.held_placements import HeldPlacements, Post, by_name
 
 
-async def test_filter_waits_for_the_lead_and_then_says_so(post, placements):  # type: ignore[no-untyped-def]
+async def test_filter_waits_for_the_lead_and_then_says_so(post: Post, placements: HeldPlacements) -> None:
     placements.leading = False
     placements.plan["uid-1"] = Unseen("not the leader: the lease is held by x_1")
     answer = (await post("filter", by_name(["n1", "n2"]))).json()
@@ -23,12 +23,14 @@ async def test_filter_waits_for_the_lead_and_then_says_so(post, placements):  # 
     assert placements.asked_to_lead == 1
 
 
-async def test_leader_is_not_waited_for(post, placements):  # type: ignore[no-untyped-def]
+async def test_leader_is_not_waited_for(post: Post, placements: HeldPlacements) -> None:
     assert (await post("filter", by_name(["n1", "n2"]))).json()["NodeNames"] == ["n2"]
     assert placements.asked_to_lead == 0
 
 
-async def test_standby_is_ready_and_says_what_it_is(api, placements):  # type: ignore[no-untyped-def]
+async def test_standby_is_ready_and_says_what_it_is(
+    api: httpx.AsyncClient, placements: HeldPlacements
+) -> None:
     assert (await api.get("/readyz")).text == "ok\n"
     assert "\nfluence_leader 1.0\n" in (await api.get("/metrics")).text
     placements.leading = False

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import httpx
 import pytest
 
 from fluence_extender.extender.paging import BadToken, start_of, token_after
-from tests.unit.extender.held_placements import ALLOCATIONS, BACKENDS, GANGS, GRAPH, NODES
+from tests.unit.extender.held_placements import ALLOCATIONS, BACKENDS, GANGS, GRAPH, NODES, HeldPlacements
 from tests.unit.extender.openapi_check import answer_schema, example_of, problems
 
 LISTS = ["/v1/gangs", "/v1/allocations", "/v1/nodes", "/v1/backends"]
@@ -13,11 +16,12 @@ ITEMS = ["/v1/gangs/team/big", "/v1/nodes/n1", "/v1/graph"]
 STATE = [*LISTS, *ITEMS]
 
 
-async def items(api, path):
-    return (await api.get(path)).json()["items"]
+async def items(api: httpx.AsyncClient, path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await api.get(path)).json()["items"]
+    return found
 
 
-async def test_gangs_are_shown_with_their_members(api):
+async def test_gangs_are_shown_with_their_members(api: httpx.AsyncClient) -> None:
     answer = await api.get("/v1/gangs")
     assert answer.headers["content-type"] == "application/json"
     assert [(gang["namespace"], gang["name"], gang["state"]) for gang in answer.json()["items"]] == [
@@ -39,7 +43,7 @@ async def test_gangs_are_shown_with_their_members(api):
     }
 
 
-async def test_one_gang_is_found_by_its_name_and_tells_its_history(api):
+async def test_one_gang_is_found_by_its_name_and_tells_its_history(api: httpx.AsyncClient) -> None:
     found = (await api.get("/v1/gangs/default/vqe")).json()
     assert found["members"][0]["backend"] == GANGS[0].members[0].backend
     assert found["asks"] == [
@@ -78,7 +82,7 @@ async def test_one_gang_is_found_by_its_name_and_tells_its_history(api):
         ("state=gone", ["old"]),
     ],
 )
-async def test_gangs_are_filtered(api, query, names):
+async def test_gangs_are_filtered(api: httpx.AsyncClient, query: str, names: list[str]) -> None:
     assert [gang["name"] for gang in await items(api, f"/v1/gangs?{query}")] == names
 
 
@@ -94,11 +98,11 @@ async def test_gangs_are_filtered(api, query, names):
         ("/v1/backends?usable=false", ["lab"]),
     ],
 )
-async def test_nodes_and_devices_are_filtered(api, path, names):
+async def test_nodes_and_devices_are_filtered(api: httpx.AsyncClient, path: str, names: list[str]) -> None:
     assert [one["name"] for one in await items(api, path)] == names
 
 
-async def test_allocations_are_shown_with_exact_amounts(api):
+async def test_allocations_are_shown_with_exact_amounts(api: httpx.AsyncClient) -> None:
     shown = await items(api, "/v1/allocations")
     assert [(one["pod"], one["core"], one["memory"], one["claim"]) for one in shown] == [
         (held.pod, held.core, held.memory, held.claim) for held in ALLOCATIONS
@@ -109,7 +113,7 @@ async def test_allocations_are_shown_with_exact_amounts(api):
     assert await items(api, "/v1/allocations?namespace=team") == []
 
 
-async def test_nodes_and_devices_are_shown_as_they_are(api):
+async def test_nodes_and_devices_are_shown_as_they_are(api: httpx.AsyncClient) -> None:
     first, second = await items(api, "/v1/nodes")
     assert (first["name"], first["free"], first["problems"]) == ("n1", dict(NODES[0].free), [])
     assert (second["schedulable"], second["problems"]) == (False, ["cordoned"])
@@ -123,7 +127,7 @@ async def test_nodes_and_devices_are_shown_as_they_are(api):
 
 
 @pytest.mark.parametrize("path", LISTS)
-async def test_pages_joined_are_the_list(api, path):
+async def test_pages_joined_are_the_list(api: httpx.AsyncClient, path: str) -> None:
     whole = await items(api, path)
     token, joined, pages = "", [], 0
     while pages == 0 or token:
@@ -136,7 +140,7 @@ async def test_pages_joined_are_the_list(api, path):
     assert pages == len(whole)
 
 
-async def test_a_filtered_page_says_whether_there_are_more_and_not_how_many(api):
+async def test_a_filtered_page_says_whether_there_are_more_and_not_how_many(api: httpx.AsyncClient) -> None:
     page = (await api.get("/v1/backends?type=qpu&limit=1")).json()
     assert "remainingItemCount" not in page["metadata"]
     token = page["metadata"]["continue"]
@@ -148,7 +152,7 @@ async def test_a_filtered_page_says_whether_there_are_more_and_not_how_many(api)
 @pytest.mark.parametrize(
     "token", ["nonsense", "é", "WyJub2RlcyJd", "bnVsbA", "W10", "WyJnYW5ncyIsMV0", "[" * 9999]
 )
-async def test_a_token_of_no_list_is_told(api, token):
+async def test_a_token_of_no_list_is_told(api: httpx.AsyncClient, token: str) -> None:
     answer = await api.get("/v1/gangs", params={"continue": token})
     assert (answer.status_code, answer.json()) == (
         400,
@@ -156,7 +160,7 @@ async def test_a_token_of_no_list_is_told(api, token):
     )
 
 
-def test_pages_are_stable_while_items_come_and_go():
+def test_pages_are_stable_while_items_come_and_go() -> None:
     keys = [("a",), ("c",), ("e",)]
     token = token_after("nodes", ("c",))
     assert start_of("nodes", token, keys) == 2
@@ -167,21 +171,25 @@ def test_pages_are_stable_while_items_come_and_go():
         start_of("backends", token, keys)
 
 
-async def test_the_graph_is_whole_and_compact_unless_asked(api, placements):
+async def test_the_graph_is_whole_and_compact_unless_asked(
+    api: httpx.AsyncClient, placements: HeldPlacements
+) -> None:
     assert (await api.get("/v1/graph")).json() == GRAPH
     assert (await api.get("/v1/graph?expand=true")).json() == GRAPH
     assert placements.expanded == [False, True]
 
 
 @pytest.mark.parametrize("path", ["/v1/graph?expand=nonsense", "/v1/gangs?state=tired", "/v1/nodes?limit=-1"])
-async def test_an_impossible_value_is_told_in_words(api, path):
+async def test_an_impossible_value_is_told_in_words(api: httpx.AsyncClient, path: str) -> None:
     answer = await api.get(path)
     assert answer.status_code == 422
     assert answer.json()["detail"].startswith(path.partition("?")[2].partition("=")[0])
 
 
 @pytest.mark.parametrize("path", STATE)
-async def test_an_answer_that_has_not_changed_is_not_made_again(api, placements, path):
+async def test_an_answer_that_has_not_changed_is_not_made_again(
+    api: httpx.AsyncClient, placements: HeldPlacements, path: str
+) -> None:
     first = await api.get(path)
     tag = first.headers["etag"]
     assert tag.startswith('"')
@@ -197,7 +205,9 @@ async def test_an_answer_that_has_not_changed_is_not_made_again(api, placements,
 
 
 @pytest.mark.parametrize("path", STATE)
-async def test_a_standby_says_that_it_is_one(api, placements, path):
+async def test_a_standby_says_that_it_is_one(
+    api: httpx.AsyncClient, placements: HeldPlacements, path: str
+) -> None:
     leader = await api.get(path)
     assert leader.headers["fluence-leading"] == "true"
     placements.leading = False
@@ -210,19 +220,23 @@ async def test_a_standby_says_that_it_is_one(api, placements, path):
 
 
 @pytest.mark.parametrize("path", STATE)
-async def test_state_isnt_told_from_a_half_listed_cluster(api, placements, path):
+async def test_state_isnt_told_from_a_half_listed_cluster(
+    api: httpx.AsyncClient, placements: HeldPlacements, path: str
+) -> None:
     placements.missing = "listing pods"
     answer = await api.get(path)
     assert (answer.status_code, answer.json()) == (503, {"detail": "not ready: listing pods"})
 
 
 @pytest.mark.parametrize("path", [*STATE, "/readyz", "/metrics"])
-async def test_the_api_is_read_only(api, path):
+async def test_the_api_is_read_only(api: httpx.AsyncClient, path: str) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         assert (await api.request(method, path)).status_code == 405
 
 
-async def test_readiness_follows_the_service_and_liveness_does_not(api, verbs, placements):
+async def test_readiness_follows_the_service_and_liveness_does_not(
+    api: httpx.AsyncClient, verbs: httpx.AsyncClient, placements: HeldPlacements
+) -> None:
     assert (await api.get("/readyz")).status_code == 200
     placements.missing = "replaying 3 bound pods"
     answer = await api.get("/readyz")
@@ -231,14 +245,16 @@ async def test_readiness_follows_the_service_and_liveness_does_not(api, verbs, p
     assert (await verbs.get("/healthz")).status_code == 200
 
 
-async def test_the_listeners_share_no_paths_but_liveness(api, verbs):
+async def test_the_listeners_share_no_paths_but_liveness(
+    api: httpx.AsyncClient, verbs: httpx.AsyncClient
+) -> None:
     for path in (*STATE, "/metrics", "/readyz", "/openapi.json"):
         assert (await verbs.get(path)).status_code == 404
     for verb in ("filter", "prioritize", "bind", "preempt"):
         assert (await api.post(f"/{verb}", json={})).status_code == 404
 
 
-async def test_the_documents_describe_every_field_and_need_no_other_host(api):
+async def test_the_documents_describe_every_field_and_need_no_other_host(api: httpx.AsyncClient) -> None:
     document = (await api.get("/openapi.json")).json()
     assert set(document["paths"]) == {
         "/v1/gangs",
@@ -263,14 +279,14 @@ async def test_the_documents_describe_every_field_and_need_no_other_host(api):
 
 
 @pytest.mark.parametrize("path", STATE)
-async def test_answers_and_examples_are_as_the_document_says(api, path):
+async def test_answers_and_examples_are_as_the_document_says(api: httpx.AsyncClient, path: str) -> None:
     document = (await api.get("/openapi.json")).json()
     assert problems(document, path, 200, (await api.get(path)).json()) == []
     assert problems(document, path, 200, example_of(document, answer_schema(document, path, 200))) == []
     assert problems(document, path, 200, {"nonsense": 1}) != []
 
 
-async def test_problems_are_as_the_document_says(api, placements):
+async def test_problems_are_as_the_document_says(api: httpx.AsyncClient, placements: HeldPlacements) -> None:
     document = (await api.get("/openapi.json")).json()
     for path, query, status in (
         ("/v1/gangs/a/b", "", 404),
