@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
 from fluence_extender.extender.documents import encoded
 from fluence_extender.extender.lists import Page, graph_document
 from fluence_extender.extender.paging import BadToken
 from fluence_extender.extender.port import Placements
+from fluence_extender.extender.problems import BadQuestion
 from fluence_extender.extender.state import Graph, Listing
 from fluence_extender.extender.validators import Tags, matches
 from fluence_extender.graph.jgf import GraphTooLarge
@@ -40,7 +41,7 @@ class Answers:
         try:
             pieces = page.streamed(listing.read(), keep, self._placements.leading)
         except BadToken as error:
-            raise HTTPException(400, detail=str(error)) from None
+            raise BadQuestion(str(error)) from None
         return _streamed(pieces, headers)
 
     async def graph(self, request: Request, graph: Graph) -> Response:
@@ -51,7 +52,7 @@ class Answers:
         try:
             pieces = await graph.read()
         except GraphTooLarge as error:
-            raise HTTPException(400, detail=f"{error}; ask without expand") from None
+            raise BadQuestion(f"{error}; ask without expand") from None
         return _streamed(graph_document(pieces), headers)
 
     def one(self, request: Request, revision: str, *parts: Any, **more: Any) -> Response:

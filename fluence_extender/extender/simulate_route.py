@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse
 
+from fluence_extender.extender.parameters import only_known
 from fluence_extender.extender.port import NotSimulated, Placements
-from fluence_extender.extender.views import Problem
+from fluence_extender.extender.problems import refusal
+from fluence_extender.extender.views import Problem, Refusal
 
 MOST_BYTES = 4 * 2**20
 
@@ -45,10 +47,10 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "description": "What would become of each gang.",
         "content": {"application/json": {"example": _ANSWER}},
     },
-    400: {"model": Problem, "description": "The manifests can't be read."},
-    422: {"model": Problem, "description": "A parameter has no possible value."},
-    413: {"model": Problem, "description": "More than 4 MiB."},
-    429: {"model": Problem, "description": "Too many questions at once."},
+    400: {"model": Refusal, "description": "The manifests can't be read, or a parameter isn't known."},
+    422: {"model": Refusal, "description": "A parameter has no possible value."},
+    413: {"model": Refusal, "description": "More than 4 MiB."},
+    429: {"model": Refusal, "description": "Too many questions at once."},
     503: {"model": Problem, "description": "Not ready yet; the reason is in `detail`."},
 }
 _BODY = {
@@ -61,7 +63,7 @@ _BODY = {
 
 def simulate_route(placements: Placements) -> APIRouter:
     """``POST /v1/simulate`` over ``placements``."""
-    router = APIRouter(prefix="/v1", tags=["what-if"])
+    router = APIRouter(prefix="/v1", dependencies=[Depends(only_known)], tags=["what-if"])
 
     @router.post("/simulate", summary="Would it fit", responses=_RESPONSES, openapi_extra=_BODY)
     async def simulate(
@@ -76,22 +78,9 @@ def simulate_route(placements: Placements) -> APIRouter:
         try:
             return JSONResponse(await placements.simulate(await _body(request), namespace))
         except NotSimulated as refused:
-            return _refusal(refused)
+            return refusal(refused.status, str(refused))
 
     return router
-
-
-def _refusal(refused: NotSimulated) -> JSONResponse:
-    """The problem in the shape of all others, and as a Status: kubectl shows the message of nothing else."""
-    told = str(refused)
-    status = {
-        "apiVersion": "v1",
-        "kind": "Status",
-        "status": "Failure",
-        "code": refused.status,
-        "message": told,
-    }
-    return JSONResponse({"detail": told, **status}, refused.status)
 
 
 async def _body(request: Request) -> bytes:

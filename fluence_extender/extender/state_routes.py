@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from fluence_extender.extender.answers import Answers
 from fluence_extender.extender.lists import Page
+from fluence_extender.extender.parameters import only_known
 from fluence_extender.extender.port import Placements
 from fluence_extender.extender.state import AllocationView, DeviceView, GangView, NodeView
 from fluence_extender.extender.views import (
@@ -22,6 +23,7 @@ from fluence_extender.extender.views import (
     Node,
     NodeDetail,
     Problem,
+    Refusal,
 )
 from fluence_extender.model.gang import Convention
 
@@ -45,11 +47,15 @@ OfBackend = Annotated[str, Query(description="Only of this backend.", examples=[
 
 _EVERYWHERE: dict[int | str, dict[str, Any]] = {
     304: {"description": "What `If-None-Match` names is still the newest."},
-    422: {"model": Problem, "description": "A parameter has no possible value."},
+    400: {"model": Refusal, "description": "A parameter isn't known."},
+    422: {"model": Refusal, "description": "A parameter has no possible value."},
     503: {"model": Problem, "description": "Not ready yet; the reason is in `detail`."},
 }
 _LISTS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "`continue` isn't a token of this list."},
+    400: {
+        "model": Refusal,
+        "description": "A parameter isn't known, or `continue` isn't a token of this list.",
+    },
 }
 
 
@@ -60,7 +66,8 @@ def state_routes(placements: Placements) -> APIRouter:
         if not placements.ready:
             raise HTTPException(503, detail=f"not ready: {placements.not_ready_reason or 'starting'}")
 
-    router = APIRouter(prefix="/v1", dependencies=[Depends(ready)], responses=_EVERYWHERE, tags=["state"])
+    checks = [Depends(ready), Depends(only_known)]
+    router = APIRouter(prefix="/v1", dependencies=checks, responses=_EVERYWHERE, tags=["state"])
     answers = Answers(placements)
     _gang_routes(router, placements, answers)
     _allocation_routes(router, placements, answers)
@@ -202,7 +209,12 @@ def _device_routes(router: APIRouter, placements: Placements, answers: Answers) 
         "/graph",
         response_model=GraphDocument,
         summary="The resource graph",
-        responses={400: {"model": Problem, "description": "Too large with a vertex for each unit."}},
+        responses={
+            400: {
+                "model": Refusal,
+                "description": "A parameter isn't known, or it is too large with a vertex for each unit.",
+            }
+        },
     )
     async def graph(
         request: Request,

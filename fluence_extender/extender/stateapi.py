@@ -12,9 +12,11 @@ from fastapi.responses import JSONResponse
 
 from fluence_extender import __version__
 from fluence_extender.extender.beside import asking
+from fluence_extender.extender.head import HeadAsGet
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.port import Placements
 from fluence_extender.extender.probes import probes
+from fluence_extender.extender.problems import BadQuestion, refusal
 from fluence_extender.extender.simulate_route import simulate_route
 from fluence_extender.extender.state_routes import state_routes
 from fluence_extender.matcher.errors import MatcherError
@@ -42,6 +44,8 @@ def api_app(placements: Placements, metrics: Metrics, scheduler: str = "") -> Fa
     app.include_router(state_routes(placements))
     app.include_router(simulate_route(placements))
     app.include_router(probes(placements, metrics, asking(scheduler)))
+    app.add_middleware(HeadAsGet)
+    app.add_exception_handler(BadQuestion, _no_answer)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(MatcherError, _no_graph)
     return app
@@ -51,7 +55,11 @@ async def _not_understood(request: Request, error: Exception) -> JSONResponse:
     """What is wrong with the request, in the same shape as every other problem."""
     assert isinstance(error, RequestValidationError)
     told = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors())
-    return JSONResponse({"detail": told}, 422)
+    return refusal(422, told)
+
+
+async def _no_answer(request: Request, error: Exception) -> JSONResponse:
+    return refusal(400, str(error))
 
 
 async def _no_graph(request: Request, error: Exception) -> JSONResponse:

@@ -296,3 +296,15 @@ class Problem(_View):
     """Why there is no answer."""
 
     detail: Annotated[str, Field(description="The reason, for people.", examples=["not ready: listing pods"])]
+
+
+class Refusal(Problem):
+    """What is wrong with the question, also as a Status of Kubernetes."""
+
+    api_version: Annotated[
+        Literal["v1"], Field(alias="apiVersion", description="That of a Status.", examples=["v1"])
+    ]
+    kind: Annotated[Literal["Status"], Field(description="A Status.", examples=["Status"])]
+    status: Annotated[Literal["Failure"], Field(description="A failure.", examples=["Failure"])]
+    code: Annotated[int, Field(description="The status of HTTP.", examples=[400])]
+    message: Annotated[str, Field(description="The reason again.", examples=["unknown parameter x"])]

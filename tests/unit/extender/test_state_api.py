@@ -154,9 +154,9 @@ async def test_a_filtered_page_says_whether_there_are_more_and_not_how_many(api:
 )
 async def test_a_token_of_no_list_is_told(api: httpx.AsyncClient, token: str) -> None:
     answer = await api.get("/v1/gangs", params={"continue": token})
-    assert (answer.status_code, answer.json()) == (
+    assert (answer.status_code, answer.json()["detail"]) == (
         400,
-        {"detail": "continue: not a token of this list; leave it out to begin anew"},
+        "continue: not a token of this list; leave it out to begin anew",
     )
 
 
@@ -184,6 +184,68 @@ async def test_an_impossible_value_is_told_in_words(api: httpx.AsyncClient, path
     answer = await api.get(path)
     assert answer.status_code == 422
     assert answer.json()["detail"].startswith(path.partition("?")[2].partition("=")[0])
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            "/v1/gangs?statee=bound&zone=a&limit=1",
+            "unknown parameters statee, zone;"
+            " /v1/gangs takes namespace, state, node, backend, gone, limit, continue",
+        ),
+        ("/v1/backends?vendor=ibm", "takes type, backend, node, usable, limit, continue"),
+        ("/v1/gangs/team/big?state=bound", "unknown parameter state; /v1/gangs/team/big takes convention"),
+        ("/v1/graph?Expand=true", "unknown parameter Expand; /v1/graph takes expand"),
+        ("/v1/nodes/n1?limit=x", "unknown parameter limit; /v1/nodes/n1 takes none"),
+    ],
+)
+async def test_a_parameter_that_is_not_known_is_refused_with_those_that_are(api, asked, told):
+    answer = await api.get(asked)
+    assert answer.status_code == 400
+    assert told in answer.json()["detail"]
+    assert (answer.json()["kind"], answer.json()["message"]) == ("Status", answer.json()["detail"])
+
+
+async def test_a_question_with_a_parameter_that_is_not_known_is_refused(api):
+    answer = await api.post("/v1/simulate?name=x", content=b"{}")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        400,
+        "unknown parameter name; /v1/simulate takes namespace",
+    )
+
+
+@pytest.mark.parametrize("path", STATE)
+async def test_the_timeout_that_clients_of_kubernetes_send_along_is_let_pass(api, path):
+    assert (await api.get(f"{path}?timeout=10s")).content == (await api.get(path)).content
+
+
+@pytest.mark.parametrize(
+    "path", [*STATE, "/healthz", "/readyz", "/metrics", "/livez/scheduler", "/openapi.json"]
+)
+async def test_head_is_answered_as_get_without_a_body(api, path):
+    got = await api.get(path)
+    head = await api.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    # What is counted meanwhile may change the length of the metrics.
+    differing = {"content-length"} if path == "/metrics" else set()
+    assert {name: value for name, value in head.headers.items() if name not in differing} == {
+        name: value for name, value in got.headers.items() if name not in differing
+    }
+
+
+async def test_head_makes_nothing_of_a_list_that_is_there_already_or_of_what_is_not(api):
+    tag = (await api.get("/v1/gangs")).headers["etag"]
+    known = await api.head("/v1/gangs", headers={"if-none-match": tag})
+    assert (known.status_code, known.headers["etag"]) == (304, tag)
+    for path, status in (
+        ("/v1/nodes/none", 404),
+        ("/v1/gangs?statee=x", 400),
+        ("/v1/simulate", 405),
+        ("/x", 404),
+    ):
+        answer = await api.head(path)
+        assert (answer.status_code, answer.content) == (status, b"")
 
 
 @pytest.mark.parametrize("path", STATE)
@@ -292,6 +354,7 @@ async def test_problems_are_as_the_document_says(api: httpx.AsyncClient, placeme
         ("/v1/gangs/a/b", "", 404),
         ("/v1/nodes/none", "", 404),
         ("/v1/gangs", "?continue=x", 400),
+        ("/v1/nodes/n1", "?x=y", 400),
         ("/v1/nodes", "?limit=x", 422),
     ):
         answer = await api.get(path + query)
