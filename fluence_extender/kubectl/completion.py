@@ -36,10 +36,10 @@ def _keys() -> list[str]:
     ]
 
 
-def _names(path: str, name: str, flags: Sequence[str]) -> Iterable[str]:
+def _names(path: str, name: str, flags: Sequence[str], namespaced: bool) -> Iterable[str]:
     """The names that the service knows, nothing where it doesn't answer at once.
 
-    ``flags`` are those typed so far: they say which cluster and namespace.
+    ``flags`` are those typed so far: they say which cluster and, of what is ``namespaced``, which namespace.
     """
     from fluence_extender.kubectl.errors import CommandError
     from fluence_extender.kubectl.question import read_question
@@ -49,7 +49,8 @@ def _names(path: str, name: str, flags: Sequence[str]) -> Iterable[str]:
         question = read_question("completion", flags, own=_SWITCHES)
         if question is None:
             return ()
-        found = Service(question, _PATIENCE).items(path, namespace=namespace_of(question))
+        wanted = {"namespace": namespace_of(question)} if namespaced else {}
+        found = Service(question, _PATIENCE).items(path, **wanted)
     except CommandError:
         return ()
     return dict.fromkeys(str(one[name]) for one in found)
@@ -61,9 +62,9 @@ _CHOICES: Mapping[tuple[str, ...], Iterable[str] | Callable[[Sequence[str]], Ite
     ("completion", ""): ("bash", "zsh", "fish"),
     ("top", ""): ("nodes", "jobs"),
     ("explain", ""): lambda _: _keys(),
-    ("why", ""): lambda flags: _names("/v1/gangs", "name", flags),
-    ("jobs", ""): lambda flags: _names("/v1/gangs", "name", flags),
-    ("backends", ""): lambda flags: _names("/v1/backends", "backend", flags),
+    ("why", ""): lambda flags: _names("/v1/gangs", "name", flags, namespaced=True),
+    ("jobs", ""): lambda flags: _names("/v1/gangs", "name", flags, namespaced=True),
+    ("backends", ""): lambda flags: _names("/v1/backends", "backend", flags, namespaced=False),
 }
 
 

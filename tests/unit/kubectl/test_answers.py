@@ -91,3 +91,10 @@ def test_names_are_completed_after_flags_that_say_where(fluence: Fluence, kubect
     assert "--context c" in " ".join(kubectl.calls[-1])
     for typed in (["jobs", "-n", ""], ["why", "vqe", ""], ["why", "--bogus", ""], ["jobs", "--help", ""]):
         assert complete(typed) == ([], 4)
+
+
+def test_backends_are_completed_whatever_the_namespace(fluence: Fluence, kubectl: Program) -> None:
+    kubectl.answers("proxy/v1/backends", out=listed([device("ibm_fez"), device("ionq")]))
+    assert complete(["backends", "-n", "lab", "i"]) == (["ibm_fez", "ionq"], 4)
+    asked = [word for call in kubectl.calls for word in call if "/v1/backends" in word]
+    assert [word.partition("/proxy")[2] for word in asked] == ["/v1/backends"]
