@@ -19,6 +19,7 @@ HEADER = """\
 # kube-scheduler --config=THIS FILE. A process of its own: extenders are shared by all profiles of a process.
 # percentageOfNodesToScore 100: the planned node must never be missing from what the extender is offered.
 # ignoredResourceGroups: virtual resources are on no node; the extender accounts for them.
+# enableContentionProfiling false: to note where each goroutine waits costs as much CPU as a filter call.
 # httpTimeout: one for all verbs; bind waits up to 20 s for the rest of its gang.
 # ignorable false: without the extender nothing of ours may be placed.
 """
@@ -27,6 +28,13 @@ SPLIT = """\
 # Two extenders: the first is asked about every pod; the second binds those that ask for one of managedResources, which
 # is put on them at admission if their Binding says more than their node, or their gang has to be bound together. The
 # others are bound by kube-scheduler itself, which is faster. Where no pods are marked: scheduler-config --barrier.
+"""
+
+
+ENVIRONMENT = {"GOGC": "400"}
+"""What kube-scheduler runs with beside an extender: the Go runtime collects garbage a fifth as often as by default.
+
+With 5,000 nodes that takes 5 to 10 % of its CPU a pod away, for some 65 MB more of memory.
 """
 
 
@@ -47,6 +55,7 @@ def scheduler_config(
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": connection,
         "leaderElection": _election(lease, lease_duration),
+        "enableContentionProfiling": False,
         "percentageOfNodesToScore": 100,
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 5,

@@ -1,4 +1,4 @@
-"""Who was bound when, as a watch shows it."""
+"""Who was bound and who ran when, as a watch shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOUND = "spec.nodeName!="
 
 
 class Bindings:
-    """The monotonic time at which each pod of ``namespace`` was seen bound; a context manager.
+    """The monotonic time at which each pod of ``namespace`` was seen bound, and running; a context manager.
 
     The watch selects bound pods, so that a pod's first event is its binding.
     """
@@ -23,7 +23,7 @@ class Bindings:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self.seen: dict[str, float] = {}
-        self._running: set[str] = set()
+        self.running: dict[str, float] = {}
         self._changed = threading.Condition()
         self._watch: Watch
         self._closing = threading.Event()
@@ -61,7 +61,7 @@ class Bindings:
         with self._changed:
             self.seen.setdefault(name, now)
             if pod["status"].get("phase") == "Running":
-                self._running.add(name)
+                self.running.setdefault(name, now)
             self._changed.notify_all()
 
     def wait(self, count: int, seconds: float) -> bool:
@@ -72,4 +72,4 @@ class Bindings:
     def wait_running(self, count: int, seconds: float) -> bool:
         """Whether ``count`` pods were running within ``seconds``."""
         with self._changed:
-            return self._changed.wait_for(lambda: len(self._running) >= count, seconds)
+            return self._changed.wait_for(lambda: len(self.running) >= count, seconds)

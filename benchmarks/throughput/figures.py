@@ -21,6 +21,7 @@ class Figure:
     pods: int
     rate: float
     to_last: float
+    to_running: float
     p50: float
     p99: float
     load: float
@@ -44,6 +45,7 @@ def figure(nodes: int, outcome: Outcome) -> Figure:
         pods=outcome.pods,
         rate=outcome.rate,
         to_last=outcome.to_last,
+        to_running=outcome.to_running,
         p50=late[len(late) // 2],
         p99=late[min(int(len(late) * 0.99), len(late) - 1)],
         load=outcome.load,

@@ -36,7 +36,8 @@ class Outcome:
     """``seconds`` from the first to the last binding; CPU and writes from the start until it was quiet again.
 
     ``to_last`` are the seconds from the moment everything was there (the scheduler and the first pod) to the last
-    binding; ``latencies`` the seconds from creation to binding, pod by pod.
+    binding, ``to_running`` those to the moment at which the last pod ran; ``latencies`` the seconds from creation to
+    binding, pod by pod.
     """
 
     contender: str
@@ -45,6 +46,7 @@ class Outcome:
     pods: int
     seconds: float
     to_last: float
+    to_running: float
     used: Used
     latencies: tuple[float, ...]
     load: float
@@ -129,7 +131,10 @@ class Bench:
             raise TooSlow(
                 f"{contender.name}, {workload.title}: {len(bindings.seen)} of {workload.pods} bound"
             )
-        bindings.wait_running(workload.pods, PATIENCE)
+        if not bindings.wait_running(workload.pods, PATIENCE):
+            raise TooSlow(
+                f"{contender.name}, {workload.title}: {len(bindings.running)} of {workload.pods} run"
+            )
         time.sleep(QUIET)
         after = read(self._api, contender.processes)
         seen = bindings.seen
@@ -141,6 +146,7 @@ class Bench:
             workload.pods,
             last - (first if mode != "backlog" else min(began, first)),
             last - began,
+            max(bindings.running.values()) - began,
             between(before, after, self._idle),
             tuple(sorted(seen[name] - when for name, when in created.items())),
             load_now(),

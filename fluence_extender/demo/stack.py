@@ -18,7 +18,7 @@ from typing import Any
 from fluence_extender.localcluster import Component, ControlPlane
 from fluence_extender.localcluster.hostname import under_hostname
 from fluence_extender.localcluster.startable import Startable
-from fluence_extender.scheduler_config import scheduler_config
+from fluence_extender.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.settings import DEFAULT_LEASE_DURATION
 
 SCHEDULER = "kube-scheduler-fluence"
@@ -87,7 +87,7 @@ class Stack(Startable):
         )
         name = "-".join(filter(None, (SCHEDULER, self._hostname)))
         self.scheduler = self._plane.start_scheduler(
-            config, name=name, feature_gates=self._gates, hostname=self._hostname
+            config, name=name, feature_gates=self._gates, hostname=self._hostname, environment=ENVIRONMENT
         )
 
     def stop(self) -> None:

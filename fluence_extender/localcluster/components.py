@@ -126,10 +126,18 @@ def controller_manager(at: Layout) -> list[str]:
     ]
 
 
-def scheduler(at: Layout, port: int, config: Path, feature_gates: Mapping[str, bool]) -> list[str]:
-    """kube-scheduler with the given KubeSchedulerConfiguration file."""
+def scheduler(
+    at: Layout,
+    port: int,
+    config: Path,
+    feature_gates: Mapping[str, bool],
+    environment: Mapping[str, str],
+) -> list[str]:
+    """kube-scheduler with the given KubeSchedulerConfiguration file, and variables of its own."""
     gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(feature_gates.items()))
+    variables = ["/usr/bin/env", *(f"{name}={value}" for name, value in sorted(environment.items()))]
     return [
+        *(variables if environment else ()),
         str(at.binaries["kube-scheduler"]),
         f"--config={config}",
         f"--authentication-kubeconfig={at.kubeconfig}",

@@ -167,13 +167,16 @@ class ControlPlane(Startable):
         name: str = "kube-scheduler",
         feature_gates: Mapping[str, bool] | None = None,
         hostname: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> Component:
         """Start a kube-scheduler and wait until it is ready; `Component.stop` ends it.
 
         ``config`` is a KubeSchedulerConfiguration: a file (Path), YAML text (str), a document, or None for
         the defaults; kubeconfig and leader election are filled in where it leaves them out. Several at once
         need different ``name``s, and configurations with different scheduler names or an election among them; for that
-        each needs its own ``hostname`` (see `under_hostname`). Raises `StartFailed` and `LocalClusterError`.
+        each needs its own ``hostname`` (see `under_hostname`). ``environment`` are variables besides ours.
+
+        Raises `StartFailed` and `LocalClusterError`.
         """
         if name in self._components:
             if self._components[name].running:
@@ -182,7 +185,7 @@ class ControlPlane(Startable):
         file = self.folder / f"{name}.yaml"
         file.write_text(complete(config, self.kubeconfig))
         port = self._ports.reserve()
-        command = components.scheduler(self._at, port, file, feature_gates or {})
+        command = components.scheduler(self._at, port, file, feature_gates or {}, environment or {})
         if hostname:
             command = under_hostname(hostname, command)
         component = self._add(name, command, partial(self._answers, f"https://{LOOPBACK}:{port}/readyz"))

@@ -25,7 +25,7 @@ from fluence_extender.model.names import (
     RESOURCES_KEY,
     SCHEDULER_NAME,
 )
-from fluence_extender.scheduler_config import scheduler_config
+from fluence_extender.scheduler_config import ENVIRONMENT, scheduler_config
 from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]
@@ -188,6 +188,8 @@ def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
     (mount,) = container(objects, "kube-scheduler")["volumeMounts"]
     assert mount["name"] == "scheduler-config"
     assert f"--config={mount['mountPath']}/scheduler.yaml" in container(objects, "kube-scheduler")["args"]
+    variables = {one["name"]: one["value"] for one in container(objects, "kube-scheduler")["env"]}
+    assert variables == ENVIRONMENT
 
 
 def test_the_scheduler_finds_the_verbs_where_the_extender_serves_them(objects: Objects) -> None:
