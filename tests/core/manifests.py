@@ -7,6 +7,7 @@ JobSet v1alpha2, LeaderWorkerSet v1, Kueue, flux-k8s, batch/v1.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fluence_extender.cluster.decode import decode_pod
@@ -65,10 +66,16 @@ def flux_k8s(name: str, group: str, size: str) -> Manifest:
     return coscheduled(name, group, **{"fluence.group-size": size})
 
 
-def kueue(name: str, group: str, count: str | None, by_annotation: bool = False, **notes: str) -> Manifest:
+def kueue(
+    name: str,
+    group: str,
+    count: str | None,
+    by_annotation: bool = False,
+    notes: Mapping[str, str] | None = None,
+) -> Manifest:
     """A plain pod in a group of Kueue's, admitted."""
     names = {"kueue.x-k8s.io/pod-group-name": group}
-    annotations = {"kueue.x-k8s.io/role-hash": "a1b2", **notes}
+    annotations = {"kueue.x-k8s.io/role-hash": "a1b2", **(notes or {})}
     if count is not None:
         annotations["kueue.x-k8s.io/pod-group-total-count"] = count
     labels = {"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/queue-name": "users"}

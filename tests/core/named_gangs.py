@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.workload import (
@@ -16,6 +14,7 @@ from fluence_extender.model.workload import (
     ReplicatedJob,
     Workload,
 )
+from tests.core.values import PodFields
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 NAMED_BY = (
@@ -35,19 +34,20 @@ NAMED_BY = (
 
 def objects(named_by: str, name: str, size: int) -> list[Workload]:
     """What says the size of the gang, where its pods don't."""
-    return {
+    said: dict[str, list[Workload]] = {
         "native": [PodGroup("default", name, name, size)],
         "coscheduling": [CoschedulingGroup("default", name, name, size)],
         "job": [Job("default", name, name, size, size, indexed=True)],
         "jobset": [JobSet("default", name, name, (ReplicatedJob("w", size),))],
         "mpijob": [MpiJob("default", name, name, size - 1)],
         "raycluster": [RayCluster("default", name, name, size, gang=True)],
-    }.get(named_by, [])
+    }
+    return said.get(named_by, [])
 
 
-def fields(named_by: str, name: str, size: int, number: int) -> dict[str, Any]:
+def fields(named_by: str, name: str, size: int, number: int) -> PodFields:
     """What a pod of the gang carries."""
-    return {
+    said: dict[str, PodFields] = {
         "native": {"group": name},
         "coscheduling": {"labels": {"scheduling.x-k8s.io/pod-group": name}},
         "flux-k8s": {"labels": {"scheduling.x-k8s.io/pod-group": name, "fluence.group-size": str(size)}},
@@ -82,4 +82,5 @@ def fields(named_by: str, name: str, size: int, number: int) -> dict[str, Any]:
                 "jobset.sigs.k8s.io/replicatedjob-name": "w",
             }
         },
-    }[named_by]
+    }
+    return said[named_by]

@@ -4,14 +4,59 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict, Unpack
 
-from fluence_extender.model.node import Node
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.node import Node, Taint
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
 from fluence_extender.model.resources import Resources
 
 GIB = 2**30
 _numbers = itertools.count(1)
+
+
+class PodFields(TypedDict, total=False):
+    """What may be said of a pod besides its names; see `Pod`."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    scheduler: str
+    node: str
+    nominated: str
+    phase: str
+    deleting: bool
+    gates: tuple[str, ...]
+    group: str
+    owner: Owner | None
+    requests: Resources
+    devices: Mapping[str, int]
+    tolerations: tuple[Toleration, ...]
+    node_selector: Mapping[str, str]
+    affinity: tuple[NodeTerm, ...] | None
+    host_ports: tuple[HostPort, ...]
+    priority: int
+    created: float
+    resource_version: str
+    problem: str
+    refusal: str
+    failure: str
+    started: float
+    rejected: bool
+    duration: float | None
+    preempts: bool
+    entangled: bool
+    marked: bool
+    accounted: bool
+    seeks: tuple[tuple[Requirement, ...], ...]
+
+
+class NodeFields(TypedDict, total=False):
+    """What may be said of a node besides its name and what it has; see `Node`."""
+
+    uid: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    ready: bool
 
 
 def asks(cpu: int = 0, gib: int = 0, **more: int) -> Resources:
@@ -20,15 +65,22 @@ def asks(cpu: int = 0, gib: int = 0, **more: int) -> Resources:
     return Resources({"cpu": cpu, "memory": gib * GIB, "pods": 1, **others})
 
 
-def node(name: str = "n0", cpu: int = 4000, gib: int = 16, pods: int = 110, **fields: Any) -> Node:
+def node(
+    name: str = "n0",
+    cpu: int = 4000,
+    gib: int = 16,
+    pods: int = 110,
+    extra: Mapping[str, int] | None = None,
+    **fields: Unpack[NodeFields],
+) -> Node:
     """A node with ``cpu`` millicores and ``gib`` GiB; ``extra`` are further resources."""
-    extra: Mapping[str, int] = fields.pop("extra", {})
-    amounts = Resources({"cpu": cpu, "memory": gib * GIB, "pods": pods, **extra})
+    amounts = Resources({"cpu": cpu, "memory": gib * GIB, "pods": pods, **(extra or {})})
     return Node(name, allocatable=amounts, **fields)
 
 
-def pod(name: str = "p", cpu: int = 1000, gib: int = 1, **fields: Any) -> Pod:
-    """A pod of ours under a uid of its own."""
+def pod(
+    name: str = "p", cpu: int = 1000, gib: int = 1, uid: str | None = None, **fields: Unpack[PodFields]
+) -> Pod:
+    """A pod of ours, by default under a uid of its own."""
     fields.setdefault("requests", asks(cpu, gib))
-    fields.setdefault("uid", f"{name}-{next(_numbers)}")
-    return Pod("default", name, **fields)
+    return Pod("default", name, f"{name}-{next(_numbers)}" if uid is None else uid, **fields)

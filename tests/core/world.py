@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from fluence_extender.cluster import port
 from fluence_extender.cluster.memory import MemoryCluster
@@ -33,6 +33,7 @@ from fluence_extender.service import Service
 from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.scheduler import KubeScheduler
+from tests.core.values import PodFields
 
 AUDIT_EVERY = 7.0
 LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0)
@@ -167,18 +168,20 @@ class World:
 
     # What users, kubelets and other controllers do.
 
-    def pod(self, name: str, namespace: str = "default", **fields: Any) -> Pod:
+    def pod(self, name: str, namespace: str = "default", **fields: Unpack[PodFields]) -> Pod:
         """Create a pod under a uid of its own."""
         number = next(self._uids)
-        pod = Pod(namespace, name, f"u{number:04}", created=fields.pop("created", float(number)), **fields)
+        fields.setdefault("created", float(number))
+        pod = Pod(namespace, name, f"u{number:04}", **fields)
         pod = replace(pod, marked=pod.marked or is_marked(pod))
         self.cluster.put(pod)
         return pod
 
-    def foreign(self, node: str, name: str, **fields: Any) -> Pod:
-        """Bind a pod of another scheduler."""
-        self.disturb(node)
-        return self.pod(name, namespace="others", scheduler="default-scheduler", node=node, **fields)
+    def foreign(self, where: str, name: str, **fields: Unpack[PodFields]) -> Pod:
+        """Bind a pod of another scheduler to the node ``where``."""
+        self.disturb(where)
+        fields["scheduler"], fields["node"] = "default-scheduler", where
+        return self.pod(name, "others", **fields)
 
     def disturb(self, node: str) -> None:
         """Say that the node changes otherwise than by our own doing."""

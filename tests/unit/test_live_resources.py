@@ -28,6 +28,9 @@ class Followed:
         for text in texts:
             self.live.take(ResourcesFile("file", text))
 
+    def at_fault(self) -> bool:
+        return self.live.fault is not None
+
     def names(self) -> list[list[str]]:
         return [[one.name for one in resources.resources] for resources in self.adopted]
 
@@ -73,10 +76,10 @@ def test_going_back_to_the_text_before_a_bad_edit_is_adopted_again() -> None:
 def test_a_fault_at_the_start_is_kept_until_a_good_edit() -> None:
     followed = Followed()
     followed.see(BAD)
-    assert followed.live.fault is not None
+    assert followed.at_fault()
     assert followed.rejected == []
     followed.see(GOOD)
-    assert followed.live.fault is None
+    assert not followed.at_fault()
     assert followed.names() == [["first"]]
 
 

@@ -32,6 +32,12 @@ def world() -> Iterator[MakeWorld]:
         one.close()
 
 
+def give_up(world: World) -> None:
+    """Let the time go by after which a gang that was begun and can't be completed is evicted."""
+    assert world.limits.completion is not None
+    world.advance(world.limits.completion + 5)
+
+
 def gang(world: World, name: str, *cpu: int, size: int | None = None, **fields: Any) -> list[Pod]:
     """Create the members of a labelled gang, gated, one for each amount of ``cpu`` (millicores)."""
     fields.setdefault("gates", (GATE,))

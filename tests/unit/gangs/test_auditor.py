@@ -250,7 +250,7 @@ def test_standby_leaves_nominations_alone(world: MakeWorld) -> None:
 # What the watch has missed.
 
 
-def missed(w: World, change: Callable[[], None]) -> None:
+def missed(w: World, change: Callable[[], object]) -> None:
     """Change the cluster without telling anybody."""
     sinks, w.cluster._sinks = w.cluster._sinks, []
     change()

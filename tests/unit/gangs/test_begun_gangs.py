@@ -10,14 +10,15 @@ from fluence_extender.model.pod import Pod
 from tests.core.named_gangs import NAMED_BY, fields, objects
 from tests.core.values import asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, give_up
 
 pytestmark = pytest.mark.parametrize("named_by", NAMED_BY)
 
 
 def create(w: World, named_by: str, number: int, size: int = 3) -> Pod:
     carried = fields(named_by, "g", size, number)
-    return w.pod(f"g-{number}", gates=(GATE,), requests=asks(1000, 1), **carried)
+    carried.update({"gates": (GATE,), "requests": asks(1000, 1)})
+    return w.pod(f"g-{number}", **carried)
 
 
 def bound(w: World, pods: list[Pod]) -> list[bool]:
@@ -72,7 +73,7 @@ def test_gang_that_can_not_be_completed_is_evicted_whole(world: MakeWorld, named
     w.disturb("n0")
     for pod in pods[:2]:
         w.change(pod, node="n0", gates=())
-    w.advance(w.limits.completion + 5)
+    give_up(w)
     assert {call for call in w.cluster.calls if call[0] == "evict"} == {
         ("evict", "default/g-0"),
         ("evict", "default/g-1"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fluence_extender.gangs.assembly import agreed_size
@@ -216,7 +218,7 @@ def test_kueue_group_without_a_count_says_what_is_missing() -> None:
 
 
 def test_kueue_group_of_a_service_is_no_gang() -> None:
-    assert is_alone(kueue("p", "g", "3", **{"kueue.x-k8s.io/pod-group-serving": "true"}))
+    assert is_alone(kueue("p", "g", "3", notes={"kueue.x-k8s.io/pod-group-serving": "true"}))
 
 
 def test_pod_of_a_job_that_kueue_admitted_belongs_to_its_job() -> None:
@@ -251,7 +253,7 @@ def test_pod_that_follows_several_conventions_goes_by_the_first() -> None:
         },
         schedulingGroup={"podGroupName": "a"},
     )  # fmt: skip
-    taken_away = {
+    taken_away: dict[Convention, Callable[[], object]] = {
         Convention.POD_GROUP: lambda: body["spec"].pop("schedulingGroup"),
         Convention.COSCHEDULING: lambda: body["metadata"]["labels"].pop("scheduling.x-k8s.io/pod-group"),
         Convention.LABEL: lambda: body["metadata"]["labels"].pop(GROUP_LABEL),

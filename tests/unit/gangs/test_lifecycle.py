@@ -14,7 +14,7 @@ from fluence_extender.model.pod import HostPort, Owner
 from fluence_extender.model.workload import Job, PodGroup
 from fluence_extender.placement.plan import Planner, Settled, Wish
 from tests.core.invariants import check_at_rest
-from tests.core.values import asks, node
+from tests.core.values import PodFields, asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
@@ -168,15 +168,15 @@ def test_members_beyond_the_minimum_come_as_far_as_there_is_room(world: MakeWorl
 
 def test_succeeded_members_of_a_job_count(world: MakeWorld) -> None:
     w = world(node("n0"), Job("default", "j", "juid", 2, 2))
-    fields = {"labels": {GROUP_LABEL: "j"}, "owner": Owner("Job", "j", "juid"), "gates": (GATE,)}
+    fields: PodFields = {"labels": {GROUP_LABEL: "j"}, "owner": Owner("Job", "j", "juid"), "gates": (GATE,)}
     first, second = (
-        w.pod(f"j-{number}", requests=asks(3000 - 2000 * number), **fields) for number in range(2)
+        w.pod(f"j-{number}", **(fields | {"requests": asks(3000 - 2000 * number)})) for number in range(2)
     )
     w.advance(3)
     assert w.nodes_of(first, second) == ["n0", "n0"]
     w.change(first, phase="Succeeded")
     w.change(second, phase="Failed")
-    again = w.pod("j-1b", requests=asks(1000), **fields)
+    again = w.pod("j-1b", **(fields | {"requests": asks(1000)}))
     w.advance(3)
     assert w.nodes_of(again) == ["n0"]
 

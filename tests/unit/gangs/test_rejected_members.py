@@ -5,17 +5,22 @@ from __future__ import annotations
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
-from tests.core.values import asks, node
+from tests.core.values import PodFields, asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, give_up
 
 SIZE = 3
 
 
 def create(w: World, *numbers: int) -> list[Pod]:
     """Members of these numbers of a gang of three."""
-    said = {"labels": {GROUP_LABEL: "g"}, "annotations": {GROUP_SIZE_ANNOTATION: str(SIZE)}}
-    return [w.pod(f"g-{number}", gates=(GATE,), requests=asks(1000, 1), **said) for number in numbers]
+    said: PodFields = {
+        "labels": {GROUP_LABEL: "g"},
+        "annotations": {GROUP_SIZE_ANNOTATION: str(SIZE)},
+        "gates": (GATE,),
+        "requests": asks(1000, 1),
+    }
+    return [w.pod(f"g-{number}", **said) for number in numbers]
 
 
 def running(w: World) -> list[Pod]:
@@ -43,7 +48,7 @@ def test_gang_of_which_one_is_rejected_at_once_is_undone_in_time(world: MakeWorl
     w.advance(1)
     assert w.gang("g").state is GangState.COMMITTED
     assert not evicted(w)
-    w.advance(w.limits.completion + 5)
+    give_up(w)
     assert evicted(w) == {"default/g-0", "default/g-1"}
 
 
@@ -53,7 +58,7 @@ def test_start_after_a_rejection_takes_the_gang_for_whole_no_more(world: MakeWor
     w.kill()
     reject(w, pods[-1])
     w.restart()
-    w.advance(w.limits.completion + 5)
+    give_up(w)
     assert evicted(w) == {"default/g-0", "default/g-1"}
 
 
@@ -66,7 +71,7 @@ def test_gang_is_whole_once_another_is_bound_in_the_place_of_who_was_rejected(wo
     w.advance(3)
     assert w.gang("g").state is GangState.BOUND
     w.cluster.remove(w.now(pods[0]))
-    w.advance(w.limits.completion + 5)
+    give_up(w)
     assert w.gang("g").whole
     assert not evicted(w)
 
@@ -80,9 +85,9 @@ def test_rejected_replacement_does_not_put_those_at_risk_that_ran_as_a_whole(wor
     (late,) = create(w, 3)
     w.advance(3)
     reject(w, late)
-    w.advance(w.limits.completion + 5)
+    give_up(w)
     w.restart()
-    w.advance(w.limits.completion + 5)
+    give_up(w)
     assert not evicted(w)
 
 
@@ -98,7 +103,7 @@ def test_rejection_of_an_earlier_life_is_forgotten(world: MakeWorld) -> None:
     for one in again:
         w.change(one, phase="Running", started=one.created + 2)
     w.cluster.remove(w.now(again[0]))
-    w.advance(w.limits.completion + 5)
+    give_up(w)
     w.restart()
-    w.advance(w.limits.completion + 5)
+    give_up(w)
     assert not evicted(w)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 
@@ -33,8 +34,10 @@ def accepts(books: Books, requests: Resources, where: str = "n0") -> bool:
         return False
 
 
-def other(cpu: int, gib: int = 0, where: str = "n0", **fields: object) -> Pod:
-    return pod("other", cpu, gib, scheduler="default-scheduler", node=where, **fields)
+def other(
+    cpu: int, gib: int = 0, where: str = "n0", uid: str | None = None, host_ports: tuple[HostPort, ...] = ()
+) -> Pod:
+    return pod("other", cpu, gib, uid, scheduler="default-scheduler", node=where, host_ports=host_ports)
 
 
 def test_hold_and_release_leave_account_and_matcher_as_they_were(make: MakeBooks) -> None:
@@ -291,12 +294,13 @@ def test_version_grows_when_somebody_might_fit_now(make: MakeBooks) -> None:
     versions = [books.version]
     take(books, one)
     assert books.version == versions[-1]
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: books.release(one.uid),
         lambda: books.put_node(node("n1")),
         lambda: books.drop_node("n1"),
         lambda: books.load([node("n0")], parse_resources(SIMULATOR)),
-    ):
+    ]
+    for change in changes:
         change()
         versions.append(books.version)
     assert versions == sorted(set(versions))

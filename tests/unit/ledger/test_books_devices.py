@@ -71,9 +71,9 @@ def test_pool_smaller_than_what_is_held_gives_nothing_until_enough_is_free(make:
     assert free(books, 3) == 3
 
 
-def stamped(path: str, kind: str = "simulator", amount: int = 2, **fields: object) -> Pod:
+def stamped(path: str, kind: str = "simulator", amount: int = 2, uid: str | None = None) -> Pod:
     stamp = f'{{"devices":[{{"path":"{path}","type":"{kind}","amount":{amount}}}]}}'
-    return pod(devices={"simulator": 2}, node="n0", annotations={ALLOCATION_ANNOTATION: stamp}, **fields)
+    return pod(uid=uid, devices={"simulator": 2}, node="n0", annotations={ALLOCATION_ANNOTATION: stamp})
 
 
 def test_bound_pod_gets_the_device_its_stamp_names(make: MakeBooks) -> None:
@@ -82,11 +82,18 @@ def test_bound_pod_gets_the_device_its_stamp_names(make: MakeBooks) -> None:
 
 
 @pytest.mark.parametrize(
-    "stamp", [("/cluster/none",), ("/cluster/b", "laser"), ("/cluster/b", "simulator", -1), ('"]}',)]
+    "stamp",
+    [
+        stamped("/cluster/none"),
+        stamped("/cluster/b", "laser"),
+        stamped("/cluster/b", "simulator", -1),
+        stamped('"]}'),
+    ],
+    ids=["no such path", "another type", "an amount below nought", "no document"],
 )
-def test_stamp_that_does_not_fit_is_not_believed(make: MakeBooks, stamp: tuple[str, ...]) -> None:
+def test_stamp_that_does_not_fit_is_not_believed(make: MakeBooks, stamp: Pod) -> None:
     books = make(node("n0"), resources=PAIR)
-    assert books.adopt(stamped(*stamp), "g", Claim.BOUND).backend == "a"
+    assert books.adopt(stamp, "g", Claim.BOUND).backend == "a"
 
 
 def test_stamp_gives_no_more_than_was_asked_for(make: MakeBooks) -> None:

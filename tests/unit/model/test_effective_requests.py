@@ -1,5 +1,6 @@
 """What a pod asks for by Kubernetes' rules: init containers, sidecars, overhead, resizes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +12,14 @@ QPU = "fluxion.flux-framework.org/qpu"
 
 
 def container(name: str = "c", limits: dict[str, Any] | None = None, **requests: Any) -> dict[str, Any]:
-    resources: dict[str, Any] = {"requests": requests}
+    return asking(requests, limits, name)
+
+
+def asking(
+    requests: Mapping[str, object], limits: dict[str, Any] | None = None, name: str = "c"
+) -> dict[str, Any]:
+    """A container with requests of names that can't be those of arguments."""
+    resources: dict[str, Any] = {"requests": dict(requests)}
     if limits is not None:
         resources["limits"] = limits
     return {"name": name, "resources": resources}
@@ -55,7 +63,7 @@ def test_sidecars_add_to_the_containers_and_to_the_inits_after_them() -> None:
 
 def test_pod_level_requests_replace_the_sum_for_what_they_name() -> None:
     spec = {
-        "containers": [container(cpu="1", memory="1Gi", **{"example.com/fpga": "1"})],
+        "containers": [asking({"cpu": "1", "memory": "1Gi", "example.com/fpga": "1"})],
         "resources": {"requests": {"cpu": "500m", "hugepages-2Mi": "4Mi", "example.com/fpga": "9"}},
         "overhead": {"cpu": "50m"},
     }
@@ -78,10 +86,10 @@ def test_limits_count_for_extended_resources_without_requests_only() -> None:
 def test_devices_follow_the_same_rules_and_stay_out_of_the_resources() -> None:
     spec = {
         "containers": [
-            container(**{QPU: "1"}),
-            container(**{QPU: 1, "fluxion.flux-framework.org/qubit": "5"}),
+            asking({QPU: "1"}),
+            asking({QPU: 1, "fluxion.flux-framework.org/qubit": "5"}),
         ],
-        "initContainers": [container(**{QPU: "3"})],
+        "initContainers": [asking({QPU: "3"})],
     }
     resources, devices = effective_requests(spec)
     assert resources == Resources({"pods": 1})
@@ -89,7 +97,7 @@ def test_devices_follow_the_same_rules_and_stay_out_of_the_resources() -> None:
 
 
 def test_a_zero_device_request_asks_for_none() -> None:
-    assert effective_requests({"containers": [container(**{QPU: "0"})]})[1] == {}
+    assert effective_requests({"containers": [asking({QPU: "0"})]})[1] == {}
 
 
 def resizing(allocated: str, actual: str, reason: str = "Deferred") -> dict[str, Any]:
@@ -199,5 +207,5 @@ def test_allocatable_rounds_down_and_names_a_bad_amount() -> None:
 
 
 def test_the_mark_of_pods_that_we_bind_takes_nothing_of_a_node() -> None:
-    marked = container(**{"cpu": "1", "fluence.flux-framework.org/binding": "1"})
+    marked = asking({"cpu": "1", "fluence.flux-framework.org/binding": "1"})
     assert effective_requests({"containers": [marked]}) == (Resources({"cpu": 1000, "pods": 1}), {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from fluence_extender.ledger.account import NodeAccount
@@ -29,7 +31,7 @@ def why(
     shapes: list[Shape],
     there: dict[str, NodeAccount],
     refusals: dict[str, int] | None = None,
-    possible: list[tuple[str, ...]] | None = None,
+    possible: Sequence[tuple[str, ...]] | None = None,
 ) -> Reason:
     free = Rooms.of({name: Room(account.free, account.ports) for name, account in there.items()})
     whole = Rooms.of({name: Room(account.allocatable) for name, account in there.items()})

@@ -24,17 +24,17 @@ from fluence_extender.placement.bonds import (
 from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
 from fluence_extender.placement.ranks import COMPLETION_INDEX
 from tests.core.values import node, pod
-from tests.unit.placement.conftest import MakeBench
+from tests.unit.placement.conftest import Bench, MakeBench
 
 ZONE, RACK = "topology.kubernetes.io/zone", "example.com/rack"
 LEVELS = {"zone": ZONE, "rack": RACK}
 LOCAL = "resources: [{type: chip, name: chip0, parent: b1x1, with: [{type: lane, count: 2}]}]"
 
 
-def rack(zone: str, name: str, count: int, cpu: int = 4000, **fields: object) -> list[Node]:
+def rack(zone: str, name: str, count: int, cpu: int = 4000) -> list[Node]:
     """Nodes of one rack, named after both."""
     labels = {ZONE: zone, RACK: name}
-    return [node(f"{zone}{name}x{number}", cpu, labels=labels, **fields) for number in range(count)]
+    return [node(f"{zone}{name}x{number}", cpu, labels=labels) for number in range(count)]
 
 
 def cluster() -> list[Node]:
@@ -50,16 +50,22 @@ def cluster() -> list[Node]:
 
 @pytest.fixture
 def make(bench: MakeBench) -> MakeBench:
-    def made(nodes: Sequence[Node], resources: str = "", policy: str = "lonode") -> object:
+    def made(nodes: Sequence[Node], resources: str = "", policy: str = "lonode") -> Bench:
         return bench(nodes, resources, policy, LEVELS)
 
-    return made  # type: ignore[return-value]
+    return made
 
 
 def members(
-    count: int, notes: Mapping[str, str], cpu: int = 4000, first: int = 0, **fields: object
+    count: int,
+    notes: Mapping[str, str],
+    cpu: int = 4000,
+    first: int = 0,
+    labels: Mapping[str, str] | None = None,
 ) -> list[Pod]:
-    return [pod(f"p-{first + number}", cpu, annotations=notes, **fields) for number in range(count)]
+    return [
+        pod(f"p-{first + number}", cpu, annotations=notes, labels=labels or {}) for number in range(count)
+    ]
 
 
 def required(level: str) -> dict[str, str]:

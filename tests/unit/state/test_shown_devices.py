@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.cluster.port import ResourcesFile, Watched
 from fluence_extender.extender.state import DeviceView
 from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.matcher.errors import MatcherError
@@ -146,7 +146,7 @@ def test_a_device_that_was_removed_while_held_is_shown_until_it_is_given_back(wo
 @pytest.mark.parametrize("devices_first", [True, False])
 def test_devices_and_nodes_count_alike_whichever_came_first(devices_first: bool, world: MakeWorld) -> None:
     w = world()
-    comers = [
+    comers: list[Watched] = [
         replace(DEVICES, text="resources: [{type: licence, name: one}, {type: seat, name: pool, count: 3}]"),
         node("n0"),
     ]

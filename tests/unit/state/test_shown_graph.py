@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from fluence_extender.extender.state import Pieces
 from fluence_extender.graph import jgf
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.containment import Containment
@@ -20,7 +21,7 @@ def cluster(count: int) -> Containment:
     return build_containment([node(f"n{number}", 2500, 3) for number in range(count)], units=FINE)
 
 
-async def told(pieces: module.Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
+async def told(pieces: Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
     vertices = [one async for piece in pieces.vertices() for one in piece]
     return vertices, [one async for piece in pieces.edges() for one in piece]
 

@@ -122,7 +122,8 @@ async def test_pod_that_is_like_all_others_asks_who_produces() -> None:
     cluster = Cluster(leads=True)
     request, context = await settled(grouped(ASKING, mode="shared"), cluster)
     assert cluster.asked == ["claim of lab/g by r1", "account in lab"]
-    assert (request.leads, context.accounts) == (True, {"lab"})
+    assert request.leads is True
+    assert context.accounts == {"lab"}
 
 
 async def test_who_doesnt_produce_needs_no_account() -> None:

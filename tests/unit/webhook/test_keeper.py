@@ -34,6 +34,10 @@ class Replica:
             self.objects, source, TARGET, self.installed.append, lambda: self.may_register, 0.01
         )
 
+    def told(self) -> tuple[bool, str]:
+        """Whether it is registered, and what is wrong."""
+        return self.keeper.registered, self.keeper.problem
+
     async def look(self, times: int = 1) -> None:
         for _ in range(times):
             await self.keeper.look()
@@ -105,12 +109,12 @@ async def test_registration_that_is_not_ours_is_told_and_left_alone() -> None:
     before = copy.deepcopy(replica.objects.objects[PATH])
     await replica.look(2)
     assert replica.objects.objects[PATH] == before
-    assert not replica.keeper.registered
-    assert "isn't ours" in replica.keeper.problem
+    registered, problem = replica.told()
+    assert not registered
+    assert "isn't ours" in problem
     del replica.objects.objects[PATH]
     await replica.look()
-    assert replica.keeper.registered
-    assert replica.keeper.problem == ""
+    assert replica.told() == (True, "")
 
 
 async def test_missing_right_is_told_with_what_to_do() -> None:

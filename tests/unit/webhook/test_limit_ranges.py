@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +23,13 @@ PATH = "/api/v1/namespaces/lab/limitranges"
 ASKS = {"cpu": "100m", "memory": "256Mi"}
 
 
-def limit_range(kind: str = "Container", **limits: dict[str, str]) -> Json:
+def limit_range(**limits: dict[str, str]) -> Json:
     """A LimitRange as the API server stores it; defaults follow from bounds as it fills them in."""
+    return limited("Container", limits)
+
+
+def limited(kind: str, limits: Mapping[str, Mapping[str, str]]) -> Json:
+    """The same of containers, pods or volumes."""
     stored = {name: dict(amounts) for name, amounts in limits.items()}
     if kind == "Container":
         default, request = (stored.setdefault(name, {}) for name in ("default", "defaultRequest"))
@@ -102,8 +108,8 @@ def test_of_several_the_strictest_counts_and_those_of_pods_or_volumes_not() -> N
         [
             limit_range(min={"cpu": "1"}, max={"cpu": "4"}, maxLimitRequestRatio={"cpu": "3"}),
             limit_range(min={"cpu": "500m"}, max={"cpu": "2000m"}, maxLimitRequestRatio={"cpu": "2"}),
-            limit_range("Pod", min={"cpu": "3"}),
-            limit_range("PersistentVolumeClaim", min={"storage": "1Gi"}),
+            limited("Pod", {"min": {"cpu": "3"}}),
+            limited("PersistentVolumeClaim", {"min": {"storage": "1Gi"}}),
             {"spec": {"limits": [{"type": "Container", "min": {"memory": "much"}}]}},
             {},
         ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
 
-from fluence_extender.cluster.port import WORKLOADS, Changed, Deleted, Kind, Listed
+from fluence_extender.cluster.port import WORKLOADS, Changed, Deleted, Kind, Listed, Watched
 from fluence_extender.model.names import (
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
@@ -18,7 +18,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import CoschedulingGroup, Job, JobSet, Making, PodGroup, ReplicatedJob
-from fluence_extender.webhook.podgroups import LINGER, Action, Group, Make, PodGroups, Remove, Resize
+from fluence_extender.webhook.podgroups import LINGER, Action, Make, PodGroups, Remove, Resize
 
 JOB = Owner("Job", "j", "job-uid", "batch/v1")
 OURS = Making(WEBHOOK_NAME, "7")
@@ -40,12 +40,12 @@ def member(
     size: object = None,
     owner: Owner | None = None,
     native: bool = True,
-    **notes: str,
+    notes: Mapping[str, str] | None = None,
 ) -> Pod:
     """A pod that admission has linked to its group."""
     said = {} if size is None else {GROUP_SIZE_ANNOTATION: str(size)}
     labels = {GROUP_LABEL: group} | ({} if native else {"scheduling.x-k8s.io/pod-group": group})
-    annotations = {**said, **notes}
+    annotations = {**said, **(notes or {})}
     return Pod("ns", name, f"uid-{name}", labels, annotations, group=group if native else "", owner=owner)
 
 
@@ -56,7 +56,7 @@ def native(size: int, making: Making = OURS, name: str = "g", uid: str = "u1") -
 class Seen:
     """What was seen of a cluster so far, and what follows."""
 
-    def __init__(self, *things: Pod | Group | Job | JobSet, listed: bool = True) -> None:
+    def __init__(self, *things: Watched, listed: bool = True) -> None:
         self.clock = Clock()
         self.groups = PodGroups(self.clock)
         if listed:
@@ -64,19 +64,19 @@ class Seen:
         else:
             self.take(*things)
 
-    def listed(self, *things: object) -> None:
-        kinds: dict[Kind, type] = {Kind.POD: Pod, **WORKLOADS}
+    def listed(self, *things: Watched) -> None:
+        kinds: dict[Kind, type[Watched]] = {Kind.POD: Pod, **WORKLOADS}
         for kind, type_ in kinds.items():
             found = tuple(one for one in things if isinstance(one, type_))
-            self.groups.take(Listed(kind, found))  # type: ignore[arg-type]
+            self.groups.take(Listed(kind, found))
 
-    def take(self, *things: object) -> None:
+    def take(self, *things: Watched) -> None:
         for one in things:
-            self.groups.take(Changed(kind_of(one), one))  # type: ignore[arg-type]
+            self.groups.take(Changed(kind_of(one), one))
 
-    def gone(self, *things: object) -> None:
+    def gone(self, *things: Watched) -> None:
         for one in things:
-            self.groups.take(Deleted(kind_of(one), one))  # type: ignore[arg-type]
+            self.groups.take(Deleted(kind_of(one), one))
 
     def actions(self) -> list[Action]:
         return self.groups.actions()
@@ -86,13 +86,13 @@ class Seen:
         return self.groups.actions()
 
 
-def kind_of(thing: object) -> Kind:
+def kind_of(thing: Watched) -> Kind:
     return next((kind for kind, type_ in WORKLOADS.items() if isinstance(thing, type_)), Kind.POD)
 
 
-def made(*members: Pod, others: Iterable[object] = ()) -> Action | None:
+def made(*members: Pod, others: Iterable[Watched] = ()) -> Action | None:
     """The one thing that is to be done about these members of one group."""
-    actions = Seen(*members, *others).actions()  # type: ignore[arg-type]
+    actions = Seen(*members, *others).actions()
     assert len(actions) <= 1
     return actions[0] if actions else None
 
@@ -241,8 +241,8 @@ def test_annotation_comes_before_the_owner(annotated: int) -> None:
 def test_size_of_a_job_set_is_that_of_what_exists_at_once() -> None:
     pod = replace(
         member("a", owner=JOB),
-        labels=member("a").labels
-        | {
+        labels={
+            **member("a").labels,
             "jobset.sigs.k8s.io/jobset-name": "s",
             "jobset.sigs.k8s.io/replicatedjob-name": "w",
         },
@@ -256,8 +256,8 @@ def test_size_of_a_job_set_is_that_of_what_exists_at_once() -> None:
 
 def test_size_of_a_leader_worker_set() -> None:
     labels = {"leaderworkerset.sigs.k8s.io/name": "l", "leaderworkerset.sigs.k8s.io/group-index": "0"}
-    pod = member("a", **{"leaderworkerset.sigs.k8s.io/size": "3"})
-    assert made(replace(pod, labels=pod.labels | labels)) == Make(PodGroup, ("ns", "g"), 3)
+    pod = member("a", notes={"leaderworkerset.sigs.k8s.io/size": "3"})
+    assert made(replace(pod, labels={**pod.labels, **labels})) == Make(PodGroup, ("ns", "g"), 3)
 
 
 def test_parts_that_come_one_after_the_other_need_the_first_only() -> None:
@@ -269,7 +269,7 @@ def test_parts_that_come_one_after_the_other_need_the_first_only() -> None:
     }
 
     def one(name: str, index: str) -> Pod:
-        pod = member(name, **notes)
+        pod = member(name, notes=notes)
         return replace(
             pod, labels={**pod.labels, **labels, "leaderworkerset.sigs.k8s.io/worker-index": index}
         )
@@ -280,7 +280,9 @@ def test_parts_that_come_one_after_the_other_need_the_first_only() -> None:
 
 def test_noted_sizes_may_differ_and_the_largest_counts() -> None:
     owner = Owner("ReplicaSet", "r", "u", "apps/v1")
-    pods = [member(str(number), owner=owner, **{OWNER_SIZE_ANNOTATION: str(number)}) for number in (2, 4, 3)]
+    pods = [
+        member(str(number), owner=owner, notes={OWNER_SIZE_ANNOTATION: str(number)}) for number in (2, 4, 3)
+    ]
     assert made(*pods) == Make(PodGroup, ("ns", "g"), 4, owner)
 
 
@@ -300,8 +302,8 @@ def test_producer_is_one_and_its_consumers_are_the_others() -> None:
     role, depends = (
         f"fluence.flux-framework.org/{key}" for key in ("coordination-role", "depends-on-producer")
     )
-    producer = member("p", "g-producer", size=4, **{role: "producer"})
-    consumer = member("c", "g", size=4, **{role: "consumer", depends: "g-producer"})
+    producer = member("p", "g-producer", size=4, notes={role: "producer"})
+    consumer = member("c", "g", size=4, notes={role: "consumer", depends: "g-producer"})
     assert made(producer) == Make(PodGroup, ("ns", "g-producer"), 1)
     assert made(consumer) == Make(PodGroup, ("ns", "g"), 3)
 
@@ -322,7 +324,7 @@ def test_group_belongs_to_the_owner_that_all_members_share() -> None:
 
 
 def test_every_order_of_what_is_seen_leads_to_the_same_group() -> None:
-    things: list[object] = [
+    things: list[Watched] = [
         *(member(str(number), owner=JOB) for number in range(3)),
         Job("ns", "j", "job-uid", 3),
     ]
@@ -345,9 +347,9 @@ def test_two_replicas_that_do_what_they_want_end_alike(seed: int) -> None:
     clusters: dict[tuple[str, str], PodGroup] = {}
     replicas = [Seen(), Seen()]
     pods = [member(f"{group}-{number}", group, size=3) for group in "ab" for number in range(3)]
-    history: list[tuple[str, object]] = []
+    history: list[tuple[str, Watched]] = []
 
-    def tell(what: str, thing: object) -> None:
+    def tell(what: str, thing: Watched) -> None:
         history.append((what, thing))
 
     positions = [0, 0]

@@ -37,7 +37,8 @@ def shared(**said: Any) -> dict[str, Any]:
 
 
 def sidecar(body: dict[str, Any]) -> dict[str, Any]:
-    (found,) = [one for one in body["spec"]["initContainers"] if one["name"] == "fluence-sidecar"]
+    containers: list[dict[str, Any]] = body["spec"]["initContainers"]
+    (found,) = [one for one in containers if one["name"] == "fluence-sidecar"]
     return found
 
 

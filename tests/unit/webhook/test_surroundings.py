@@ -63,10 +63,9 @@ def test_best_pod_groups_that_are_served_are_used(
 def test_pod_groups_that_come_and_go_are_followed() -> None:
     around = Around()
     around.serves(False, False)
-    around.serves(False, True)
-    assert around.context.groups is GroupKind.COSCHEDULING
-    around.serves(False, False)
-    assert around.context.groups is GroupKind.NONE
+    for served, groups in ((True, GroupKind.COSCHEDULING), (False, GroupKind.NONE)):
+        around.serves(False, served)
+        assert around.context.groups is groups
 
 
 def test_other_observations_change_nothing() -> None:
@@ -86,17 +85,18 @@ def test_live_edit_of_the_resources_is_followed() -> None:
 
 async def test_webhook_gates_where_no_policy_does() -> None:
     around = Around()
-    await around.surroundings.look()
-    assert around.context.gate_by_webhook
+
+    async def gates() -> bool:
+        await around.surroundings.look()
+        return around.context.gate_by_webhook
+
+    assert await gates()
     around.objects.put(POLICY, {})
-    await around.surroundings.look()
-    assert around.context.gate_by_webhook
+    assert await gates()
     around.objects.put(POLICY_BINDING, {})
-    await around.surroundings.look()
-    assert not around.context.gate_by_webhook
+    assert not await gates()
     del around.objects.objects[POLICY]
-    await around.surroundings.look()
-    assert around.context.gate_by_webhook
+    assert await gates()
 
 
 async def test_priority_class_is_used_where_it_exists() -> None:

@@ -9,10 +9,10 @@ import pytest
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.whatif import estimates
 from fluence_extender.whatif.estimates import Estimates
-from tests.core.values import asks, node
+from tests.core.values import PodFields, asks, node
 from tests.core.world import World
 
-PAIR = {
+PAIR: PodFields = {
     "labels": {GROUP_LABEL: "pair"},
     "annotations": {GROUP_SIZE_ANNOTATION: "2"},
     "requests": asks(2000, 1),
