@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from fluence_extender.demo.webhook import Webhook
@@ -40,7 +41,7 @@ class Admission:
             ("update", "", "secrets", "kube-system", SECRET),
             ("update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", NAME),
         ):
-            wait_for(lambda right=right: self.allowed(*right), what="the rights to be in force")  # type: ignore[misc]
+            wait_for(partial(self.allowed, *right), what="the rights to be in force")
         url = f"https://127.0.0.1:{balancer.port}/mutate"
         kubeconfig = plane.kubeconfig_for_service_account("kube-system", "fluence-webhook")
         self.replicas = [

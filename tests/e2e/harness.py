@@ -16,10 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.error import HTTPError
 
 import yaml
@@ -42,7 +43,7 @@ NODE_READY = "demo.fluence.flux-framework.org/ready"
 
 
 def wait_for(
-    predicate: Callable[[], T],
+    predicate: Callable[[], T | Literal[False] | None],
     timeout: float = LONGEST,
     what: str = "it",
     seen: Callable[[], object] | None = None,
@@ -199,7 +200,7 @@ class Namespace:
     def create_in_the_end(self, *manifests: Manifest) -> None:
         """Create objects through an outage: each once, though the answer to the first attempt may be lost."""
         for manifest in manifests:
-            wait_for(lambda wanted=manifest: self._created(wanted), what="writes to be taken")  # type: ignore[misc]
+            wait_for(partial(self._created, manifest), what="writes to be taken")
 
     def _created(self, manifest: Manifest) -> bool:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from fluence_extender.localcluster import Api, ApiError
@@ -56,7 +57,7 @@ def installed(api: Api, *kinds: str) -> Iterator[None]:
         api.apply(definition(kind))
         group, version, plural, _ = KINDS[kind]
         path = f"/apis/{group}/{version}/{plural}"
-        wait_for(lambda path=path: api.get(path), what=f"{path} to be served")  # type: ignore[misc]
+        wait_for(partial(api.get, path), what=f"{path} to be served")
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -114,8 +115,9 @@ def test_no_field_of_the_native_group_example_is_dropped(cluster: Cluster) -> No
 class TestGate:
     """What the API server does to new pods. Gated pods aren't touched by any scheduler here: sizes are absurd."""
 
-    def created(self, namespace: Namespace, **spec: object) -> Manifest:
-        (stored,) = namespace.create(pod(f"p{uuid.uuid4().hex[:6]}", cpu="9000", **spec))
+    def created(self, namespace: Namespace, scheduler: str, **spec: Any) -> Manifest:
+        named = f"p{uuid.uuid4().hex[:6]}"
+        (stored,) = namespace.create(pod(named, cpu="9000", scheduler=scheduler, **spec))
         return stored
 
     def test_a_pod_of_ours_is_gated_from_birth(self, namespace: Namespace) -> None:

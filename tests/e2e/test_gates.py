@@ -99,7 +99,8 @@ def test_controlled_pods_are_accounted_for_only_where_somebody_applies_them(
             method, where, body, query={"dryRun": "All"} | query, content_type=kind
         )
         assert gates_of(created) == [GATE]
-        return created["metadata"]
+        metadata: Manifest = created["metadata"]
+        return metadata
 
     assert "managedFields" not in dry_run("POST", path, controlled)
     assert "managedFields" in dry_run("POST", path, bare)

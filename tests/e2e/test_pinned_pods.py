@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fluence_extender.model.names import PINNED_ANNOTATION
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, wait_for
 from tests.e2e.history import History
@@ -81,7 +83,7 @@ def test_job_counts_an_evicted_pod_as_failed_unless_its_policy_ignores_that(
     namespace: Namespace, own_nodes: NodeFactory, installation: Installation
 ) -> None:
     (gone,) = own_nodes(1, cpu="4")
-    specs = {
+    specs: dict[str, dict[str, Any]] = {
         "counts": {"backoffLimit": 1},
         "ignores": {"backoffLimit": 0, "podFailurePolicy": IGNORES},
         "fragile": {"backoffLimit": 0},

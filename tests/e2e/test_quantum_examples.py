@@ -103,8 +103,8 @@ def plane(control_plane: ControlPlane) -> ControlPlane:
 
 @contextmanager
 def mock_qpu(now: Callable[[], float]) -> Iterator[str]:
-    with server("127.0.0.1", 0, MockQpu(2, 10.0, now)) as listening:
-        listening.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
+    with server("127.0.0.1", 0, MockQpu(2, 10.0, now)) as listening, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listening.RequestHandlerClass, "log_message", lambda *_: None)
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{listening.server_port}"

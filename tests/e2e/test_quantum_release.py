@@ -57,10 +57,10 @@ class Vendor:
 
 
 @pytest.fixture
-def vendor() -> Iterator[Vendor]:
+def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
     one = Vendor()
     with server("127.0.0.1", 0, MockQpu(2, 10.0, lambda: one.now)) as serving:
-        serving.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
+        monkeypatch.setattr(serving.RequestHandlerClass, "log_message", lambda *_: None)
         thread = threading.Thread(target=serving.serve_forever)
         thread.start()
         one.url = f"http://127.0.0.1:{serving.server_port}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.e2e.commands import run
@@ -72,13 +73,18 @@ def test_broken_edit_keeps_the_old_graph_and_is_told_in_event_and_metric(
     wait_for_backends(fluence, "ibm_fez")
     before, told = fluence.metric(REJECTED), refusals(installation)
     often = told.total()
+
+    def counted(wanted: float) -> bool:
+        return fluence.metric(REJECTED) >= wanted
+
+    def announced(wanted: int) -> bool:
+        return refusals(installation).total() >= wanted
+
     for number, text in enumerate((BROKEN, HALF_EDITED), 1):
         resources(text)
+        wait_for(partial(counted, before + number), what="the edit to be counted")
         wait_for(
-            lambda wanted=before + number: fluence.metric(REJECTED) >= wanted, what="the edit to be counted"
-        )
-        wait_for(
-            lambda wanted=often + number: refusals(installation).total() >= wanted,
+            partial(announced, often + number),
             what="the Event",
             seen=lambda: refusals(installation),
         )

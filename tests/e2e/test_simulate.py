@@ -124,8 +124,9 @@ def test_who_would_make_way_is_named(
     namespace.create(*gang("low", 2, cpu="3"))
     namespace.wait_until_bound(2)
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    urgent = {**head, "metadata": {"name": f"what-if-{uuid4().hex[:6]}"}, "value": 1000}
-    job = indexed_job("high", ours("high", cpu="4", priorityClassName=urgent["metadata"]["name"]), 2)
+    class_name = f"what-if-{uuid4().hex[:6]}"
+    urgent = {**head, "metadata": {"name": class_name}, "value": 1000}
+    job = indexed_job("high", ours("high", cpu="4", priorityClassName=class_name), 2)
     text = f"would preempt 1 gang (2 pods): {namespace.name}/low (2)"
 
     def asked() -> Any:
@@ -140,7 +141,7 @@ def test_who_would_make_way_is_named(
         file.write_text(yaml.safe_dump({**job, "metadata": {**job["metadata"], "namespace": namespace.name}}))
         live = run("simulate", "-f", str(file), "--kubeconfig", str(cluster.kubeconfig))
     finally:
-        cluster.api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{urgent['metadata']['name']}")
+        cluster.api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{class_name}")
     assert said["text"] == text
     assert len({one["node"] for one in said["placement"]}) == 2
     assert live.stdout.splitlines()[2:4] == [f"  {text}", live.stdout.splitlines()[3]], live

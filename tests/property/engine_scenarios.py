@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Jgf, Match, Matcher, MatcherError, MatcherOptions, MatchOp
 from fluence_extender.matcher.embedded.last_errno import LAST_ERRNO
-from fluence_extender.matcher.port import Hold
+from fluence_extender.matcher.port import Hold, ResourceSet
 
 POLICIES = (
     "first",
@@ -66,9 +67,9 @@ class Graph:
 
     def vertex(self, above: str, kind: str, name: str, number: int, rank: int, **more: Any) -> str:
         path = f"{above}/{name}"
-        metadata = {"type": kind, "basename": kind, "name": name, "id": number, "uniq_id": self.uniq}
-        entry = {"id": str(self.uniq), "metadata": {**metadata, "rank": rank, **more}}
-        entry["metadata"]["paths"] = {"containment": path}
+        metadata: Jgf = {"type": kind, "basename": kind, "name": name, "id": number, "uniq_id": self.uniq}
+        metadata |= {"rank": rank, **more, "paths": {"containment": path}}
+        entry = {"id": str(self.uniq), "metadata": metadata}
         self.uniq += more.get("count", 1)
         if above:
             self.above[path] = above
@@ -126,7 +127,8 @@ class Graph:
             for leaf in self.leaves[path] if leaves_of in (None, path) else ():
                 entries.append(leaf)
                 edges.append({"source": entry["id"], "target": leaf["id"]})
-        return json.loads(json.dumps({"graph": {"nodes": entries, "edges": edges}}))
+        document: Jgf = json.loads(json.dumps({"graph": {"nodes": entries, "edges": edges}}))
+        return document
 
 
 def random_count(random: Random, most: int) -> Any:
@@ -256,7 +258,7 @@ class Engines:
         for place, (engine, compact) in enumerate(self.engines):
             # A thread has one errno, and each engine here is to find the one that it left itself.
             LAST_ERRNO.value = self._errnos.get(place, 0)
-            answer = _answer(lambda e=engine, c=compact: call(e, c))
+            answer = _answer(partial(call, engine, compact))
             self._errnos[place] = LAST_ERRNO.value
             if place == 0:
                 first = answer
@@ -380,10 +382,15 @@ class Engines:
         for jobid, match in held.items():
             answer = self.ask(
                 f"replay {jobid} {match.R}",
-                lambda engine, _, j=jobid, r=match.R: engine.update_allocate(j, r),
+                partial(_replay, jobid, match.R),
             )
             if isinstance(answer, Match):
                 self.live[jobid] = answer
+
+
+def _replay(jobid: int, held: ResourceSet | None, engine: Matcher, _: bool) -> Match:
+    assert isinstance(held, dict)
+    return engine.update_allocate(jobid, held)
 
 
 def _answer(call: Callable[[], Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,7 +16,7 @@ from fluence_extender.matcher import MatcherError, MatcherOptions, MatchOp
 from fluence_extender.matcher.engine import EmbeddedEngine
 from tests.property.compact_scenarios import random_cluster, random_jobspec
 
-ODD = (
+ODD: tuple[object, ...] = (
     None,
     True,
     -1,
@@ -80,10 +81,10 @@ def test_damaged_documents_are_refused_and_change_nothing(seed: int) -> None:
     held = None
     for _ in range(4):
         spec = random_jobspec(random, cluster)
-        if attempt(lambda s=spec: engine.match(MatchOp.ALLOCATE, s, 7)):
+        if attempt(partial(engine.match, MatchOp.ALLOCATE, spec, 7)):
             held = twin.match(MatchOp.ALLOCATE, spec, 7)
             break
-        attempt(lambda s=spec: twin.match(MatchOp.ALLOCATE, s, 7))
+        attempt(partial(twin.match, MatchOp.ALLOCATE, spec, 7))
     before = len(cluster.nodes)
     branch = cluster.branch(before, cluster.node(cluster.levels[0], "unique"))
     changed = False

@@ -34,7 +34,7 @@ class EnginesAnswerAlike(RuleBasedStateMachine):
     """The walker first: its answers are those that the others must give."""
 
     PLAIN: ClassVar[list[Create]] = [Walker, units]
-    COUNTED: ClassVar[Create | None] = None
+    COUNTS: ClassVar[bool] = False
     POLICIES: ClassVar[tuple[str, ...]] = POLICIES
     FILTERS: ClassVar[tuple[str, ...]] = FILTERS
     STRICT: ClassVar[bool] = True
@@ -47,7 +47,8 @@ class EnginesAnswerAlike(RuleBasedStateMachine):
             policy=data.draw(st.sampled_from(self.POLICIES)),
             prune_filters=data.draw(st.sampled_from(self.FILTERS)),
         )
-        self.engines = Engines(random, options, self.PLAIN, self.COUNTED, strict=self.STRICT)
+        counted = EmbeddedEngine if self.COUNTS else None
+        self.engines = Engines(random, options, self.PLAIN, counted, strict=self.STRICT)
 
     @rule(random=RANDOMS, times=st.integers(1, 4))
     def match(self, random: Random, times: int) -> None:
@@ -99,7 +100,7 @@ class EnginesAnswerAlike(RuleBasedStateMachine):
 class WithCounts(EnginesAnswerAlike):
     """Documents with counts too. Which of equal units ``variation`` takes is left open there."""
 
-    COUNTED = EmbeddedEngine
+    COUNTS = True
     POLICIES = tuple(policy for policy in POLICIES if policy != "variation")
 
 

@@ -104,15 +104,11 @@ def arrive(
     pods: dict[str, list[Pod]] = {name: [] for name in gangs}
     for (name, number), pause in zip(comers, pauses, strict=False):
         side = gangs[name]
-        pods[name].append(
-            w.pod(
-                f"{name}-{number}",
-                gates=(GATE,) if side.gated else (),
-                requests=asks(side.cpu, 1),
-                priority=side.priority,
-                **fields(side.named_by, name, side.size, number),
-            )
-        )
+        said = fields(side.named_by, name, side.size, number)
+        said["gates"] = (GATE,) if side.gated else ()
+        said["requests"] = asks(side.cpu, 1)
+        said["priority"] = side.priority
+        pods[name].append(w.pod(f"{name}-{number}", **said))
         w.advance(pause)
     for name, side in gangs.items():
         for one in objects(side.named_by, name, side.size):

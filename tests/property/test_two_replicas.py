@@ -16,7 +16,8 @@ from hypothesis.stateful import initialize, invariant, rule, run_state_machine_a
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.node import Node
 from tests.core.pair import LAGS, Pair, check_pair
-from tests.property.test_core_state_machine import BROKEN, QUANTUM, SHARE, Core, allocatable, choice, running
+from tests.core.shapes import allocatable
+from tests.property.test_core_state_machine import BROKEN, QUANTUM, SHARE, Core, choice, running
 
 FAIL_OVER = 25.0
 """Seconds in which a new leader is found at the latest, of a Lease of 15 s."""

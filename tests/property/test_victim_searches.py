@@ -18,10 +18,11 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Wish
 from fluence_extender.placement.trial import Trial
-from tests.core.values import GIB, node, pod
+from tests.core.values import GIB, PodFields, node, pod
 from tests.core.world import World
 
 PORT = (HostPort(8080),)
+DEVICES_ASKED: tuple[dict[str, int], ...] = ({}, {}, {}, {"qpu": 1}, {"lane": 1})
 DEVICES = """
 resources:
   - {type: qpu, name: fez, count: 2}
@@ -58,14 +59,14 @@ def asked(dice: random.Random) -> Resources:
 
 
 def wanted(dice: random.Random) -> list[Pod]:
-    like = {
+    like: PodFields = {
         "requests": asked(dice),
         "host_ports": PORT if dice.random() < 0.2 else (),
-        "devices": dice.choice(({}, {}, {}, {"qpu": 1}, {"lane": 1})),
+        "devices": dice.choice(DEVICES_ASKED),
     }
     mixed = dice.random() < 0.3
     return [
-        pod(f"high-{number}", **{**like, "requests": asked(dice)} if mixed else like)
+        pod(f"high-{number}", **((like | {"requests": asked(dice)}) if mixed else like))
         for number in range(dice.randint(1, 4))
     ]
 

@@ -229,8 +229,9 @@ def test_garbage_is_left_as_it_is_or_patched_and_raises_nothing(
     garbage: Any, field: str, where: str, pod: Json, context: Context
 ) -> None:
     spoiled = copy.deepcopy(pod)
-    holders = {"": spoiled, "container": spoiled["spec"]["containers"][0]}
-    holders.get(where, spoiled.get(where, spoiled))[field] = garbage
+    holders: dict[str, Json] = {"": spoiled, "container": spoiled["spec"]["containers"][0]}
+    holder: Json = holders[where] if where in holders else spoiled.get(where, spoiled)
+    holder[field] = garbage
     if ours(spoiled):
         assert shape_faults(spoiled) == exact_shape_faults(spoiled)
     outcome = mutate(spoiled, Request("ns"), tuple(HANDLERS), context)

@@ -52,7 +52,8 @@ class Lab(Protocol):
 
 class MemoryLab:
     def __init__(self) -> None:
-        self.cluster = self._memory = MemoryCluster()
+        self._memory = MemoryCluster()
+        self.cluster: Cluster = self._memory
 
     async def create(self, name: str, gates: Sequence[str] = ()) -> Pod:
         pod = Pod("default", name, uuid.uuid4().hex, gates=tuple(gates))

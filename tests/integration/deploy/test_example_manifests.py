@@ -61,7 +61,8 @@ def test_each_is_for_our_scheduler(example: Path) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_the_size_said_is_the_number_of_members(example: Path) -> None:
-    said, made = {}, {}
+    said: dict[str, set[int]] = {}
+    made: dict[str, int] = {}
     for pod in pods(example):
         group = pod["metadata"].get("labels", {}).get(GROUP_LABEL)
         size = pod["metadata"].get("annotations", {}).get(GROUP_SIZE_ANNOTATION)

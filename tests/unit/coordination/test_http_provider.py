@@ -32,9 +32,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def url(clock: Clock) -> Iterator[str]:
+def url(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with server("127.0.0.1", 0, MockQpu(2, 10.0, clock)) as mock:
-        mock.RequestHandlerClass.log_message = lambda *args: None
+        monkeypatch.setattr(mock.RequestHandlerClass, "log_message", lambda *_: None)
         thread = threading.Thread(target=mock.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield f"http://127.0.0.1:{mock.server_port}"
