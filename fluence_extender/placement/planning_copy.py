@@ -116,13 +116,6 @@ class PlanningCopy:
         self._placed.update(use.assignment.uid for use in uses)
         self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
-    def take(self, pod: Pod, assignment: Assignment) -> None:
-        """Hold a place; its devices have been chosen before."""
-        use = Use(assignment, self.rounded(pod.requests), pod.host_ports)
-        self.holdings[pod.uid] = use
-        self._placed.add(pod.uid)
-        self._count(use, -1)
-
     def undo(self, uids: Iterable[str]) -> None:
         """Give back what these pods were given here, drafts included."""
         uses: list[Use] = []

@@ -127,7 +127,7 @@ class Trial:
                 if refusal(wish.pod, node) is not None:
                     continue
                 if ((rooms.free[row, : len(size)] >= size) | (size == 0)).all():
-                    self._copy.take(wish.pod, Assignment(wish.pod.uid, name))
+                    self._copy.take_all([(wish.pod, Assignment(wish.pod.uid, name))], gang)
                     found[wish.pod.uid] = name
                     break
         return found
