@@ -7,15 +7,14 @@ stand by nobody holds anything but bound pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.attempts import size_of
 from fluence_extender.gangs.gang import Gang, Member
-from fluence_extender.gangs.history import What
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import promised
-from fluence_extender.gangs.states import have_nodes, is_whole
+from fluence_extender.gangs.states import finish, settle, settle_without_size
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.reason import Reason, Why, waiting
@@ -60,27 +59,27 @@ class Standby:
         self._registry.dirty.clear()
 
     def _settle(self, gang: Gang) -> None:
-        alive = gang.alive()
+        """Settle the state as the leader does, and tell who waits for the leader."""
+        alive, now = gang.alive(), self._clock()
         for member in alive:
             member.promised = promised(member)
-        size = size_of(gang)
-        reason = size if isinstance(size, Reason) else None
-        if not isinstance(size, Reason):
-            gang.size = size
-        bound = sum(1 for member in alive if member.bound)
         if not alive:
-            gang.state = GangState.FINISHED
-            gang.begin_anew()
-        elif bound == len(alive) and is_whole(gang, bound):
-            if gang.state is not GangState.BOUND:
-                gang.note(What.COMPLETE, "", have_nodes(bound))
-            gang.state, gang.whole = GangState.BOUND, True
-        elif bound or any(member.promised for member in alive):
-            gang.state = GangState.COMMITTED
+            finish(gang, now)
+            return
+        size = size_of(gang)
+        if isinstance(size, Reason):
+            settle_without_size(gang, alive, size, now)
         else:
-            gang.state = GangState.WAITING
-            gang.begin_anew()
-            present = len(alive) + gang.ended
-            if reason is None:
-                reason = waiting(present, gang.size) if present < gang.size else LEADER_PLACES
-        gang.explain(reason if alive and bound < len(alive) else None, self._clock())
+            gang.size = size
+            settle(gang, alive, now)
+        if gang.state is GangState.WAITING and any(member.promised for member in alive):
+            gang.state = GangState.COMMITTED
+        if not isinstance(size, Reason):
+            gang.explain(_waits(gang, alive) if gang.state is GangState.WAITING else None, now)
+        # For how long it may run below its minimum is reckoned by whoever leads, from then on.
+        gang.incomplete_since = None
+
+
+def _waits(gang: Gang, alive: Sequence[Member]) -> Reason:
+    present = len(alive) + gang.ended
+    return waiting(present, gang.size) if present < gang.size else LEADER_PLACES
