@@ -133,7 +133,7 @@ class Service:
         unmarked = unbindable(gang, member)
         if unmarked is not None:
             why = Reason(Why.REFUSED, f"{unmarked.pod.name} {UNMARKED}")
-            self._controller.lifecycle.turned_down(gang, unmarked, why)
+            self._controller.lifecycle.resting.turned_down(gang, unmarked, why)
             return Nowhere(why.text)
         if marked_go_first(gang):
             # kube-scheduler will clear its nomination, which says nothing about the node.

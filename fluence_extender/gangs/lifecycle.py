@@ -15,7 +15,7 @@ from fluence_extender.gangs.actions import Action, Steer
 from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.announce import announcements
 from fluence_extender.gangs.attempts import Attempts, size_of
-from fluence_extender.gangs.deadlines import at_risk, falls_late, gather, undo
+from fluence_extender.gangs.deadlines import falls_late, gather, undo
 from fluence_extender.gangs.displacement import Displacement
 from fluence_extender.gangs.docket import Docket
 from fluence_extender.gangs.failed_bindings import explain_unbound, note_failure, note_silence
@@ -25,18 +25,13 @@ from fluence_extender.gangs.group_reports import GroupReports
 from fluence_extender.gangs.handing_over import ended, first_to_steer, hand_over, lapsed, take_back
 from fluence_extender.gangs.history import What
 from fluence_extender.gangs.limits import Limits
-from fluence_extender.gangs.pins import forget_placeless, pinned, pinning, spare_nodes
+from fluence_extender.gangs.pins import forget_placeless, pinning, spare_nodes
 from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.preemptor import Preemptor
-from fluence_extender.gangs.refusals import (
-    count_refusal,
-    may_be_in_the_way,
-    refused_by_filters,
-    rest_after_refusals,
-)
+from fluence_extender.gangs.refusals import count_refusal, may_be_in_the_way
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.replay import resume_promised, take_over_bound
-from fluence_extender.gangs.stalls import refused_unasked, rest_of, stalled
+from fluence_extender.gangs.resting import Resting
 from fluence_extender.gangs.states import finish, settle, settle_without_size
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
@@ -65,6 +60,7 @@ class Lifecycle:
         self._limits = limits
         self._clock = clock
         self._places = Places(registry, books, planner, clock)
+        self.resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self.preemptor = Preemptor(registry, books, self._places, planner, limits, clock)
         self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
@@ -137,9 +133,7 @@ class Lifecycle:
         self._registry.revision += 1
         now = self._clock()
         for gang in self._docket.unsettled():
-            if gang.rests and gang.rest_until > now + self._limits.rest:
-                # Who was refused on every node may not be refused on one that is new or has changed.
-                gang.rest_until = now + self._limits.rest
+            if self.resting.shorten(gang, now):
                 self._docket.note(gang, gang.rest_until)
             for member in gang.pending():
                 member.barred.pop(name, None)
@@ -158,7 +152,7 @@ class Lifecycle:
         self._registry.revision += 1
         gang.note(What.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
         if count_refusal(member, node, now, self._limits):
-            self._turned_away(gang, member, now)
+            self.resting.turned_away(gang, member, now)
 
     def waited_in_vain(self, uid: str, node: str) -> None:
         """Take note that the pod reached bind on ``node``, and that its gang didn't gather there.
@@ -180,21 +174,7 @@ class Lifecycle:
         now = self._clock()
         self._registry.revision += 1
         member.barred[node] = now + self._limits.barred_for
-        self._turned_away(gang, member, now)
-
-    def _turned_away(self, gang: Gang, member: Member, now: float) -> None:
-        """Look for another place for a member whose node is barred for it now, or give the gang a rest."""
-        gang.replans += 1
-        gang.barrier.doubt()
-        if gang.replans < self._limits.replans + len(gang.members):
-            self._places.replan_apart(gang, member)
-            return
-        gang.replans = 0
-        gang.rests += 1
-        gang.rest_until = now + rest_after_refusals(gang, self._limits)
-        self._registry.dirty.add(gang.key)
-        self._rest(gang, member, refused_by_filters(gang), now)
-        member.placeless = now if pinned(member) else NEVER
+        self.resting.turned_away(gang, member, now)
 
     # Binding.
 
@@ -367,7 +347,7 @@ class Lifecycle:
             # An emptied set is as slow to walk through as it was large: now it gives its table back.
             self._registry.dirty.clear()
         for gang in self._docket.known(looked_at):
-            self._give_up_stalled(gang, now)
+            self.resting.give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)
         preempting = self.preemptor.actions(now, looked_at)
         if looked_at or self._registry.dirty:
@@ -410,36 +390,6 @@ class Lifecycle:
                 node = member.assignment.node if member.assignment is not None else ""
                 if node in strained and not member.binding and node in self._books.strained:
                     self._places.replan(gang, member)
-
-    def _give_up_stalled(self, gang: Gang, now: float) -> None:
-        """Take the places of a gang back that are kept in vain, because kube-scheduler refuses a member beforehand."""
-        member = stalled(gang, now, self._limits)
-        if member is None:
-            return
-        member.stalled = True
-        self._let_rest(gang, member, refused_unasked(member), now)
-        # kube-scheduler asks for nobody whom it refuses on all the nodes that he is pinned to.
-        member.placeless = now - self._limits.unasked if pinned(member) else NEVER
-
-    def turned_down(self, gang: Gang, member: Member, why: Reason) -> None:
-        """A member can't be bound by whoever asks: its place isn't kept in vain."""
-        self._registry.revision += 1
-        self._registry.dirty.add(gang.key)
-        self._let_rest(gang, member, why, self._clock())
-
-    def _let_rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
-        gang.stalls += 1
-        gang.rest_until = now + rest_of(gang, self._limits)
-        gang.note(What.REFUSED, member.pod.name, why.text)
-        self._rest(gang, member, why, now)
-
-    def _rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
-        """Take the gang's places back for a while because of ``member``; who is pinned stays where it is."""
-        self._places.drop(member)
-        self._places.withdraw(gang)
-        gang.explain(Reason(why.why, why.text + at_risk(gang, self._limits)), now)
-        for one in gang.members.values():
-            one.placeless = NEVER
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the state and, where nothing can be planned, the reason."""

@@ -52,12 +52,6 @@ def next_bar_ends(members: Iterable[Member]) -> float:
     return min((until for member in members for until in member.barred.values()), default=NEVER)
 
 
-def rest_after_refusals(gang: Gang, limits: Limits) -> float:
-    """How long a gang rests that was refused again and again: twice as long each time, up to a limit."""
-    doublings = min(gang.rests - 1, 16)
-    return min(limits.rest * (1 << doublings), limits.longest_refused_rest)
-
-
 def refused_by_filters(gang: Gang) -> Reason:
     """Why a gang rests: on how many nodes it was refused, and what kube-scheduler said last."""
     refused = [member for member in gang.members.values() if member.barred]

@@ -24,12 +24,6 @@ def stalled(gang: Gang, now: float, limits: Limits) -> Member | None:
     return next((one for one in gang.pending() if one.pod.refusal and stalls_at(one, limits) <= now), None)
 
 
-def rest_of(gang: Gang, limits: Limits) -> float:
-    """How long the gang rests: twice as long each time, up to a limit."""
-    doublings = min(gang.stalls - 1, 16)
-    return min(limits.rest * (1 << doublings), limits.longest_rest)
-
-
 def refused_unasked(member: Member) -> Reason:
     """Why it rests."""
     refusal = member.pod.refusal
