@@ -8,6 +8,7 @@ gang whose eviction has begun is evicted to its last bound member, unless it can
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain
 
 from fluence_extender.gangs.actions import Evict
 from fluence_extender.gangs.gang import Gang, Member
@@ -99,15 +100,16 @@ class Evictions:
         if way is not None:
             way.refused.pop(uid, None)
 
-    def going(self, now: float) -> Iterator[str]:
-        """The pods that are reckoned to go: those of gangs that make way, unless they can't be evicted for long."""
-        for way in self._ways.values():
-            yield from (
-                way.uids.difference(way.stuck(now, self._limits.barred_for)) if way.refused else way.uids
-            )
+    def uids(self) -> Iterator[str]:
+        """The pods of all gangs that make way."""
+        return chain.from_iterable(way.uids for way in self._ways.values())
+
+    def refused_uids(self) -> Iterator[str]:
+        """Those of them whose eviction has failed so far."""
+        return chain.from_iterable(way.refused for way in self._ways.values())
 
     def is_going(self, uid: str, now: float) -> bool:
-        """Whether one pod is among them."""
+        """Whether a pod is among them and is reckoned to go: not if it can't be evicted for long."""
         way = self._way_of.get(uid)
         if way is None or uid not in way.uids:
             return False

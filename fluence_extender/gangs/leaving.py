@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable
 from itertools import takewhile
 
 from fluence_extender.gangs.agenda import NEVER
@@ -28,10 +28,10 @@ class Leaving:
         """Whether the room of a pod that leaves is reckoned with; ``patient``: however long it takes."""
         return patient or self._since[uid] > now - self._patience
 
-    def counted(self, now: float, patient: bool) -> Iterator[str]:
-        """The pods whose room is reckoned with. Who has gone is forgotten."""
+    def still(self) -> Collection[str]:
+        """The pods that leave. Who has gone is forgotten."""
         self._since = {uid: since for uid, since in self._since.items() if uid in self._held}
-        return (uid for uid in self._since if self.counts(uid, now, patient))
+        return self._since.keys()
 
     def late(self, now: float) -> list[str]:
         """The pods that take too long."""

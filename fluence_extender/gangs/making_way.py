@@ -26,10 +26,6 @@ class MakingWay:
     begun: bool = False
     refused: dict[str, float] = field(default_factory=dict)
 
-    def stuck(self, now: float, patience: float) -> set[str]:
-        """The pods whose eviction has failed for longer than ``patience`` seconds."""
-        return {uid for uid, since in self.refused.items() if now - since >= patience}
-
     def members(self, gang: Gang) -> list[Member]:
         """The members that still have to go, in the order of their names; none that the gang can't do without."""
         holding = [one for one in gang.alive() if one.bound or one.binding or one.assignment is not None]

@@ -22,6 +22,7 @@ from fluence_extender.gangs.assembly import foreign_gates
 from fluence_extender.gangs.confirming import confirm
 from fluence_extender.gangs.evictions import Evictions
 from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.going import Going
 from fluence_extender.gangs.leaving import Leaving
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.making_way import full_order
@@ -72,6 +73,7 @@ class Preemptor:
         self._round = 0
         self._left = 0
         self.evictions = Evictions(registry, places, limits, self._of, self._leaving.__contains__)
+        self._going = Going(books.holdings, self._leaving, self.evictions)
         self.precedence = Precedence(books, self._of, self.evictions)
         places.passes = self.precedence.passes
 
@@ -207,7 +209,7 @@ class Preemptor:
         """
         if running is None:
             if known is not None and known.hope is not None and all(member.kept for member in members):
-                going = partial(self._is_going, known=known, now=now, patient=patient)
+                going = partial(self._going.has, known=known, now=now, patient=patient)
                 if known.hope.good_everywhere(going, self.precedence.passes(gang)):
                     places = tuple(Assignment(member.pod.uid, member.kept) for member in members)
                     return Found((), places)
@@ -253,31 +255,13 @@ class Preemptor:
             gang.key,
             self._places.wishes(members, now),
             self._places.settled(gang),
-            self._going(known, now, patient),
+            self._going.all(known, now, patient),
             lowest_priority(members),
             lambda one: one is not gang and one.key not in untouchable and one.key not in self.evictions,
             usable,
             self.precedence.passes(gang),
             patient,
         )
-
-    def _going(self, known: Preempting | None, now: float, patient: bool) -> frozenset[str]:
-        """Pods whose room comes free by itself: those being deleted for not too long, and who makes way already."""
-        going = set(self._leaving.counted(now, patient))
-        asked = chain(
-            (known.uids if known is not None and not known.granted else ()), self.evictions.going(now)
-        )
-        held = self._books.holdings
-        going.update(uid for uid in asked if uid in held and uid not in self._leaving)
-        return frozenset(going)
-
-    def _is_going(self, uid: str, known: Preempting | None, now: float, patient: bool = False) -> bool:
-        """Whether one pod that holds something is among `_going`."""
-        if uid in self._leaving:
-            return self._leaving.counts(uid, now, patient)
-        if known is not None and not known.granted and uid in known.uids:
-            return True
-        return self.evictions.is_going(uid, now)
 
     def _begin(
         self, gang: Gang, members: Sequence[Member], victims: tuple[Victim, ...], known: Preempting | None
@@ -306,7 +290,7 @@ class Preemptor:
         known.hope = found.hope or prospect(self._books, self._planner, gang.key, wishes, found.places)
         held, accounts = self._books.holdings, self._books.accounts
         there = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
-        known.awaited = [uid for uid in there if self._is_going(uid, known, now, patient=True)]
+        known.awaited = [uid for uid in there if self._going.has(uid, known, now, patient=True)]
 
     # Saying.
 
@@ -381,7 +365,7 @@ class Preemptor:
             return
         gang = self._registry.gangs.get(key)
         self._registry.dirty.update({key} & self._registry.gangs.keys())
-        going = partial(self._is_going, known=one, now=self._clock())
+        going = partial(self._going.has, known=one, now=self._clock())
         if (
             gang is not None
             and one.hope is not None
@@ -444,7 +428,7 @@ class Preemptor:
     def under_way(self) -> tuple[frozenset[str], frozenset[GangKey], dict[GangKey, Pressing]]:
         """The pods whose room comes free by itself, the gangs that make way, and those for which they do."""
         pressing = {key: Pressing(one.priority, one.kinds) for key, one in self._of.items()}
-        return self._going(None, self._clock(), False), self.evictions.gangs, pressing
+        return self._going.all(None, self._clock()), self.evictions.gangs, pressing
 
     # A new leader.
 
