@@ -59,12 +59,18 @@ class FixedPlan:
     def __init__(self) -> None:
         self._nodes = {f"uid-{pod}": node_name(pod % NODES) for pod in range(PODS)}
 
+    async def settled(self) -> None:
+        return None
+
     def locate(self, pod: AskedPod) -> Location:
         node = self._nodes.get(pod.uid)
         return On(node) if node else Nowhere("unknown pod")
 
     def refused(self, pod: AskedPod, node: str) -> None:
         raise AssertionError(f"{node} is offered in every call")
+
+    def hand_over(self, pod: AskedPod, node: str) -> Location:
+        return On(node)
 
     async def bind(self, pod: AskedPod, node: str) -> None:
         return None

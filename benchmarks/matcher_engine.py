@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,10 @@ def read(matcher: Matcher, spec: dict[str, Any]) -> int:
 def pairs(matcher: Matcher, spec: dict[str, Any], repeat: int) -> tuple[float, float]:
     """Median seconds of a match and of its cancel."""
     matches, cancels = [], []
+    jobs: list[int] = []
     for _ in range(repeat):
-        jobs: list[int] = []
-        matches.append(timed(lambda jobs=jobs: jobs.append(read(matcher, spec))))
-        cancels.append(timed(lambda jobs=jobs: matcher.cancel(jobs[0])))
+        matches.append(timed(lambda: jobs.append(read(matcher, spec))))
+        cancels.append(timed(lambda: matcher.cancel(jobs.pop())))
     return statistics.median(matches), statistics.median(cancels)
 
 
@@ -86,8 +87,8 @@ def changes(matcher: Matcher, compact: bool, nodes: int, repeat: int) -> Iterato
     for number in range(nodes, nodes + repeat):
         branch = cluster(range(number, number + 1))
         document = branch if compact else expand(branch)
-        adds.append(timed(lambda document=document: matcher.add_subgraph(document)))
-        removes.append(timed(lambda number=number: matcher.remove_subgraph(f"/cluster/node{number}")))
+        adds.append(timed(partial(matcher.add_subgraph, document)))
+        removes.append(timed(partial(matcher.remove_subgraph, f"/cluster/node{number}")))
     yield "add a node", statistics.median(adds)
     yield "remove a node", statistics.median(removes)
 

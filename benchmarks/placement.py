@@ -14,6 +14,7 @@ import random
 import statistics
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from fluence_extender.engines import choose_engine, create_mirror
 from fluence_extender.ledger.books import Books
@@ -50,17 +51,18 @@ def cluster(nodes: int, engine: str) -> tuple[Planner, Books]:
     books.load(made)
     for one in made:
         for number in range(dice.randint(0, 6)):
-            other = pod(f"f{number}-{one.name}", dice.choice(KINDS), {}, node=one.name, scheduler="other")
+            mine = pod(f"f{number}-{one.name}", dice.choice(KINDS), {})
+            other = replace(mine, node=one.name, scheduler="other")
             if books.accounts[one.name].takes(other.requests):
                 books.put_foreign(other)
     return Planner(books, index), books
 
 
-def pod(name: str, kind: tuple[int, int, int], notes: Mapping[str, str], **fields: str) -> Pod:
+def pod(name: str, kind: tuple[int, int, int], notes: Mapping[str, str]) -> Pod:
     """A pod of ``kind``: cores, GiB, gpus."""
     cores, gib, gpus = kind
     requests = Resources({"cpu": cores * 1000, "memory": gib * GIB, "pods": 1, "nvidia.com/gpu": gpus})
-    return Pod("default", name, name, annotations=notes, requests=requests, **fields)
+    return Pod("default", name, name, annotations=notes, requests=requests)
 
 
 def gang(members: int, kinds: int, notes: Mapping[str, str]) -> list[Wish]:

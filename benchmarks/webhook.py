@@ -139,7 +139,8 @@ def serve(which: str, told: Connection) -> None:
         leaf = make_leaf(authority, ["127.0.0.1"], now)
         tls = server_context()
         load(tls, leaf.certificate_pem, leaf.key_pem)
-        app = {OURS: webhook_app, ECHO: Echo, USUAL: usual_app}[which]()
+        apps: dict[str, Callable[[], ASGIApp]] = {OURS: webhook_app, ECHO: Echo, USUAL: usual_app}
+        app = apps[which]()
         async with SecureListener(app, Address("127.0.0.1", 0), tls) as listener:
             told.send((listener.address.port, authority.certificate_pem))
             await asyncio.Event().wait()

@@ -86,7 +86,7 @@ class Accidents:
 
     def begin(self) -> None:
         """Write the resources.yaml to begin with."""
-        wait_for(lambda: self._write_resources(self.resources) is None)
+        wait_for(self._first_resources)
 
     def happen(self, what: Accident) -> None:
         """Let it happen, after what its targets still suffer from. Raises `ApiError`."""
@@ -214,6 +214,10 @@ class Accidents:
         else:
             self.resources = resources_yaml(edit.devices)
             self._write_resources(self.resources)
+
+    def _first_resources(self) -> bool:
+        self._write_resources(self.resources)
+        return True
 
     def _write_resources(self, text: str) -> None:
         self.stage.api.apply(

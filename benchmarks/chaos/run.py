@@ -74,7 +74,12 @@ class Run:
         """Perform it all; stops at the first violation, whose story is then in the report."""
         report, story = self._report, self._story
         with Stage(self._folder, report.engine, report.replicas) as stage:
-            agenda = Agenda(story, lambda: [story.tell(_revived(name)) for name in stage.revive()])
+
+            def revive() -> None:
+                for name in stage.revive():
+                    story.tell(_revived(name))
+
+            agenda = Agenda(story, revive)
             users = Users(stage.api, agenda)
             witness = Witness(stage.plane.api, {})
             grain = (COARSE if report.engine == "fluxion" else FINE).cpu_millicores

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fluence_extender.extender.endpoint import VerbEndpoint
 from fluence_extender.extender.metrics import Metrics
 from fluence_extender.extender.pending import PendingBinds
-from fluence_extender.extender.port import SELF_BINDING, Placements
+from fluence_extender.extender.port import SELF_BINDING, Scheduling
 from fluence_extender.extender.stateapi import api_app
 from fluence_extender.extender.verbs import (
     Verbs,
@@ -33,7 +33,7 @@ __all__ = ["VerbsApp", "api_app", "verbs_app"]
 class VerbsApp(Starlette):
     """The verbs and a liveness probe. Trusts its callers: give it to a loopback listener."""
 
-    def __init__(self, placements: Placements, metrics: Metrics, max_body: int = MAX_BODY) -> None:
+    def __init__(self, placements: Scheduling, metrics: Metrics, max_body: int = MAX_BODY) -> None:
         self.pending_binds = PendingBinds()
         verbs = Verbs(placements, self.pending_binds)
         self._verbs: dict[str, ASGIApp] = {
@@ -58,7 +58,7 @@ class VerbsApp(Starlette):
         await self.pending_binds.stop(grace)
 
 
-def verbs_app(placements: Placements, metrics: Metrics) -> VerbsApp:
+def verbs_app(placements: Scheduling, metrics: Metrics) -> VerbsApp:
     """The application of the four verbs over ``placements``."""
     return VerbsApp(placements, metrics)
 

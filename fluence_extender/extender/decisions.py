@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.extender.offer import Offer
-from fluence_extender.extender.port import Anywhere, AskedPod, Location, Nowhere, On, Placements, Unseen
+from fluence_extender.extender.port import Anywhere, AskedPod, Location, Nowhere, On, Scheduling, Unseen
 from fluence_extender.extender.wire import MetaVictims
 from fluence_extender.model.names import SCHEDULER_NAME
 
@@ -47,7 +47,7 @@ def is_ours(pod: AskedPod) -> bool:
     return pod.scheduler == SCHEDULER_NAME
 
 
-def location_of(pod: AskedPod, placements: Placements) -> Location:
+def location_of(pod: AskedPod, placements: Scheduling) -> Location:
     """Where the pod is to go; others' pods may go anywhere, whatever state we are in."""
     return placements.locate(pod) if is_ours(pod) else Anywhere()
 

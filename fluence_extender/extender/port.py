@@ -1,6 +1,6 @@
 """What the HTTP shell asks of the rest of the service.
 
-The verbs are look-ups: `Placements.locate` never allocates, never waits, and says the same thing however
+The verbs are look-ups: `Scheduling.locate` never allocates, never waits, and says the same thing however
 often it is asked until the plan changes.
 """
 
@@ -78,8 +78,8 @@ class NotSimulated(Exception):
         self.status = status
 
 
-class Placements(Protocol):
-    """The service behind the verbs and the state API."""
+class Scheduling(Protocol):
+    """The service behind the verbs."""
 
     @property
     def ready(self) -> bool:
@@ -125,6 +125,10 @@ class Placements(Protocol):
     def may_evict(self, uids: Sequence[str]) -> bool:
         """Whether evicting all of these pods (ours and others') breaks no gang of ours."""
         ...
+
+
+class Placements(Scheduling, Protocol):
+    """The service behind the state API too."""
 
     async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
         """Say what would become of the gangs of ``manifests``, as JSON values. Raises `NotSimulated`."""

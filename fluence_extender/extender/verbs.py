@@ -24,7 +24,7 @@ from fluence_extender.extender.decisions import (
 )
 from fluence_extender.extender.offer import NO_NAMES, Offer, offered
 from fluence_extender.extender.pending import PendingBinds
-from fluence_extender.extender.port import Anywhere, BindRefused, Location, Nowhere, On, Placements, Unseen
+from fluence_extender.extender.port import Anywhere, BindRefused, Location, Nowhere, On, Scheduling, Unseen
 from fluence_extender.extender.wire import (
     binding_args,
     binding_result,
@@ -64,7 +64,7 @@ class Answer:
 class Verbs:
     """The verbs over one service."""
 
-    def __init__(self, placements: Placements, pending: PendingBinds) -> None:
+    def __init__(self, placements: Scheduling, pending: PendingBinds) -> None:
         self._placements = placements
         self._pending = pending
 
@@ -144,7 +144,7 @@ def failed_preempt(error: str) -> bytes:
     return preemption_result({})
 
 
-def _not_ready(placements: Placements) -> str:
+def _not_ready(placements: Scheduling) -> str:
     return f"not ready: {placements.not_ready_reason or 'starting'}"
 
 

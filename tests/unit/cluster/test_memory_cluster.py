@@ -39,9 +39,10 @@ def test_absent_resources_file_is_one_without_text() -> None:
     seen: list[Observation] = []
     cluster = MemoryCluster()
     cluster.watch(seen.append)
-    assert seen[-1] == Listed(Kind.RESOURCES_FILE, (ResourcesFile("memory", None),))
+    first = seen.copy()
     cluster.put(ResourcesFile("memory", "a: 1"))
     cluster.remove(ResourcesFile("memory", None))
+    assert first[-1] == Listed(Kind.RESOURCES_FILE, (ResourcesFile("memory", None),))
     assert seen[-1] == Changed(Kind.RESOURCES_FILE, ResourcesFile("memory", None))
 
 

@@ -200,14 +200,16 @@ async def test_an_impossible_value_is_told_in_words(api: httpx.AsyncClient, path
         ("/v1/nodes/n1?limit=x", "unknown parameter limit; /v1/nodes/n1 takes none"),
     ],
 )
-async def test_a_parameter_that_is_not_known_is_refused_with_those_that_are(api, asked, told):
+async def test_a_parameter_that_is_not_known_is_refused_with_those_that_are(
+    api: httpx.AsyncClient, asked: str, told: str
+) -> None:
     answer = await api.get(asked)
     assert answer.status_code == 400
     assert told in answer.json()["detail"]
     assert (answer.json()["kind"], answer.json()["message"]) == ("Status", answer.json()["detail"])
 
 
-async def test_a_question_with_a_parameter_that_is_not_known_is_refused(api):
+async def test_a_question_with_a_parameter_that_is_not_known_is_refused(api: httpx.AsyncClient) -> None:
     answer = await api.post("/v1/simulate?name=x", content=b"{}")
     assert (answer.status_code, answer.json()["detail"]) == (
         400,
@@ -216,14 +218,16 @@ async def test_a_question_with_a_parameter_that_is_not_known_is_refused(api):
 
 
 @pytest.mark.parametrize("path", STATE)
-async def test_the_timeout_that_clients_of_kubernetes_send_along_is_let_pass(api, path):
+async def test_the_timeout_that_clients_of_kubernetes_send_along_is_let_pass(
+    api: httpx.AsyncClient, path: str
+) -> None:
     assert (await api.get(f"{path}?timeout=10s")).content == (await api.get(path)).content
 
 
 @pytest.mark.parametrize(
     "path", [*STATE, "/healthz", "/readyz", "/metrics", "/livez/scheduler", "/openapi.json"]
 )
-async def test_head_is_answered_as_get_without_a_body(api, path):
+async def test_head_is_answered_as_get_without_a_body(api: httpx.AsyncClient, path: str) -> None:
     got = await api.get(path)
     head = await api.head(path)
     assert (head.status_code, head.content) == (200, b"")
@@ -234,7 +238,9 @@ async def test_head_is_answered_as_get_without_a_body(api, path):
     }
 
 
-async def test_head_makes_nothing_of_a_list_that_is_there_already_or_of_what_is_not(api):
+async def test_head_makes_nothing_of_a_list_that_is_there_already_or_of_what_is_not(
+    api: httpx.AsyncClient,
+) -> None:
     tag = (await api.get("/v1/gangs")).headers["etag"]
     known = await api.head("/v1/gangs", headers={"if-none-match": tag})
     assert (known.status_code, known.headers["etag"]) == (304, tag)

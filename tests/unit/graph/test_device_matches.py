@@ -30,7 +30,7 @@ def devices(kind: str, count: int = 1, **requires: str) -> Jobspec:
 def granted(matcher: Matcher, jobspec: Jobspec) -> tuple[int, list[str]]:
     """The job's id and the paths of what it holds exclusively."""
     match = matcher.match(MatchOp.ALLOCATE, jobspec)
-    assert match.R is not None
+    assert isinstance(match.R, dict)
     held = [entry["metadata"] for entry in match.R["graph"]["nodes"] if entry["metadata"].get("exclusive")]
     return match.jobid, [vertex["paths"]["containment"] for vertex in held]
 

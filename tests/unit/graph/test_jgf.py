@@ -57,7 +57,7 @@ def test_edges_follow_the_paths_in_order() -> None:
     edges = [(paths[edge["source"]], paths[edge["target"]]) for edge in jgf["graph"]["edges"]]
     assert all(target.rpartition("/")[0] == source for source, target in edges)
     assert len(edges) == len(paths) - 1
-    below = {}
+    below: dict[str, list[str]] = {}
     for source, target in edges:
         below.setdefault(source, []).append(target)
     assert below["/cluster"] == ["/cluster/zone=z", "/cluster/b", "/cluster/ibm_fez", "/cluster/rigetti_ankaa", "/cluster/sv1"]  # fmt: skip  # noqa: E501

@@ -388,9 +388,8 @@ def test_whatever_surrounds_it_only_the_pins_are_added(
         around = []
     else:
         flow = {"flow": True, "mixed": None}.get(style, False)
-        options: dict[str, Any] = {"literal": {"default_style": "|"}, "indented": {"indent": 6}}.get(
-            style, {}
-        )
+        styles: dict[str, dict[str, Any]] = {"literal": {"default_style": "|"}, "indented": {"indent": 6}}
+        options = styles.get(style, {})
         text = yaml.dump_all(
             [pod, *around],
             Dumper=_NoAliases,

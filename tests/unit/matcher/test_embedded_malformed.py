@@ -27,7 +27,7 @@ R = {
     "scheduling": EmbeddedMatcher(GRAPH, MatcherOptions("lonode")).match("allocate", slots(1, 2)).R,
 }
 
-values = st.sampled_from(
+values: st.SearchStrategy[Any] = st.sampled_from(
     [
         None,
         True,

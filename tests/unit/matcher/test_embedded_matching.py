@@ -228,7 +228,9 @@ def test_result_lists_children_before_parents_with_labels_and_sizes() -> None:
     resources = [{"type": "slot", "count": 1, "label": "x", "with": [
         {"type": "core", "count": 1, "label": "c"}, {"type": "memory", "count": 2}
     ]}]  # fmt: skip
-    graph = matcher.match("allocate", jobspec(resources)).R["graph"]
+    held = matcher.match("allocate", jobspec(resources)).R
+    assert isinstance(held, dict)
+    graph = held["graph"]
     assert [node["metadata"]["type"] for node in graph["nodes"]] == ["core", "memory", "node", "cluster"]
     assert graph["nodes"][0]["metadata"]["ephemeral"] == {"label": "c"}
     assert graph["nodes"][1]["metadata"]["size"] == 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from errno import EBUSY
 from typing import Any
 
@@ -25,15 +25,16 @@ from tests.unit.matcher.counted.compact_documents import Document
 
 RACKS = 2
 NODES = 3
+LEAVES = {"core": 4, "gpu": 2}
 
 
-def racks(**more: int) -> Document:
-    """Two racks of three nodes with 4 cores and 2 gpus each."""
+def racks(leaves: Mapping[str, int] = LEAVES) -> Document:
+    """Two racks of three nodes with these leaves each."""
     document = Document()
     for number in range(RACKS):
         rack = document.vertex(document.nodes[0], "rack", f"rack{number}", number, -1)
         for index in range(NODES):
-            document.node(f"node{number * NODES + index}", above=rack, core=4, gpu=2, **more)
+            document.node_with(leaves, f"node{number * NODES + index}", above=rack)
     return document
 
 
@@ -80,6 +81,16 @@ class Both:
 
     def match(self, *resources: Jgf, op: str = "allocate", duration: int = 0) -> Any:
         return self.ask(lambda matcher: matcher.match(op, jobspec(*resources, duration=duration)))
+
+    def get_status(self, path: str) -> Any:
+        return self.ask(lambda matcher: matcher.get_status(path))
+
+    def get_rank_status(self, rank: int) -> Any:
+        return self.ask(lambda matcher: matcher.get_rank_status(rank))
+
+
+def _match(resources: list[Jgf]) -> Callable[[Matcher], Match]:
+    return lambda matcher: matcher.match("allocate", jobspec(*resources))
 
 
 def _outcome(call: Callable[[Matcher], Any], matcher: Matcher) -> Any:
@@ -192,7 +203,7 @@ def test_a_compact_graph_counts_the_nodes_that_are_up_whoever_has_it() -> None:
 
 
 def test_what_is_too_large_to_be_walked_is_refused_and_changes_nothing() -> None:
-    document = racks(memory=10_000_000)
+    document = racks({**LEAVES, "memory": 10_000_000})
     engine = EmbeddedEngine(document.graph(), MatcherOptions(policy="lonode"))
     with pytest.raises(InvalidJobspec, match="one by one"):
         engine.match("allocate", jobspec(*UNCOUNTABLE["levels by name"]))
@@ -210,7 +221,7 @@ def test_what_a_fork_does_is_not_seen_by_the_one_it_comes_from(policy: str) -> N
     engine.match("allocate", jobspec(slot(3, CORE)))
     fork = engine.fork()
     for resources in ([slot(9, CORE)], *UNCOUNTABLE.values()):
-        _outcome(lambda matcher, r=resources: matcher.match("allocate", jobspec(*r)), fork)
+        _outcome(_match(resources), fork)
     fork.set_status("/cluster/rack0", False)
     fork.remove_subgraph("/cluster/rack1/node5")
     fork.cancel(1)
@@ -246,7 +257,7 @@ def plain(policy: str, nodes: int = 3) -> EmbeddedEngine:
 def test_r_of_a_plain_graph_lists_single_vertices_and_replays(policy: str) -> None:
     engine = plain(policy)
     held = engine.match("allocate", jobspec(slot(6, CORE)))
-    assert held.R is not None
+    assert isinstance(held.R, dict)
     assert not any("count" in entry["metadata"] for entry in held.R["graph"]["nodes"])
     fresh = plain(policy)
     assert fresh.update_allocate(held.jobid, held.R).placement == held.placement
@@ -258,9 +269,9 @@ def test_the_status_of_vertices_and_ranks_is_told_alike() -> None:
     both = Both(racks().graph())
     both.ask(lambda matcher: matcher.set_rank_status([1, 4], False))
     for path in ("/cluster/rack0/node1", "/cluster/rack0", "/cluster/rack0/node1/core0", "/cluster/none"):
-        both.ask(lambda matcher, p=path: matcher.get_status(p))
+        both.get_status(path)
     for rank in (0, 1, 9, -1):
-        both.ask(lambda matcher, r=rank: matcher.get_rank_status(r))
+        both.get_rank_status(rank)
     both.match(slot(16, CORE))
     both.match(slot(5, some("node", 1)))
     both.ask(lambda matcher: matcher.set_rank_status([], True))

@@ -118,9 +118,9 @@ def test_arguments_of_the_wrong_kind_are_refused(value: Any, fewest_counted: int
     for call in (matcher.cancel, matcher.info, matcher.get_rank_status):
         with pytest.raises(InvalidJobspec):
             call(value)
-    for call in (matcher.remove_subgraph, matcher.get_status):
+    for at_path in (matcher.remove_subgraph, matcher.get_status):
         with pytest.raises(MatcherError, match="no vertex is at"):
-            call(value)
+            at_path(value)
     with pytest.raises(MatcherError):
         matcher.set_status(value, True)
     with pytest.raises(InvalidJobspec):

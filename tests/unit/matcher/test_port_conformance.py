@@ -34,7 +34,10 @@ def _counted(graph: Any, options: MatcherOptions) -> Matcher:
     return EmbeddedEngine(graph, options, fewest_counted=0)
 
 
-ENGINES: dict[str, Any] = {"walker": EmbeddedMatcher, "counted": _counted}
+ENGINES: dict[str, Callable[[Any, MatcherOptions], Matcher]] = {
+    "walker": EmbeddedMatcher,
+    "counted": _counted,
+}
 if FLUXION.library is not None:
     ENGINES["fluxion"] = create_fluxion_matcher
 
@@ -60,7 +63,7 @@ def _graph() -> dict[str, Any]:
 QPU = jobspec([{"type": "slot", "count": 1, "label": "task", "with": [{"type": "qpu", "count": 1}]}])
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+@pytest.fixture(params=ENGINES.values(), ids=list(ENGINES))
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: list[Matcher] = []
 
@@ -405,7 +408,8 @@ def test_r_with_times_replays_with_them(make: Make, name: str) -> None:
     wanted = whole if name == "rv1_shorthand" else slots(3, duration=100)
     original = make(name).match("allocate", wanted, 1).R
     fresh = make(name)
-    replayed = fresh.update_allocate(4, original)  # type: ignore[arg-type]
+    assert original is not None
+    replayed = fresh.update_allocate(4, original)
     assert original == replayed.R
     assert fresh.info(4).mode == "ALLOCATED"
     assert fresh.match("without_allocating_future", slots(4)).at == 100
@@ -420,7 +424,8 @@ def test_bare_jgf_replays_for_as_long_as_there_is(make: Make, name: str) -> None
     )
     original = make(name).match("allocate", whole, 1).R
     fresh = make(name)
-    fresh.update_allocate(4, original)  # type: ignore[arg-type]
+    assert original is not None
+    fresh.update_allocate(4, original)
     with pytest.raises(Busy):
         fresh.match("allocate_orelse_reserve", slots(3))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fluence_extender.matcher import Jgf
@@ -42,6 +43,11 @@ class Document:
         return entry
 
     def node(self, name: str, *, virtual: bool = False, above: Jgf | None = None, **leaves: int) -> Jgf:
+        return self.node_with(leaves, name, virtual, above)
+
+    def node_with(
+        self, leaves: Mapping[str, int], name: str, virtual: bool = False, above: Jgf | None = None
+    ) -> Jgf:
         rank = self.rank
         self.rank += 1
         properties = {"virtual=true" if virtual else "virtual=false": ""}

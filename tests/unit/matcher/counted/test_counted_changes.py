@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.matcher import Busy, InvalidGraph, Match, MatcherError, MatcherOptions, MatchOp
+from fluence_extender.matcher import Busy, InvalidGraph, Jgf, Match, MatcherError, MatcherOptions, MatchOp
 from fluence_extender.matcher.engine import EmbeddedEngine
 from tests.unit.matcher.counted.compact_documents import (
     CORES,
@@ -17,11 +17,11 @@ from tests.unit.matcher.counted.compact_documents import (
 POLICIES = pytest.mark.parametrize("policy", ["first", "lonode", "low", "hinodex"])
 
 
-def allocate(engine: EmbeddedEngine, spec: object) -> Match:
-    return engine.match(MatchOp.ALLOCATE, spec)  # type: ignore[arg-type]
+def allocate(engine: EmbeddedEngine, spec: Jgf) -> Match:
+    return engine.match(MatchOp.ALLOCATE, spec)
 
 
-def whole_nodes(count: int) -> object:
+def whole_nodes(count: int) -> Jgf:
     node = {"type": "node", "count": 1, "with": [{"type": "core", "count": 1}]}
     return around([{"type": "slot", "count": count, "label": "s", "with": [node]}])
 

@@ -10,6 +10,7 @@ from fluence_extender.matcher import (
     NO_JOB,
     Busy,
     InvalidJobspec,
+    Jgf,
     JobExists,
     Match,
     Matcher,
@@ -40,8 +41,8 @@ def matcher(policy: str = "lonode", document: Document | None = None) -> Embedde
     return EmbeddedEngine((document or two_nodes_and_a_device()).graph(), MatcherOptions(policy=policy))
 
 
-def allocate(engine: Matcher, spec: object, jobid: int | None = None) -> Match:
-    return engine.match(MatchOp.ALLOCATE, spec, jobid)  # type: ignore[arg-type]
+def allocate(engine: Matcher, spec: Jgf, jobid: int | None = None) -> Match:
+    return engine.match(MatchOp.ALLOCATE, spec, jobid)
 
 
 def test_a_document_with_counts_is_matched_by_counting() -> None:
@@ -85,7 +86,7 @@ def test_r_lists_runs_of_units_and_never_one_twice() -> None:
         allocate(engine, jobspec(1, core=10_000))
     engine.cancel(2)
     spread = allocate(engine, jobspec(1, core=11_000))
-    assert spread.R is not None
+    assert isinstance(spread.R, dict)
     leaves = [entry for entry in spread.R["graph"]["nodes"] if entry["metadata"]["type"] == "core"]
     assert [(leaf["metadata"]["id"], leaf["metadata"]["count"]) for leaf in leaves] == [
         (10_000, 10_000),
@@ -151,7 +152,7 @@ def test_devices_share_the_job_ids_and_are_compact_too() -> None:
     device = allocate(engine, jobspec(1, qubit=100))
     assert device.jobid == 2
     assert device.placement == {FEZ: {"qubit": 100}, "/cluster": {}}
-    assert device.R is not None
+    assert isinstance(device.R, dict)
     assert [entry["metadata"].get("count") for entry in device.R["graph"]["nodes"]] == [100, None, None]
     with pytest.raises(Busy):
         allocate(engine, jobspec(1, qubit=QUBITS - 99))
