@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-import atheris  # type: ignore[import-untyped]
+import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
