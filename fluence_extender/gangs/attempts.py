@@ -77,13 +77,13 @@ class Attempts:
         ]
         hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
         self._vain.clear()
-        self._preemptor.begin()
+        self._preemptor.searches.begin()
         tried: set[GangKey] = set()
         placed, tell_at = 0, NEVER
         for gang in hopeful:
             enough = placed >= PLACED_AT_ONCE or self._clock() >= tell_at
             # A search for victims goes on only where its gang is tried each time.
-            if enough and not self._preemptor.searching:
+            if enough and not self._preemptor.searches.under_way:
                 break
             tried.add(gang.key)
             before = len(needy(gang))
@@ -112,7 +112,7 @@ class Attempts:
             elsewhere = self._registry.elsewhere(gang)
             gang.explain(_not_whole(gang, size, elsewhere), now)
             return
-        self._preemptor.order(gang, ready)
+        self._preemptor.searches.order(gang, ready)
         broken = next((member.pod for member in ready if member.pod.problem), None)
         if broken is not None:
             gang.explain(Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}"), now)

@@ -19,7 +19,6 @@ from itertools import chain
 
 from fluence_extender.gangs.actions import Action, AskBudgets, Keep
 from fluence_extender.gangs.assembly import foreign_gates
-from fluence_extender.gangs.confirming import confirm
 from fluence_extender.gangs.evictions import Evictions
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.going import Going
@@ -32,22 +31,21 @@ from fluence_extender.gangs.preempting import Preempting, Pressing
 from fluence_extender.gangs.preemption import Victim
 from fluence_extender.gangs.prospect import prospect
 from fluence_extender.gangs.registry import Registry
-from fluence_extender.gangs.victim_search import A_POD, Found, Query, VictimSearch, search
+from fluence_extender.gangs.searches import Searches
+from fluence_extender.gangs.victim_search import Found
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.placement import Assignment
-from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.ranks import rank_key
-
-NOBODY = Found((), ())
-"""Nobody's going would help."""
 
 
 class Preemptor:
-    """See the module docstring. ``evictions`` are those who make way, ``precedence`` says who is in front of whom."""
+    """See the module docstring.
+
+    ``evictions`` are those who make way, ``precedence`` says who is in front of whom, ``searches`` look for victims.
+    """
 
     def __init__(
         self,
@@ -66,36 +64,30 @@ class Preemptor:
         self._clock = clock
         self._of: dict[GangKey, Preempting] = {}
         self._leaving = Leaving(books.holdings, limits.leaving, clock)
-        self._forbidden: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
         self._next_search: dict[GangKey, float] = {}
-        self._running: VictimSearch | None = None
         self._deferred: set[GangKey] = set()
-        self._round = 0
-        self._left = 0
         self.evictions = Evictions(registry, places, limits, self._of, self._leaving.__contains__)
         self._going = Going(books.holdings, self._leaving, self.evictions)
         self.precedence = Precedence(books, self._of, self.evictions)
+        self.searches = Searches(
+            registry,
+            books,
+            places,
+            planner,
+            self._going,
+            self.evictions,
+            self.precedence,
+            limits.search_step,
+        )
         places.passes = self.precedence.passes
 
     # Deciding.
-
-    def begin(self) -> None:
-        """A round of attempts begins. A search that the last one didn't go on with is wanted no more."""
-        if self._running is not None and self._running.round != self._round:
-            self._running = None
-        self._round += 1
-        self._left = self._limits.search_step
-
-    @property
-    def searching(self) -> bool:
-        """Whether victims are being looked for, so that another step is wanted at once."""
-        return self._running is not None
 
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
         return (
-            self.searching
+            self.searches.under_way
             or self.evictions.due
             or any(one.fresh or not one.asked for one in self._of.values())
         )
@@ -107,21 +99,21 @@ class Preemptor:
             return reason
         known = self._of.get(gang.key)
         waits = reason if known is None else self._reason(known, now)
-        running = self._running_for(gang, members)
+        running = self.searches.running_for(gang, members)
         if known is not None and running is None and self._only_planned(gang, known, reason, now):
             return waits
         if running is None:
             not_before = self._next_search.get(gang.key, 0.0)
-            if known is None and (self._running is not None or self._left <= 0):
+            if known is None and self.searches.busy:
                 self._deferred.add(gang.key)
                 not_before = max(not_before, now + self._limits.preempt_again)
             if now < not_before:
                 gang.try_again_at = min(gang.try_again_at, not_before)
                 return waits
             self._next_search[gang.key] = now + self._limits.preempt_again
-        found = self._search(gang, members, known, now, running)
+        found = self.searches.find(gang, members, known, now, running)
         if found is None:
-            running = self._running_for(gang, members)
+            running = self.searches.running_for(gang, members)
             if running is not None:
                 running.version, running.reason = self._books.version, reason
             gang.try_again_at = now if running is not None else now + self._limits.preempt_again
@@ -137,21 +129,15 @@ class Preemptor:
         gang.try_again_at = min(gang.try_again_at, now if known.to_be_checked else known.plan_at)
         return known.to_be_checked
 
-    def order(self, gang: Gang, members: list[Member]) -> None:
-        """Sort members of ``gang`` that need a place in the order of their ranks."""
-        running = self._running
-        if running is None or running.query.key != gang.key or not running.order(members):
-            members.sort(key=lambda member: rank_key(member.pod))
-
     def asked_already(self, gang: Gang, members: Iterable[Member], now: float) -> Reason | None:
         """Why the gang has no place, where that needn't be found out again.
 
         Either victims are looked for and the books are as when it was; or those whose room it is to have are there
         still, and it was planned in vain a moment ago.
         """
-        running = self._running
-        if running is not None and running.query.key == gang.key and running.version == self._books.version:
-            return running.reason
+        found_out = self.searches.known_reason(gang)
+        if found_out is not None:
+            return found_out
         known = self._of.get(gang.key)
         if known is None or not known.awaits(self._books.holdings) or not all(one.kept for one in members):
             return None
@@ -173,7 +159,7 @@ class Preemptor:
     ) -> Reason:
         if not found.places:
             self.end(gang.key)
-            return self._in_vain(gang, reason, now)
+            return self.searches.in_vain(gang, reason, now)
         if known is None and not found.victims:
             return reason
         if known is None or found.victims:
@@ -183,85 +169,6 @@ class Preemptor:
         known.busy, known.plan_at = reason, now + self._limits.preempt_again
         gang.try_again_at = min(gang.try_again_at, known.plan_at, self._leaving.next_late(known.pods, now))
         return self._reason(known, now)
-
-    def _running_for(self, gang: Gang, members: Sequence[Member]) -> VictimSearch | None:
-        """The search that is under way for just these members."""
-        running = self._running
-        if running is None or running.query.key != gang.key:
-            return None
-        if [wish.pod for wish in running.query.wishes] == [member.pod for member in members]:
-            return running
-        self._running = None
-        return None
-
-    def _search(
-        self,
-        gang: Gang,
-        members: Sequence[Member],
-        known: Preempting | None,
-        now: float,
-        running: VictimSearch | None,
-        patient: bool = False,
-    ) -> Found | None:
-        """The victims that are needed beside those who are going already, and where the members will go.
-
-        `NOBODY` when that wouldn't help; None while it isn't known yet.
-        """
-        if running is None:
-            if known is not None and known.hope is not None and all(member.kept for member in members):
-                going = partial(self._going.has, known=known, now=now, patient=patient)
-                if known.hope.good_everywhere(going, self.precedence.passes(gang)):
-                    places = tuple(Assignment(member.pod.uid, member.kept) for member in members)
-                    return Found((), places)
-            query = self._query(gang, members, known, now, patient)
-            found = None
-            if query.going or self._registry.lowest_priority < query.priority:
-                if self._running is not None:
-                    return None
-                running = self._running = search(self._registry, self._books, self._planner, query)
-                # That it has no place was found out in the same step.
-                self._left -= A_POD * len(members)
-        if running is not None:
-            running.round, patient = self._round, running.query.patient
-            if running.over and running.found is not None:
-                # What was found in several steps is confirmed in steps of its own.
-                query = self._query(gang, members, known, now, patient)
-                running.confirm(confirm(self._registry, self._books, self._planner, query, running.found))
-            self._left = running.go_on(self._left)
-            found = running.found
-            if not running.over or (found is not None and running.steps > 1 and not running.confirming):
-                return None
-            self._running = None
-            if found is None and running.confirming:
-                return None
-        if found is None and known is not None and not patient:
-            # Nobody else can make way: who has been going for too long is waited for all the same.
-            return self._search(gang, members, known, now, None, patient=True)
-        return found or NOBODY
-
-    def _query(
-        self, gang: Gang, members: Sequence[Member], known: Preempting | None, now: float, patient: bool
-    ) -> Query:
-        usable: set[str] | None = None
-        if not any(member.pod.devices for member in members):
-            sets = {id(nodes): nodes for nodes in map(self._planner.eligibility.eligible, _pods(members))}
-            usable = set().union(*sets.values())
-        untouchable = set()
-        for (key, victim), (until, _) in self._forbidden.items():
-            if key == gang.key and until > now:
-                gang.try_again_at = min(gang.try_again_at, until)
-                untouchable.add(victim)
-        return Query(
-            gang.key,
-            self._places.wishes(members, now),
-            self._places.settled(gang),
-            self._going.all(known, now, patient),
-            lowest_priority(members),
-            lambda one: one is not gang and one.key not in untouchable and one.key not in self.evictions,
-            usable,
-            self.precedence.passes(gang),
-            patient,
-        )
 
     def _begin(
         self, gang: Gang, members: Sequence[Member], victims: tuple[Victim, ...], known: Preempting | None
@@ -297,12 +204,6 @@ class Preemptor:
     def _reason(self, known: Preempting, now: float) -> Reason:
         return known.reason(self._books.holdings, self._leaving.late(now), self._limits.leaving)
 
-    def _in_vain(self, gang: Gang, reason: Reason, now: float) -> Reason:
-        """``reason``, with the budgets that stand in the way."""
-        self._forbidden = {pair: one for pair, one in self._forbidden.items() if one[0] > now}
-        why = sorted(text for (key, _), (_, text) in self._forbidden.items() if key == gang.key)
-        return Reason(reason.why, f"{reason.text}; {why[0]}") if why else reason
-
     # What comes of it.
 
     def actions(self, now: float, looked_at: Collection[GangKey]) -> list[Action]:
@@ -328,7 +229,7 @@ class Preemptor:
 
     def _wake_deferred(self) -> None:
         """Let the most important of those have its turn that had to wait until somebody else's search is over."""
-        if self._running is not None or not self._deferred:
+        if self.searches.under_way or not self._deferred:
             return
         waiting = [gang for key in self._deferred if (gang := self._registry.gangs.get(key)) is not None]
         if waiting:
@@ -387,7 +288,7 @@ class Preemptor:
             self.end(key)
             self._registry.dirty.add(key)
         self._next_search.pop(key, None)
-        self._forbidden[key, victim] = (self._clock() + self._limits.barred_for, why)
+        self.searches.forbid(key, victim, self._clock() + self._limits.barred_for, why)
 
     def not_evicted(self, uid: str, why: str) -> None:
         """An eviction failed: it is tried again for as long as it is wanted."""
@@ -457,10 +358,9 @@ class Preemptor:
         for key in list(self._of):
             self.end(key)
         self.evictions.clear()
-        self._forbidden.clear()
+        self.searches.forget()
         self._next_search.clear()
         self._deferred.clear()
-        self._running = None
 
 
 def _kept_elsewhere(members: Sequence[Member], places: Sequence[Assignment]) -> Iterator[bool]:
@@ -469,7 +369,3 @@ def _kept_elsewhere(members: Sequence[Member], places: Sequence[Assignment]) -> 
 
 def _awaits_nomination(member: Member) -> bool:
     return member.assignment is None and GATE in member.pod.gates and not member.clearing
-
-
-def _pods(members: Iterable[Member]) -> Iterator[Pod]:
-    return (member.pod for member in members)
