@@ -58,13 +58,8 @@ class Asked:
         return f"node with {self.tie}" if self.tie else "node"
 
 
-def no_place(asked: Sequence[Asked], free: Rooms, whole: Rooms) -> Reason:
-    """The reason for a gang; ``free`` is what the nodes have left, ``whole`` what they have when nothing runs."""
-    return never_a_place(asked, whole) or no_place_now(asked, free)
-
-
 def no_place_now(asked: Sequence[Asked], free: Rooms) -> Reason:
-    """The reason for a gang that has to wait for room."""
+    """The reason for a gang that has to wait for room; ``free`` is what the nodes have left."""
     wanted = sum(one.shape.count for one in asked)
     for one in asked:
         if one.tie and not one.shape.nodes:
@@ -76,7 +71,10 @@ def no_place_now(asked: Sequence[Asked], free: Rooms) -> Reason:
 
 
 def never_a_place(asked: Sequence[Asked], whole: Rooms) -> Reason | None:
-    """Why a gang wouldn't fit even if nothing ran; None where it would, or where that isn't certain."""
+    """Why a gang wouldn't fit even if nothing ran; None where it would, or where that isn't certain.
+
+    ``whole`` is what the nodes have when nothing runs.
+    """
     ideal = [replace(one.shape, nodes=one.possible) for one in asked]
     for one, shape in zip(asked, ideal, strict=True):
         if not shape.nodes:

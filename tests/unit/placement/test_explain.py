@@ -11,7 +11,7 @@ from fluence_extender.ledger.rooms import Room, Rooms
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.explain import Asked, amount_text, no_place
+from fluence_extender.placement.explain import Asked, amount_text, never_a_place, no_place_now
 from fluence_extender.placement.search import Shape
 from tests.core.values import GIB, asks
 
@@ -37,7 +37,7 @@ def why(
     whole = Rooms.of({name: Room(account.allocatable) for name, account in there.items()})
     ever = possible or [shape.nodes for shape in shapes]
     asked = [Asked(shape, nodes, refusals or {}) for shape, nodes in zip(shapes, ever, strict=True)]
-    return no_place(asked, free, whole)
+    return never_a_place(asked, whole) or no_place_now(asked, free)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +196,8 @@ def test_refusals_are_those_of_the_members_that_they_concern() -> None:
     there = accounts(WHOLE)
     free = Rooms.of({name: Room(account.free) for name, account in there.items()})
     picky = Asked(Shape(asks(200), 2, ()), (), {"node selector": 1})
-    assert no_place([Asked(Shape(asks(100), 1, ("n0",)), ("n0",)), picky], free, free).text == (
+    never = never_a_place([Asked(Shape(asks(100), 1, ("n0",)), ("n0",)), picky], free)
+    assert never is not None
+    assert never.text == (
         "unsatisfiable: no node may be used (nodes refused: 1 node selector), for 2 of 3 members"
     )
