@@ -10,7 +10,7 @@ set is found by leaving out halves, the dearest first (Junker's QuickXplain), wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 from math import comb
@@ -31,9 +31,6 @@ class Victim:
     uids: frozenset[str]
     surplus: bool = False
 
-
-Fits = Callable[[frozenset[str]], bool]
-"""Whether whoever asks has a place once the pods of these uids have gone."""
 
 Cost = tuple[int, tuple[int, ...], int, tuple[float, ...], tuple[GangKey, ...]]
 
@@ -56,23 +53,11 @@ Choosing = Generator[Question, bool, Chosen | None]
 """Asks, with the uids of pods that are gone, whether there is a place; at the end there are the victims, or None."""
 
 
-def choose(candidates: Sequence[Victim], fits: Fits, trials: int) -> Chosen | None:
-    """The victims to take, or None when even all of them wouldn't be enough. ``fits`` is asked about ``trials`` times.
+def choice(candidates: Sequence[Victim], trials: int) -> Choosing:
+    """The victims to take, or None when even all of them wouldn't be enough; it asks about ``trials`` times at most.
 
     When the trials run out, a set that is enough but perhaps not the smallest is returned.
     """
-    choosing = choice(candidates, trials)
-    try:
-        question = next(choosing)
-        while True:
-            question = choosing.send(fits(question))
-    except StopIteration as end:
-        found: Chosen | None = end.value
-        return found
-
-
-def choice(candidates: Sequence[Victim], trials: int) -> Choosing:
-    """`choose`, question by question."""
     return _Choice(trials).choose(candidates)
 
 

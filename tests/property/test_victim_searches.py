@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.confirming import confirm
 from fluence_extender.gangs.making_way import victims_of
-from fluence_extender.gangs.preemption import Victim, choose
+from fluence_extender.gangs.preemption import Victim
 from fluence_extender.gangs.victim_search import TRIALS, Found, Query, VictimSearch, search
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod
@@ -18,6 +18,7 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner, Wish
 from fluence_extender.placement.trial import Trial
+from tests.core.choosing import choose
 from tests.core.values import GIB, PodFields, node, pod
 from tests.core.world import World
 
