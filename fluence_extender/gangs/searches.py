@@ -7,7 +7,7 @@ with in each round of attempts is given up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from fluence_extender.gangs.confirming import confirm
@@ -18,11 +18,10 @@ from fluence_extender.gangs.places import Places
 from fluence_extender.gangs.precedence import Precedence, lowest_priority
 from fluence_extender.gangs.preempting import Preempting
 from fluence_extender.gangs.registry import Registry
-from fluence_extender.gangs.victim_search import A_POD, Found, Query, VictimSearch, search
+from fluence_extender.gangs.victim_search import A_POD, Found, Query, VictimSearch, search, usable
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
-from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
@@ -153,10 +152,6 @@ class Searches:
     def _query(
         self, gang: Gang, members: Sequence[Member], known: Preempting | None, now: float, patient: bool
     ) -> Query:
-        usable: set[str] | None = None
-        if not any(member.pod.devices for member in members):
-            sets = {id(nodes): nodes for nodes in map(self._planner.eligibility.eligible, _pods(members))}
-            usable = set().union(*sets.values())
         untouchable = set()
         for (key, victim), (until, _) in self._forbidden.items():
             if key == gang.key and until > now:
@@ -169,7 +164,7 @@ class Searches:
             self._going.all(known, now, patient),
             lowest_priority(members),
             lambda one: one is not gang and one.key not in untouchable and one.key not in self._evictions,
-            usable,
+            usable(self._planner, [member.pod for member in members]),
             self._precedence.passes(gang),
             patient,
         )
@@ -188,7 +183,3 @@ class Searches:
         """Search no more, and forget whom budgets protect."""
         self._forbidden.clear()
         self._running = None
-
-
-def _pods(members: Iterable[Member]) -> Iterator[Pod]:
-    return (member.pod for member in members)

@@ -19,6 +19,7 @@ from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.use import use_of
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement import trial as trials
 from fluence_extender.placement.plan import Planner, Settled, Wish
@@ -141,6 +142,14 @@ class VictimSearch:
             except StopIteration as end:
                 self.over, self.found = True, end.value
         return left
+
+
+def usable(planner: Planner, pods: Collection[Pod]) -> set[str] | None:
+    """The nodes that matter to a search for ``pods``; None for all, where devices might come free on others."""
+    if any(pod.devices for pod in pods):
+        return None
+    sets = {id(nodes): nodes for nodes in map(planner.eligibility.eligible, pods)}
+    return set().union(*sets.values())
 
 
 def search(registry: Gangs, books: Standing, planner: Planner, query: Query) -> VictimSearch:

@@ -16,7 +16,7 @@ from fluence_extender.gangs.gang import Gang
 from fluence_extender.gangs.precedence import behind, kept_for_another, passed_by
 from fluence_extender.gangs.preempting import Pressing
 from fluence_extender.gangs.preemption import Victim
-from fluence_extender.gangs.victim_search import Found, Query, search
+from fluence_extender.gangs.victim_search import Found, Query, search, usable
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
@@ -155,10 +155,6 @@ class Preemptions:
 
     def _query(self, key: GangKey, wishes: Sequence[Wish], spared: Collection[GangKey]) -> Query:
         pods = [wish.pod for wish in wishes]
-        usable: set[str] | None = None
-        if not any(pod.devices for pod in pods):
-            sets = {id(nodes): nodes for nodes in map(self._planner.eligibility.eligible, pods)}
-            usable = set().union(*sets.values())
         untouchable = {key, *spared, *self._around.leaving}
 
         def may_go(gang: Gang) -> bool:
@@ -166,7 +162,8 @@ class Preemptions:
 
         priority = min(pod.priority for pod in pods)
         passed = self.passes(pods)
-        return Query(key, wishes, (), self._around.going, priority, may_go, usable, passed)
+        near = usable(self._planner, pods)
+        return Query(key, wishes, (), self._around.going, priority, may_go, near, passed)
 
     def _forbidding(
         self, victims: Sequence[Victim]
