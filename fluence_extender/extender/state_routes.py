@@ -69,14 +69,15 @@ def state_routes(placements: Placements) -> APIRouter:
     checks = [Depends(ready), Depends(only_known)]
     router = APIRouter(prefix="/v1", dependencies=checks, responses=_EVERYWHERE, tags=["state"])
     answers = Answers(placements)
-    _gang_routes(router, placements, answers)
+    _gangs_route(router, placements, answers)
+    _gang_route(router, placements, answers)
     _allocation_routes(router, placements, answers)
     _node_routes(router, placements, answers)
     _device_routes(router, placements, answers)
     return router
 
 
-def _gang_routes(router: APIRouter, placements: Placements, answers: Answers) -> None:
+def _gangs_route(router: APIRouter, placements: Placements, answers: Answers) -> None:
     @router.get("/gangs", response_model=ListOf[Gang], summary="All gangs", responses=_LISTS)
     async def gangs(
         request: Request,
@@ -99,6 +100,8 @@ def _gang_routes(router: APIRouter, placements: Placements, answers: Answers) ->
         listing = placements.gangs(gone or state == "gone")
         return answers.listing(request, listing, Page("gangs", limit, continue_), keep)
 
+
+def _gang_route(router: APIRouter, placements: Placements, answers: Answers) -> None:
     @router.get(
         "/gangs/{namespace}/{name:path}",
         response_model=GangDetail,

@@ -109,26 +109,22 @@ class Attempts:
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
-            elsewhere = self._registry.elsewhere(gang)
-            gang.explain(_not_whole(gang, size, elsewhere), now)
-            return
-        self._preemptor.searches.order(gang, ready)
-        broken = next((member.pod for member in ready if member.pod.problem), None)
-        if broken is not None:
-            gang.explain(Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}"), now)
+            gang.explain(_not_whole(gang, size, self._registry.elsewhere(gang)), now)
             return
         if not ready:
             gang.explain(_gates(gang), now)
             return
-        gives_way = self._preemptor.precedence.barrier_to(gang, ready)
-        if gives_way is not None:
-            gang.explain(gives_way, now)
+        self._preemptor.searches.order(gang, ready)
+        obstacle = _invalid(ready) or self._preemptor.precedence.barrier_to(gang, ready)
+        if obstacle is not None:
+            gang.explain(obstacle, now)
             return
         if not settled and (gang.reason is None or gang.reason.why in GATHERING):
             gang.note(What.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
-        reason = self._preemptor.asked_already(gang, ready[: max(missing, 1)], now)
+        fewest = max(missing, 1)
+        reason = self._preemptor.asked_already(gang, ready[:fewest], now)
         if reason is None:
-            reason = self._plan_as_many(gang, ready, max(missing, 1), now)
+            reason = self._plan_as_many(gang, ready, fewest, now)
         needs = _needs(gang, size)
         if reason is not None:
             gang.try_again_at = next_bar_ends(ready)
@@ -138,15 +134,20 @@ class Attempts:
                 self._vain.clear()
                 self._registry.dirty.add(gang.key)
             else:
-                lacking = [member for member in ready if member.assignment is None]
-                parts = [lacking[:missing]] if needs else [[member] for member in lacking]
-                reason, soon = self._displacement.look(gang, parts, reason, now)
-                if needs and not soon:
-                    reason = self._preemptor.consider(gang, ready[:missing], reason, now)
+                reason = self._make_room(gang, ready, missing if needs else 0, reason, now)
             reason = self._preemptor.precedence.behind(gang, reason)
         if not needs:
             self._preemptor.end(gang.key)
         gang.explain(reason, now)
+
+    def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
+        """See to it that ``needed`` of those that have no place get one, and say why they have none till then."""
+        lacking = [member for member in ready if member.assignment is None]
+        parts = [lacking[:needed]] if needed else [[member] for member in lacking]
+        reason, soon = self._displacement.look(gang, parts, reason, now)
+        if needed and not soon:
+            reason = self._preemptor.consider(gang, ready[:needed], reason, now)
+        return reason
 
     def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
         """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
@@ -208,6 +209,11 @@ def _not_whole(gang: Gang, size: int, elsewhere: Mapping[str, int]) -> Reason:
     if present < size:
         return waiting(present, size, elsewhere)
     return _gates(gang) or waiting(present, size)
+
+
+def _invalid(ready: Iterable[Member]) -> Reason | None:
+    broken = next((member.pod for member in ready if member.pod.problem), None)
+    return None if broken is None else Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}")
 
 
 def _gates(gang: Gang) -> Reason | None:
