@@ -1,14 +1,13 @@
 """Manifests to pods and gangs: what the controllers would make of them, as far as placement can see.
 
 Understood are pods and what makes pods; objects that only say something about gangs are read as well, and others are
-named and left alone. Pods are numbered and labelled as their controllers do it, so that gangs and ranks are told as
-usual.
+named and left alone. Gangs and ranks are told from the pods as usual.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import Workload
 from fluence_extender.placement.plan import Wish
+from fluence_extender.whatif.controllers import MAKERS, Maker
 from fluence_extender.whatif.documents import BadManifest, Manifest, as_json
 from fluence_extender.whatif.priorities import PriorityClasses
 from fluence_extender.whatif.remarked import Remarked, full_name
@@ -86,19 +86,9 @@ def asked(
     result = Asked([])
     remarked = Remarked()
     known_classes = PriorityClasses(manifests, classes)
-    names = _Names()
-    for manifest in manifests:
-        meta = manifest.setdefault("metadata", {})
-        if not isinstance(meta, dict):
-            raise BadManifest(f"{manifest['kind']}: metadata isn't a mapping")
-        meta.setdefault("namespace", namespace)
-        meta["name"] = meta.get("name") or names.made(manifest["kind"], meta)
-        if names.twice(manifest):
-            result.notes.append(
-                f"{full_name(manifest)} is there more than once: in a cluster the last one would replace the others"
-            )
+    for manifest in _named(manifests, namespace, result.notes):
         known = _note(manifest, index)
-        make = _MAKERS.get(manifest["kind"])
+        make = MAKERS.get(manifest["kind"])
         if make is None:
             if not known and not known_classes.knows(manifest):
                 result.ignored.append(full_name(manifest))
@@ -120,6 +110,22 @@ def asked(
     remarked.look_at_alone(one.pods[0] for one in result.gangs if one.key.convention is Convention.ALONE)
     result.notes.extend(remarked.notes())
     return result
+
+
+def _named(manifests: Iterable[Manifest], namespace: str, notes: list[str]) -> Iterator[Manifest]:
+    """The objects, each with its namespace and a name."""
+    names = _Names()
+    for manifest in manifests:
+        meta = manifest.setdefault("metadata", {})
+        if not isinstance(meta, dict):
+            raise BadManifest(f"{manifest['kind']}: metadata isn't a mapping")
+        meta.setdefault("namespace", namespace)
+        meta["name"] = meta.get("name") or names.made(manifest["kind"], meta)
+        if names.twice(manifest):
+            notes.append(
+                f"{full_name(manifest)} is there more than once: in a cluster the last one would replace the others"
+            )
+        yield manifest
 
 
 class _Names:
@@ -210,131 +216,6 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[Wanted]:
         wanted.size = agreed_size(key, claims[key])
     return list(found.values())
 
-
-# What controllers make.
-
-
-def _template(
-    source: Mapping[str, Any],
-    name: str,
-    labels: Mapping[str, str],
-    notes: Mapping[str, str],
-    owner: tuple[str, str, str] | None,
-) -> Manifest:
-    meta = source.get("metadata") or {}
-    if not source["spec"].get("containers"):
-        raise BadManifest("a pod without containers")
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {**(meta.get("labels") or {}), **labels},
-            "annotations": {**(meta.get("annotations") or {}), **notes},
-        },
-        "spec": source["spec"],
-        "owner": owner,
-    }
-
-
-def _count(value: Any, default: int) -> int:
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadManifest(f"{value!r} is no number of pods")
-    return value
-
-
-def _single(manifest: Manifest) -> Iterator[Manifest]:
-    yield _template(manifest, manifest["metadata"]["name"], {}, {}, None)
-
-
-def _of_job(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> Iterator[Manifest]:
-    parallelism = _count(spec.get("parallelism"), 1)
-    count = min(parallelism, _count(spec.get("completions"), parallelism))
-    for number in range(count):
-        index = {"batch.kubernetes.io/job-completion-index": str(number)}
-        told = {"batch.kubernetes.io/job-name": name, **labels}
-        yield _template(spec["template"], f"{name}-{number}", told, index, ("Job", name, f"job-{name}"))
-
-
-def _job(manifest: Manifest) -> Iterator[Manifest]:
-    yield from _of_job(manifest["spec"], manifest["metadata"]["name"], {})
-
-
-def _cron_job(manifest: Manifest) -> Iterator[Manifest]:
-    """The pods of one run."""
-    yield from _of_job(manifest["spec"]["jobTemplate"]["spec"], manifest["metadata"]["name"], {})
-
-
-def _replicas(manifest: Manifest) -> Iterator[Manifest]:
-    spec, name, kind = manifest["spec"], manifest["metadata"]["name"], manifest["kind"]
-    owner = ("ReplicaSet" if kind == "Deployment" else kind, name, f"{kind}-{name}")
-    for number in range(_count(spec.get("replicas"), 1)):
-        labels = {"apps.kubernetes.io/pod-index": str(number)} if kind == "StatefulSet" else {}
-        yield _template(spec["template"], f"{name}-{number}", labels, {}, owner)
-
-
-def _job_set(manifest: Manifest) -> Iterator[Manifest]:
-    name = manifest["metadata"]["name"]
-    for replicated in manifest["spec"].get("replicatedJobs") or ():
-        replicas = _count(replicated.get("replicas"), 1)
-        for number in range(replicas):
-            job = f"{name}-{replicated['name']}-{number}"
-            labels = {
-                "jobset.sigs.k8s.io/jobset-name": name,
-                "jobset.sigs.k8s.io/replicatedjob-name": replicated["name"],
-                "jobset.sigs.k8s.io/replicatedjob-replicas": str(replicas),
-                "jobset.sigs.k8s.io/job-index": str(number),
-            }
-            yield from _of_job(replicated["template"]["spec"], job, labels)
-
-
-def _leader_worker_set(manifest: Manifest) -> Iterator[Manifest]:
-    name, spec = manifest["metadata"]["name"], manifest["spec"]
-    templates = spec["leaderWorkerTemplate"]
-    size = _count(templates.get("size"), 1)
-    for group in range(_count(spec.get("replicas"), 1)):
-        for worker in range(size):
-            leads = worker == 0 and templates.get("leaderTemplate")
-            labels = {
-                "leaderworkerset.sigs.k8s.io/name": name,
-                "leaderworkerset.sigs.k8s.io/group-index": str(group),
-                "leaderworkerset.sigs.k8s.io/worker-index": str(worker),
-                "leaderworkerset.sigs.k8s.io/template-revision-hash": "1",
-            }
-            notes = {"leaderworkerset.sigs.k8s.io/size": str(size)}
-            source = templates["leaderTemplate"] if leads else templates["workerTemplate"]
-            pod = f"{name}-{group}" if worker == 0 else f"{name}-{group}-{worker}"
-            yield _template(source, pod, labels, notes, ("StatefulSet", name, f"lws-{name}"))
-
-
-def _mpi_job(manifest: Manifest) -> Iterator[Manifest]:
-    name = manifest["metadata"]["name"]
-    for role, replica in (manifest["spec"].get("mpiReplicaSpecs") or {}).items():
-        for number in range(_count(replica.get("replicas"), 1)):
-            labels = {
-                "training.kubeflow.org/job-name": name,
-                "training.kubeflow.org/operator-name": "mpi-operator",
-                "training.kubeflow.org/job-role": role.lower(),
-                "training.kubeflow.org/replica-index": str(number),
-            }
-            owner = ("MPIJob", name, f"mpijob-{name}")
-            yield _template(replica["template"], f"{name}-{role.lower()}-{number}", labels, {}, owner)
-
-
-Maker = Callable[[Manifest], Iterator[Manifest]]
-
-_MAKERS: Mapping[str, Maker] = {
-    "Pod": _single,
-    "Job": _job,
-    "CronJob": _cron_job,
-    "Deployment": _replicas,
-    "ReplicaSet": _replicas,
-    "ReplicationController": _replicas,
-    "StatefulSet": _replicas,
-    "JobSet": _job_set,
-    "LeaderWorkerSet": _leader_worker_set,
-    "MPIJob": _mpi_job,
-}
 
 _DECODERS: Mapping[tuple[str, str], Callable[[bytes], Workload]] = {
     ("batch", "Job"): workloads.decode_job,

@@ -1,0 +1,136 @@
+"""The pods that controllers make of their objects, numbered and labelled as they do it.
+
+A pod is told as a manifest with metadata, spec and, where it has one, its owner (kind, name, uid). What isn't written
+has the default of its API; of what runs again and again it is one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fluence_extender.whatif.documents import BadManifest, Manifest
+
+Maker = Callable[[Manifest], Iterator[Manifest]]
+"""Raises `BadManifest`, and what reading a mapping of another form raises."""
+
+
+def _template(
+    source: Mapping[str, Any],
+    name: str,
+    labels: Mapping[str, str],
+    notes: Mapping[str, str],
+    owner: tuple[str, str, str] | None,
+) -> Manifest:
+    meta = source.get("metadata") or {}
+    if not source["spec"].get("containers"):
+        raise BadManifest("a pod without containers")
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {**(meta.get("labels") or {}), **labels},
+            "annotations": {**(meta.get("annotations") or {}), **notes},
+        },
+        "spec": source["spec"],
+        "owner": owner,
+    }
+
+
+def _count(value: Any, default: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadManifest(f"{value!r} is no number of pods")
+    return value
+
+
+def _single(manifest: Manifest) -> Iterator[Manifest]:
+    yield _template(manifest, manifest["metadata"]["name"], {}, {}, None)
+
+
+def _of_job(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> Iterator[Manifest]:
+    parallelism = _count(spec.get("parallelism"), 1)
+    count = min(parallelism, _count(spec.get("completions"), parallelism))
+    for number in range(count):
+        index = {"batch.kubernetes.io/job-completion-index": str(number)}
+        told = {"batch.kubernetes.io/job-name": name, **labels}
+        yield _template(spec["template"], f"{name}-{number}", told, index, ("Job", name, f"job-{name}"))
+
+
+def _job(manifest: Manifest) -> Iterator[Manifest]:
+    yield from _of_job(manifest["spec"], manifest["metadata"]["name"], {})
+
+
+def _cron_job(manifest: Manifest) -> Iterator[Manifest]:
+    """The pods of one run."""
+    yield from _of_job(manifest["spec"]["jobTemplate"]["spec"], manifest["metadata"]["name"], {})
+
+
+def _replicas(manifest: Manifest) -> Iterator[Manifest]:
+    spec, name, kind = manifest["spec"], manifest["metadata"]["name"], manifest["kind"]
+    owner = ("ReplicaSet" if kind == "Deployment" else kind, name, f"{kind}-{name}")
+    for number in range(_count(spec.get("replicas"), 1)):
+        labels = {"apps.kubernetes.io/pod-index": str(number)} if kind == "StatefulSet" else {}
+        yield _template(spec["template"], f"{name}-{number}", labels, {}, owner)
+
+
+def _job_set(manifest: Manifest) -> Iterator[Manifest]:
+    name = manifest["metadata"]["name"]
+    for replicated in manifest["spec"].get("replicatedJobs") or ():
+        replicas = _count(replicated.get("replicas"), 1)
+        for number in range(replicas):
+            job = f"{name}-{replicated['name']}-{number}"
+            labels = {
+                "jobset.sigs.k8s.io/jobset-name": name,
+                "jobset.sigs.k8s.io/replicatedjob-name": replicated["name"],
+                "jobset.sigs.k8s.io/replicatedjob-replicas": str(replicas),
+                "jobset.sigs.k8s.io/job-index": str(number),
+            }
+            yield from _of_job(replicated["template"]["spec"], job, labels)
+
+
+def _leader_worker_set(manifest: Manifest) -> Iterator[Manifest]:
+    name, spec = manifest["metadata"]["name"], manifest["spec"]
+    templates = spec["leaderWorkerTemplate"]
+    size = _count(templates.get("size"), 1)
+    for group in range(_count(spec.get("replicas"), 1)):
+        for worker in range(size):
+            leads = worker == 0 and templates.get("leaderTemplate")
+            labels = {
+                "leaderworkerset.sigs.k8s.io/name": name,
+                "leaderworkerset.sigs.k8s.io/group-index": str(group),
+                "leaderworkerset.sigs.k8s.io/worker-index": str(worker),
+                "leaderworkerset.sigs.k8s.io/template-revision-hash": "1",
+            }
+            notes = {"leaderworkerset.sigs.k8s.io/size": str(size)}
+            source = templates["leaderTemplate"] if leads else templates["workerTemplate"]
+            pod = f"{name}-{group}" if worker == 0 else f"{name}-{group}-{worker}"
+            yield _template(source, pod, labels, notes, ("StatefulSet", name, f"lws-{name}"))
+
+
+def _mpi_job(manifest: Manifest) -> Iterator[Manifest]:
+    name = manifest["metadata"]["name"]
+    for role, replica in (manifest["spec"].get("mpiReplicaSpecs") or {}).items():
+        for number in range(_count(replica.get("replicas"), 1)):
+            labels = {
+                "training.kubeflow.org/job-name": name,
+                "training.kubeflow.org/operator-name": "mpi-operator",
+                "training.kubeflow.org/job-role": role.lower(),
+                "training.kubeflow.org/replica-index": str(number),
+            }
+            owner = ("MPIJob", name, f"mpijob-{name}")
+            yield _template(replica["template"], f"{name}-{role.lower()}-{number}", labels, {}, owner)
+
+
+MAKERS: Mapping[str, Maker] = {
+    "Pod": _single,
+    "Job": _job,
+    "CronJob": _cron_job,
+    "Deployment": _replicas,
+    "ReplicaSet": _replicas,
+    "ReplicationController": _replicas,
+    "StatefulSet": _replicas,
+    "JobSet": _job_set,
+    "LeaderWorkerSet": _leader_worker_set,
+    "MPIJob": _mpi_job,
+}
