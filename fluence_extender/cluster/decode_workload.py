@@ -7,7 +7,8 @@ kubeflow.org/v2beta1 (MPI Operator), ray.io/v1 (KubeRay).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -34,6 +35,8 @@ log = structlog.get_logger(__name__)
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
 ORIGIN_LABEL = "ray.io/originated-from-crd"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 NO_LIMIT = 2**31 - 1
 
 
@@ -64,6 +67,7 @@ class _Job(msgspec.Struct, rename="camel"):
 class _JobStatus(msgspec.Struct, rename="camel"):
     start_time: datetime | None = None
     failed: int | None = None
+    failed_indexes: str | None = None
 
 
 class _JobObject(msgspec.Struct):
@@ -119,6 +123,7 @@ class _CoschedulingObject(msgspec.Struct):
 
 
 class _JobTemplate(msgspec.Struct):
+    metadata: Metadata | None = None
     spec: _Job | None = None
 
 
@@ -249,10 +254,17 @@ def decode_job(raw: bytes) -> Job:
         parallelism=_parallelism(spec),
         completions=spec.completions,
         indexed=spec.completion_mode == "Indexed",
+        given_up=_indexes((decoded.status and decoded.status.failed_indexes) or ""),
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=started.timestamp() + deadline if started and deadline else None,
         bears=_bears(spec, (decoded.status and decoded.status.failed) or 0),
     )
+
+
+def _indexes(text: str) -> int:
+    """How many indexes a Job's status names, as ``1,3-5,7``; what isn't written so names none."""
+    found = [re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part) for part in text.split(",")]
+    return sum(int(one[2] or one[1]) - int(one[1]) + 1 for one in found if one)
 
 
 def _bears(spec: _Job, failed: int) -> int | None:
@@ -318,15 +330,26 @@ def decode_job_set(raw: bytes) -> JobSet:
     decoded = _job_set(raw)
     spec = decoded.spec or _JobSet()
     order = spec.startup_policy.startup_policy_order if spec.startup_policy else None
-    jobs = tuple(_replicated(one) for one in spec.replicated_jobs or ())
+    leads = _leads(decoded.metadata)
+    jobs = tuple(_replicated(one, leads) for one in spec.replicated_jobs or ())
     return JobSet(*_identity(decoded.metadata), jobs=jobs, in_order=order == "InOrder")
 
 
-def _replicated(one: _ReplicatedJob) -> ReplicatedJob:
-    spec = (one.template.spec if one.template else None) or _Job()
-    each = Job("", one.name, "", _parallelism(spec), spec.completions).pods
+def _replicated(one: _ReplicatedJob, leads: bool) -> ReplicatedJob:
+    template = one.template or _JobTemplate()
+    spec = template.spec or _Job()
+    each = _parallelism(spec) if spec.completions is None else min(_parallelism(spec), spec.completions)
     replicas = 1 if one.replicas is None else one.replicas
-    return ReplicatedJob(one.name, replicas * each, tuple(other.name for other in one.depends_on or ()))
+    led = leads or (template.metadata is not None and _leads(template.metadata))
+    leaders = replicas if led and each > 1 and spec.completion_mode != "NonIndexed" else 0
+    after = tuple(other.name for other in one.depends_on or ())
+    return ReplicatedJob(one.name, replicas * each, after, leaders)
+
+
+def _leads(meta: Metadata) -> bool:
+    """Whether pods wait for the first of their Job to have a node (JobSet: exclusive placement by its webhook)."""
+    notes: Mapping[str, str] = meta.annotations or {}
+    return EXCLUSIVE in notes and NODE_SELECTOR not in notes
 
 
 def decode_leader_worker_set(raw: bytes) -> LeaderWorkerSet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.model.gang import GangKey
@@ -35,6 +35,34 @@ def agreed_size(key: GangKey, claims: Iterable[Claim]) -> int | Reason:
         Why.INVALID,
         f"members of gang {key} disagree on its size: {first} says {least}, {last} says {most}",
     )
+
+
+TEMPLATE_HASH = "pod-template-hash"
+
+
+def size_said(key: GangKey, said: Sequence[tuple[Pod, Claim]]) -> int | Reason:
+    """The size that all claims say or, where those of a controller's pods differ, its newest pods.
+
+    Its template was changed, then, and what the older pods carry holds no more.
+    """
+    size = agreed_size(key, (claim for _, claim in said))
+    if not isinstance(size, Reason) or size.why is not Why.INVALID:
+        return size
+    newest: dict[str, float] = {}
+    for pod, _ in said:
+        newest[_controller(pod)] = max(newest.get(_controller(pod), 0.0), pod.created)
+    now = agreed_size(key, (claim for pod, claim in said if pod.created == newest[_controller(pod)]))
+    return size if isinstance(now, Reason) else now
+
+
+def _controller(pod: Pod) -> str:
+    """Who makes such pods, the pod itself if nobody does; the ReplicaSets of a Deployment are one."""
+    owner, version = pod.owner, pod.labels.get(TEMPLATE_HASH)
+    if owner is None:
+        return f"Pod {pod.uid}"
+    if owner.kind == "ReplicaSet" and version:
+        return f"Deployment {owner.name.removesuffix(version)}"
+    return owner.uid
 
 
 def shortest_patience(claims: Iterable[Claim]) -> float | None:

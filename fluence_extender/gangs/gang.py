@@ -9,10 +9,13 @@ from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.barrier import Barrier
 from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.gangs.history import History, What
-from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import ENDED, Pod
 from fluence_extender.model.reason import Reason, Why, timed_out
+
+JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
+RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
 
 @dataclass(slots=True)
@@ -70,6 +73,17 @@ class Member:
         """Start counting refusals anew, as after a change of plan."""
         self.refusals = self.waits = 0
         self.refused_first = self.refused_last = 0.0
+
+
+def run_of(pod: Pod) -> str:
+    """Of which run of its owner a pod is, "" without an owner: a run goes on without those that have succeeded.
+
+    The Jobs of a JobSet run together, until a restart makes all of them anew.
+    """
+    job_set = pod.labels.get(JOB_SET_UID)
+    if job_set:
+        return f"{job_set}/{pod.labels.get(RESTART_ATTEMPT, '')}"
+    return pod.owner.uid if pod.owner is not None else ""
 
 
 @dataclass(slots=True)
@@ -210,12 +224,17 @@ class Gang:
 
     @property
     def ended(self) -> int:
-        """Members that have succeeded already, of the same owners as those that live."""
-        done = [member.pod.owner for member in self.members.values() if member.pod.phase == "Succeeded"]
+        """Members that have succeeded already, of the same run as those that live.
+
+        Where nobody says what the run is (plain pods of Kueue's), as many as would make the gang whole by themselves
+        are of an earlier one.
+        """
+        done = [run_of(member.pod) for member in self.members.values() if member.pod.phase == "Succeeded"]
         if not done:
             return 0
-        owners = {member.pod.owner.uid for member in self.alive() if member.pod.owner is not None}
-        return sum(1 for owner in done if owner is not None and owner.uid in owners)
+        now = {run_of(member.pod) for member in self.alive()}
+        loose = done.count("") if "" in now and self.key.convention is Convention.KUEUE else 0
+        return sum(1 for run in done if run and run in now) + (loose if loose < self.size else 0)
 
     @property
     def priority(self) -> int:

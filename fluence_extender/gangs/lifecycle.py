@@ -399,13 +399,14 @@ class Lifecycle:
             finish(gang, now)
             return
         size = size_of(gang)
+        if not isinstance(size, Reason):
+            gang.size = size
         complete = not isinstance(size, Reason) and len(alive) + gang.ended >= size
         gather(gang, alive, complete or gang.begun, now, self._limits)
         if isinstance(size, Reason):
             self._places.withdraw(gang)
             settle_without_size(gang, alive, size, now)
             return
-        gang.size = size
         if len(alive) + gang.ended < size:
             self._places.withdraw(gang)
         settle(gang, alive, now)

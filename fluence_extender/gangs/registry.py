@@ -166,6 +166,7 @@ class Registry:
             return
         also = LINKED if key.convention is Convention.LABEL else ()
         same = (key, *(replace(key, convention=one) for one in also))
+        same += tuple(replace(one, part="") for one in same if one.part)
         self.dirty.update(one for one in same if one in self.gangs)
 
     def put_workload(self, thing: Workload) -> None:

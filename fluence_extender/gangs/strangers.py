@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TypeVar
 
 from fluence_extender.gangs.conventions import BY_NAME, CONVENTIONS
-from fluence_extender.model.gang import GangKey
+from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Workload
+from fluence_extender.model.workload import JobSet, Workload
 
 Found = TypeVar("Found", bound=Workload)
 
 
 class Strangers:
-    """Living pods of other schedulers, by the gang they name; only groups that are named on the pod count.
+    """Living pods of other schedulers, by the gang they name, be it by the labels of the operator that made them.
 
     Admission links labelled pods of ours to a PodGroup of the same name, and leaves those of others as they are.
+    Whether what they are part of comes in stages isn't known here: they count for their stage and for a gang of all.
     """
 
     def __init__(self) -> None:
         self._of: dict[str, GangKey] = {}
         self._in: dict[GangKey, dict[str, str]] = {}
+        self._parts: dict[GangKey, set[str]] = {}
 
     def put(self, pod: Pod) -> GangKey | None:
         """Take note of a pod of another scheduler; the gang it names, if it does."""
@@ -31,6 +34,7 @@ class Strangers:
         if key is not None:
             self._of[pod.uid] = key
             self._in.setdefault(key, {})[pod.uid] = pod.scheduler
+            self._parts.setdefault(replace(key, part=""), set()).add(key.part)
         return key
 
     def drop(self, uid: str) -> GangKey | None:
@@ -40,29 +44,45 @@ class Strangers:
             del self._in[key][uid]
             if not self._in[key]:
                 del self._in[key]
+                self._leave(key)
         return key
+
+    def _leave(self, key: GangKey) -> None:
+        whole = replace(key, part="")
+        parts = self._parts[whole]
+        parts.discard(key.part)
+        if not parts:
+            del self._parts[whole]
 
     def schedulers(self, key: GangKey) -> Counter[str]:
         """How many pods name the gang and which scheduler they name instead of ours."""
-        return Counter(self._in.get(key, {}).values())
+        if key.part:
+            return Counter(self._in.get(key, {}).values())
+        found: Counter[str] = Counter()
+        for part in self._parts.get(key, ()):
+            found.update(self._in[replace(key, part=part)].values())
+        return found
 
 
 class _Nothing:
-    """A cluster without any workloads: a name on the pod doesn't depend on them."""
+    """A cluster of which no workload is known: a name on the pod doesn't depend on them, nor does a JobSet's stage."""
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         return None
 
     def served(self, kind: type[Workload]) -> bool:
-        return False
+        return kind is not JobSet
 
 
 NOTHING = _Nothing()
 
+BY_OPERATOR = (Convention.LEADER_WORKER_SET, Convention.RAY_CLUSTER, Convention.MPI_JOB, Convention.JOB_SET)
+"""The conventions in which an operator names the group on pods that may be of several schedulers."""
+
 
 def _named(pod: Pod) -> GangKey | None:
-    for convention in BY_NAME:
+    for convention in (*BY_NAME, *BY_OPERATOR):
         claim = CONVENTIONS[convention](pod, NOTHING)
         if claim is not None:
-            return claim.key
+            return claim.key if claim.key.convention is convention else None
     return None

@@ -71,6 +71,7 @@ BACKOFF_LIMIT = 6
 class Job:
     """A batch/v1 Job; ``completions`` is None when the Job doesn't set it.
 
+    ``given_up`` is how many of its indexes have failed for good: nobody is created for them any more;
     ``submits_ray_job`` says that KubeRay created it to submit a RayJob; ``ends`` is when its activeDeadlineSeconds are
     over, seconds since the epoch, None where that isn't known; ``bears`` is how many more of its pods may be evicted
     before it fails, None for any number (it isn't compared: no size follows from it).
@@ -82,6 +83,7 @@ class Job:
     parallelism: int
     completions: int | None = None
     indexed: bool = False
+    given_up: int = 0
     submits_ray_job: bool = False
     ends: float | None = None
     bears: int | None = field(default=BACKOFF_LIMIT, compare=False)
@@ -91,16 +93,21 @@ class Job:
         """How many pods it has at once, at least 1."""
         if self.completions is None:
             return max(self.parallelism, 1)
-        return max(min(self.parallelism, self.completions), 1)
+        return max(min(self.parallelism, self.completions - self.given_up), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedJob:
-    """One kind of Jobs of a JobSet: ``pods`` of all its Jobs together; ``after`` names those that come before it."""
+    """One kind of Jobs of a JobSet: ``pods`` of all its Jobs together; ``after`` names those that come before it.
+
+    ``leaders`` is how many of the pods are created first where the others are only when those have a node (exclusive
+    placement), 0 where all are created at once.
+    """
 
     name: str
     pods: int
     after: tuple[str, ...] = ()
+    leaders: int = 0
 
 
 @dataclass(frozen=True, slots=True)

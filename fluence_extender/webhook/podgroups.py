@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fluence_extender.cluster.pods_seen import follow_pods
 from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation
-from fluence_extender.gangs.assembly import agreed_size
+from fluence_extender.gangs.assembly import size_said
 from fluence_extender.gangs.conventions import coscheduling, labelled
 from fluence_extender.gangs.conventions.claim import Claim, Workloads
 from fluence_extender.gangs.workloads import WorkloadIndex
@@ -205,11 +205,11 @@ class PodGroups:
 
     def _size(self, members: Iterable[Pod]) -> int | None:
         """The size that all members say; of parts that come one after the other the smallest. None: not known yet."""
-        parts: dict[GangKey, list[Claim]] = {}
+        parts: dict[GangKey, list[tuple[Pod, Claim]]] = {}
         for pod in members:
             claim = self._workloads.claim(pod)
-            parts.setdefault(claim.key, []).append(claim)
-        sizes = [agreed_size(key, claims) for key, claims in parts.items()]
+            parts.setdefault(claim.key, []).append((pod, claim))
+        sizes = [size_said(key, said) for key, said in parts.items()]
         known = [size for size in sizes if not isinstance(size, Reason)]
         return min(known) if len(known) == len(sizes) else None
 

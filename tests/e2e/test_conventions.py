@@ -296,6 +296,30 @@ def test_stage_of_a_train_job_that_comes_later_is_not_waited_for(
     assert fluence.wait_for_state(namespace.name, "train/node", "bound")["size"] == 2
 
 
+def test_leaders_of_a_job_set_with_exclusive_placement_do_not_wait_for_those_who_follow(
+    operators: None, fluence: Fluence, namespace: Namespace, nodes: NodeFactory, history: History
+) -> None:
+    nodes(1, cpu="4")
+    job_set = written("JobSet", "train", replicatedJobs=[replicated("w", 2, 2)])
+    key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+    job_set["metadata"]["annotations"] = {key: "kubernetes.io/hostname"}
+    namespace.create(job_set)
+
+    def index(job_number: int, number: int) -> Manifest:
+        return member(manifests.job_set_pod("train", "w", job_number, number, 2, 2))
+
+    # JobSet's own webhook lets nobody else of a Job be created before its first pod has a node.
+    namespace.create(index(0, 0))
+    fluence.wait_for_reason(namespace.name, "train/leaders", "waiting for members (1 of 2 exist)")
+    assert not history.bound
+    namespace.create(index(1, 0))
+    namespace.wait_until_bound(2)
+    namespace.create(index(0, 1))
+    fluence.wait_for_reason(namespace.name, "train/followers", "waiting for members (1 of 2 exist)")
+    namespace.create(index(1, 1))
+    namespace.wait_until_bound(4)
+
+
 def test_each_group_of_a_leader_worker_set_is_a_gang(
     operators: None, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, history: History
 ) -> None:
@@ -390,6 +414,31 @@ def test_indexed_job_is_a_gang_and_any_other_job_is_not(
     namespace.wait_until_bound(2)
     history.wait(2)
     assert {name.partition("-")[0] for name in history.names()} == {"queue"}
+
+
+def test_job_that_is_resumed_does_not_wait_for_the_index_that_has_failed(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory
+) -> None:
+    nodes(1, cpu="4")
+    limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 3}
+    namespace.create(job("sweep", ours("x", cpu="1"), parallelism=3, completionMode="Indexed", **limits))
+    first = namespace.wait_until_bound(3)[0]["metadata"]["name"]
+    namespace.wait_for_phase(first, "Running")
+    pods, path = (
+        f"/api/v1/namespaces/{namespace.name}/pods",
+        f"/apis/batch/v1/namespaces/{namespace.name}/jobs",
+    )
+    namespace.api.patch(f"{pods}/{first}/status", {"status": {"phase": "Failed"}})
+    wait_for(
+        lambda: namespace.api.get(f"{path}/sweep")["status"].get("failedIndexes") == "0",
+        what="the index to have failed",
+        seen=lambda: namespace.api.get(f"{path}/sweep")["status"],
+    )
+    namespace.api.patch(f"{path}/sweep", {"spec": {"suspend": True}})
+    namespace.wait_for_pods(lambda left: len(left) == 1, "the Job to be suspended")
+    namespace.api.patch(f"{path}/sweep", {"spec": {"suspend": False}})
+    namespace.wait_until_bound(3)
+    assert fluence.wait_for_state(namespace.name, "sweep", "bound")["size"] == 2
 
 
 def test_annotated_stateful_set_is_a_gang(

@@ -23,5 +23,5 @@ def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     if job is None:
         return derived(pod, key, awaited("Job", pod.namespace, pod.owner.name))
     if job.indexed and job.parallelism > 1 and job.completions == job.parallelism:
-        return derived(pod, key, (job.parallelism, f"Job {job.name}"))
+        return derived(pod, key, (job.pods, f"Job {job.name}"))
     return None

@@ -1,13 +1,14 @@
 """JobSets, by the labels their pods carry; the size is that of all Jobs together.
 
 A JobSet may create some of its Jobs only when others are ready or have ended (``dependsOn``, or ``startupPolicy``
-InOrder). To wait for all would be to wait for ever, so what can exist at once is a part of its own. The order stands
-in the JobSet alone, and so it is waited for; a cluster that serves no JobSets any more leaves the pods' own labels.
+InOrder). With exclusive placement the pods of a Job are created once its first has a node. To wait for all would be to
+wait for ever, so what can exist at once is a part of its own. The order stands in the JobSet alone, and so it is waited
+for; a cluster that serves no JobSets any more leaves the pods' own labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fluence_extender.gangs.conventions.claim import Claim, Said, Workloads, awaited, derived, number
@@ -20,6 +21,8 @@ from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 NAME = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 REPLICAS = "jobset.sigs.k8s.io/replicatedjob-replicas"
+INDEX = "batch.kubernetes.io/job-completion-index"
+LEADERS, FOLLOWERS = "leaders", "followers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +49,36 @@ def stage_of(pod: Pod, workloads: Workloads) -> Stage | None:
         return None
     job_set = workloads.find(JobSet, pod.namespace, name)
     if job_set is not None:
-        return _stage(job_set, pod.labels.get(REPLICATED_JOB, ""))
+        return _stage(job_set, pod)
     if workloads.served(JobSet):
         return Stage("", awaited("JobSet", pod.namespace, name))
     return Stage(pod.labels.get(REPLICATED_JOB, ""), _of_replicated_job(pod, workloads))
 
 
-def _stage(job_set: JobSet, replicated: str) -> Stage:
+def _stage(job_set: JobSet, pod: Pod) -> Stage:
     said_by = f"JobSet {job_set.name}"
+    replicated = pod.labels.get(REPLICATED_JOB, "")
     if job_set.in_order:
-        together: Iterable[ReplicatedJob] = [one for one in job_set.jobs if one.name == replicated]
+        together = [one for one in job_set.jobs if one.name == replicated]
         name = replicated
     else:
         after = {one.after for one in job_set.jobs if one.name == replicated}
         together = [one for one in job_set.jobs if one.after in after]
         ordered = any(one.after for one in job_set.jobs)
         name = next((one.name for one in together), replicated) if ordered else ""
-    return Stage(name, (max(sum(one.pods for one in together), 1), said_by))
+    first, later = _led(together)
+    if not later:
+        return Stage(name, (max(first, 1), said_by))
+    led = any(one.leaders for one in together if one.name == replicated)
+    follows = led and pod.annotations.get(INDEX) != "0"
+    part = "-".join(filter(None, (name, FOLLOWERS if follows else LEADERS)))
+    return Stage(part, (later if follows else first, said_by))
+
+
+def _led(together: Sequence[ReplicatedJob]) -> tuple[int, int]:
+    """How many of their pods are created at once, and how many when leaders among those have their nodes."""
+    later = sum(one.pods - one.leaders for one in together if one.leaders)
+    return sum(one.pods for one in together) - later, later
 
 
 def _of_replicated_job(pod: Pod, workloads: Workloads) -> Said:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.decode_workload import (
+    EXCLUSIVE,
+    NODE_SELECTOR,
     decode_coscheduling_group,
     decode_job,
     decode_job_set,
@@ -48,6 +50,14 @@ def raw(spec: Any, status: Any = None, **labels: str) -> bytes:
 )
 def test_job_sizes(spec: Any, parallelism: int, completions: int | None, indexed: bool) -> None:
     assert decode_job(raw(spec)) == Job(*ME, parallelism, completions, indexed)
+
+
+@pytest.mark.parametrize(
+    ("text", "given_up"),
+    [(None, 0), ("", 0), ("0", 1), ("1,3-5,7", 5), ("0-9999", 10000), ("1,x,3-", 1)],
+)
+def test_indexes_for_which_nobody_is_created_any_more(text: str | None, given_up: int) -> None:
+    assert decode_job(raw({}, {"failedIndexes": text})).given_up == given_up
 
 
 IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
@@ -96,6 +106,30 @@ def test_job_that_submits_a_ray_job_is_known_by_its_label() -> None:
 )
 def test_pod_group_minimum(policy: Any, minimum: int) -> None:
     assert decode_pod_group(raw({"schedulingPolicy": policy})) == PodGroup(*ME, minimum)
+
+
+@pytest.mark.parametrize(
+    ("notes", "leaders"),
+    [({}, 0), ({EXCLUSIVE: "rack"}, 2), ({EXCLUSIVE: "rack", NODE_SELECTOR: "true"}, 0)],
+)
+@pytest.mark.parametrize("of_template", [False, True])
+def test_pods_that_exclusive_placement_holds_back(
+    notes: dict[str, str], leaders: int, of_template: bool
+) -> None:
+    job = replicated("workers", 2, 4)
+    meta: dict[str, Any] = {"name": "js"}
+    (job["template"].setdefault("metadata", {}) if of_template else meta)["annotations"] = notes
+    jobs = [job, replicated("one", 3, 1)]
+    body = json.dumps({"metadata": meta, "spec": {"replicatedJobs": jobs}}).encode()
+    assert [(one.pods, one.leaders) for one in decode_job_set(body).jobs] == [(8, leaders), (3, 0)]
+    job["template"]["spec"]["completionMode"] = "NonIndexed"
+    body = json.dumps({"metadata": meta, "spec": {"replicatedJobs": jobs}}).encode()
+    assert not any(one.leaders for one in decode_job_set(body).jobs)
+
+
+def test_job_that_runs_nobody_counts_for_nothing_in_its_job_set() -> None:
+    jobs = [replicated("idle", 2, 0), replicated("workers", 1, 3)]
+    assert [one.pods for one in decode_job_set(raw({"replicatedJobs": jobs})).jobs] == [0, 3]
 
 
 @pytest.mark.parametrize(

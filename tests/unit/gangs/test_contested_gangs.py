@@ -225,6 +225,34 @@ def put(w: World, body: dict[str, Any]) -> Pod:
     )  # fmt: skip
 
 
+def test_launcher_of_another_scheduler_is_said(world: MakeWorld) -> None:
+    w = world(node("n0"), MpiJob("default", "pi", "u", 2))
+    workers = [put(w, mpi_pod("pi", number)) for number in range(2)]
+    launcher = decoded(mpi_pod("pi", None))
+    other = w.pod(launcher.name, labels=launcher.labels, owner=launcher.owner, scheduler="default-scheduler")
+    w.advance(5)
+    said = "waiting for members (2 of 3 exist; 1 more names scheduler default-scheduler, not fluence)"
+    assert reason(w, "pi") == said
+    w.cluster.remove(other)
+    w.advance(5)
+    assert reason(w, "pi") == "waiting for members (2 of 3 exist)"
+    assert not any(w.nodes_of(*workers))
+
+
+def test_driver_of_another_scheduler_is_said_where_it_counts(world: MakeWorld) -> None:
+    jobs = (ReplicatedJob("driver", 1), ReplicatedJob("w", 2))
+    staged = (ReplicatedJob("driver", 1), ReplicatedJob("w", 2, ("driver",)))
+    w = world(node("n0"), JobSet("default", "js", "u", jobs), JobSet("default", "staged", "v", staged))
+    for name in ("js", "staged"):
+        put(w, job_set_pod(name, "w", 0, 0, 1, 2))
+        driver = decoded(job_set_pod(name, "driver", 0, 0, 1, 2))
+        w.pod(driver.name, labels=driver.labels, owner=driver.owner, scheduler="default-scheduler")
+    w.advance(5)
+    said = "waiting for members (1 of 3 exist; 1 more names scheduler default-scheduler, not fluence)"
+    assert reason(w, "js") == said
+    assert reason(w, "staged") == "waiting for members (1 of 2 exist)"
+
+
 def test_launcher_joins_the_workers_that_it_waits_for(world: MakeWorld) -> None:
     group = CoschedulingGroup("default", "pi", "u", 3)
     w = world(node("n0"), group, MpiJob("default", "pi", "u", 2, launcher_last=True))

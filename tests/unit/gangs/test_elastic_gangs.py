@@ -122,6 +122,52 @@ def test_size_that_falls_below_the_bound_members_or_rises_above_them_moves_nobod
     assert w.gang("g").state is GangState.BOUND
 
 
+def of_set(w: World, number: int, size: int, owner: Owner, **labels: str) -> Pod:
+    return w.pod(
+        f"db-{number}",
+        labels=labels,
+        annotations={GROUP_SIZE_ANNOTATION: str(size)},
+        owner=owner,
+        gates=(GATE,),
+        requests=asks(1000, 1),
+    )
+
+
+def test_size_that_a_template_is_given_anew_counts_from_its_newest_pods(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=8000))
+    owner = Owner("StatefulSet", "db", "u")
+    pods = [of_set(w, number, 2, owner) for number in range(2)]
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    more = of_set(w, 2, 3, owner)
+    w.advance(5)
+    assert w.nodes_of(more) == ["n0"]
+    assert w.gang("db").size == 3
+    w.cluster.remove(w.now(more))
+    back = of_set(w, 3, 2, owner)
+    w.advance(5)
+    assert w.nodes_of(back) == ["n0"]
+    assert w.gang("db").size == 2
+
+
+@pytest.mark.parametrize("of_one", [True, False])
+def test_new_replica_set_of_a_deployment_says_its_size_and_one_of_another_disagrees(
+    world: MakeWorld, of_one: bool
+) -> None:
+    w = world(node("n0", cpu=8000))
+    labels = {GROUP_LABEL: "g", "pod-template-hash": "aa"}
+    pods = [of_set(w, number, 2, Owner("ReplicaSet", "d-aa", "u1"), **labels) for number in range(2)]
+    w.advance(5)
+    labels["pod-template-hash"] = "bb"
+    name = "d-bb" if of_one else "other-bb"
+    new = of_set(w, 2, 3, Owner("ReplicaSet", name, "u2"), **labels)
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    assert w.nodes_of(new) == ["n0" if of_one else ""]
+    reason = w.gang("g").reason
+    assert (reason is None) if of_one else (reason is not None and "disagree on its size" in reason.text)
+
+
 def test_indexed_job_that_is_scaled_changes_its_gang(world: MakeWorld) -> None:
     w = world(node("n0", cpu=4000), Job("default", "j", "u", 3, 3, indexed=True))
 

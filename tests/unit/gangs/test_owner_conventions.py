@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fluence_extender.model.gang import Convention
-from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.workload import (
     Job,
@@ -61,6 +63,26 @@ def test_jobs_of_a_job_set_that_depend_on_the_same_come_together() -> None:
     parts = {claim(job_set_pod("js", one.name, 0, 0, 1, 5), job_set).key.part for one in jobs}
     assert sizes == {"init": 2, "tool": 2, "server": 6, "worker": 6, "report": 1}
     assert parts == {"init", "server", "report"}
+
+
+def test_pods_that_wait_for_the_leader_of_their_job_are_not_waited_for() -> None:
+    jobs = (
+        ReplicatedJob("driver", 1),
+        ReplicatedJob("workers", 8, leaders=2),
+        ReplicatedJob("late", 3, ("driver",)),
+    )
+    job_set = JobSet("default", "js", "u", jobs[:2])
+
+    def stage(kind: str, index: int, known: JobSet = job_set) -> tuple[str, object]:
+        found, size = told(job_set_pod("js", kind, 1, index, 2, 3), known)
+        return found.part, size
+
+    assert stage("driver", 0) == stage("workers", 0) == ("leaders", 3)
+    assert stage("workers", 1) == stage("workers", 3) == ("followers", 6)
+    in_stages = JobSet("default", "js", "u", jobs)
+    assert stage("workers", 0, in_stages) == ("driver-leaders", 3)
+    assert stage("workers", 1, in_stages) == ("driver-followers", 6)
+    assert stage("late", 1, in_stages) == ("late", 3)
 
 
 def test_job_set_that_can_not_be_read_any_more_leaves_the_labels_and_the_job() -> None:
@@ -182,6 +204,14 @@ def test_indexed_job_that_runs_all_at_once_is_a_gang() -> None:
 )
 def test_other_jobs_are_queues_of_independent_pods(job: Job) -> None:
     assert is_alone(job_pod("j", 0 if job.indexed else None), job)
+
+
+def test_indexes_that_have_failed_for_good_are_not_waited_for() -> None:
+    body = job_pod("sweep", 1)
+    job = Job("default", "sweep", "u", 4, 4, indexed=True, given_up=3)
+    assert told(body, job) == (key("sweep", Convention.JOB), 1)
+    body["metadata"]["labels"][GROUP_LABEL] = "g"
+    assert told(body, replace(job, given_up=1)) == (key("g", Convention.LABEL), 3)
 
 
 def test_plain_pod_of_a_job_is_alone_without_looking_at_it() -> None:
