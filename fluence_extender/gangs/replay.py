@@ -45,8 +45,7 @@ def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node
     """
     for gang in registry.gangs.values():
         _forget_earlier(gang)
-        # Nobody waits: what there was to be bound has been bound before.
-        gang.whole = (gang.whole or not gang.pending()) and not gang.short
+        gang.whole = (gang.whole or _has_begun(gang)) and not gang.short
         for member in gang.members.values():
             member.promised = ""
     pending = [
@@ -57,6 +56,17 @@ def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node
     ]
     for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
         _resume(books, node, gang, member)
+
+
+def _has_begun(gang: Gang) -> bool:
+    """Whether nobody waits, or only those that were created once others had started.
+
+    Members are created before any of them is bound, so all that began together have had their nodes, and who waits
+    now came later or replaces one that was lost.
+    """
+    started = (member.pod.started for member in gang.alive() if member.bound and member.pod.started)
+    earliest = min(started, default=NEVER)
+    return all(member.pod.created > earliest for member in gang.pending())
 
 
 def _forget_earlier(gang: Gang) -> None:

@@ -324,6 +324,32 @@ def test_gang_that_was_whole_and_lost_a_member_is_not_evicted(world: MakeWorld) 
     assert not w.now(pods[1]).deleting
 
 
+@pytest.mark.parametrize("replaces", [True, False])
+def test_restart_tells_a_replacement_from_a_member_that_never_began(world: MakeWorld, replaces: bool) -> None:
+    w = world(node("n0", cpu=2000), node("n1", cpu=1000))
+    pods = gang(w, "g", 1000, 1000, 1000)
+    w.advance(3)
+    stay = [one for one in pods if w.nodes_of(one) == ["n0"]]
+    (lost,) = (one for one in pods if w.nodes_of(one) == ["n1"])
+    w.cluster.remove(next(one for one in w.cluster.nodes() if one.name == "n1"))
+    w.kill()
+    for one in stay:
+        w.change(one, phase="Running", started=one.created + 10)
+    w.cluster.remove(w.now(lost))
+    again = w.pod(
+        "g-again",
+        labels=lost.labels,
+        annotations=lost.annotations,
+        gates=(GATE,),
+        requests=asks(1000, 1),
+        created=lost.created + (20 if replaces else 0),
+    )
+    w.restart()
+    w.advance(w.limits.completion + 60)
+    assert w.nodes_of(again) == [""]
+    assert any(w.now(one).deleting for one in stay) is not replaces
+
+
 def test_pods_end_frees_its_share_and_all_gone_is_finished(world: MakeWorld) -> None:
     w = world(node("n0"))
     pods = gang(w, "g", 2000, 2000)
