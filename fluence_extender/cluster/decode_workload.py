@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
 ORIGIN_LABEL = "ray.io/originated-from-crd"
+FLUX_K8S_LABELS = ("scheduling.x-k8s.io/pod-group", "fluence.group-size")
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 NO_LIMIT = 2**31 - 1
@@ -255,6 +256,7 @@ def decode_job(raw: bytes) -> Job:
         completions=spec.completions,
         indexed=spec.completion_mode == "Indexed",
         given_up=_indexes((decoded.status and decoded.status.failed_indexes) or ""),
+        labels=tuple((key, labels[key]) for key in FLUX_K8S_LABELS if key in labels),
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=started.timestamp() + deadline if started and deadline else None,
         bears=_bears(spec, (decoded.status and decoded.status.failed) or 0),

@@ -71,7 +71,8 @@ BACKOFF_LIMIT = 6
 class Job:
     """A batch/v1 Job; ``completions`` is None when the Job doesn't set it.
 
-    ``given_up`` is how many of its indexes have failed for good: nobody is created for them any more;
+    ``given_up`` is how many of its indexes have failed for good: nobody is created for them any more; ``labels`` are
+    those that name a gang or its size as flux-k8s reads them from a Job, with their values;
     ``submits_ray_job`` says that KubeRay created it to submit a RayJob; ``ends`` is when its activeDeadlineSeconds are
     over, seconds since the epoch, None where that isn't known; ``bears`` is how many more of its pods may be evicted
     before it fails, None for any number (it isn't compared: no size follows from it).
@@ -84,6 +85,7 @@ class Job:
     completions: int | None = None
     indexed: bool = False
     given_up: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
     submits_ray_job: bool = False
     ends: float | None = None
     bears: int | None = field(default=BACKOFF_LIMIT, compare=False)

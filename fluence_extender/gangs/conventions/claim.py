@@ -7,6 +7,7 @@ knows when to make them anew.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
-from fluence_extender.model.workload import Workload
+from fluence_extender.model.workload import Job, Workload
 
 LARGEST_SIZE = 1_000_000
 LONGEST_SHOWN = 40
@@ -72,6 +73,22 @@ def read(pod: Pod, what: str, key: str, text: str) -> Said:
     shown = text[:LONGEST_SHOWN]
     must = f"it must be a whole number from 1 to {LARGEST_SIZE}"
     return Reason(Why.INVALID, f"{what} {key} is {shown!r}: {must}"), said_by
+
+
+def job_of(pod: Pod, workloads: Workloads) -> Job | None:
+    """The Job that owns the pod, None where there is none or it isn't known yet."""
+    if pod.owner is None or pod.owner.kind != "Job":
+        return None
+    return workloads.find(Job, pod.namespace, pod.owner.name)
+
+
+def labels_of(pod: Pod, workloads: Workloads) -> Mapping[str, str]:
+    """The pod's labels and, where it has none of the kind, those of its Job that name a gang or its size.
+
+    The admission webhook of flux-k8s copied them from a Job to its template.
+    """
+    job = job_of(pod, workloads)
+    return {**dict(job.labels), **pod.labels} if job is not None and job.labels else pod.labels
 
 
 def annotated_size(pod: Pod) -> Said | None:

@@ -1,21 +1,30 @@
 """The label ``scheduling.x-k8s.io/pod-group`` with the PodGroup of scheduling.x-k8s.io (``minMember``).
 
 The MPI Operator, Kubeflow Trainer and KubeRay write it when they are told to gang-schedule, and flux-k8s did, with the
-size in a label ``fluence.group-size``. The size is the PodGroup's where there is one, else what the pod carries. The
-operators count pods into ``minMember`` that they create only once others run (a launcher, a later stage of a
-JobSet): such a group is whole without them.
+size in a label ``fluence.group-size``; there both may be labels of the Job, too. The size is the PodGroup's where there
+is one, else what the pod carries. The operators count pods into ``minMember`` that they create only once others run (a
+launcher, a later stage of a JobSet): such a group is whole without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fluence_extender.gangs.conventions import jobset, labelled, mpijob
-from fluence_extender.gangs.conventions.claim import Claim, Said, Workloads, annotated_size, awaited, read
+from fluence_extender.gangs.conventions.claim import (
+    Claim,
+    Said,
+    Workloads,
+    annotated_size,
+    awaited,
+    job_of,
+    labels_of,
+    read,
+)
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import CoschedulingGroup, Job
+from fluence_extender.model.workload import CoschedulingGroup
 
 GROUP = "scheduling.x-k8s.io/pod-group"
 EARLIER = "pod-group.scheduling.sigs.k8s.io"
@@ -25,7 +34,8 @@ SIZES = ("fluence.group-size", f"{EARLIER}/min-available")
 
 def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     """The claim of a pod with the label of the coscheduling plugin."""
-    name = next((pod.labels[label] for label in NAMES if pod.labels.get(label)), "")
+    labels = labels_of(pod, workloads)
+    name = next((labels[label] for label in NAMES if labels.get(label)), "")
     if not name:
         return None
     group = workloads.find(CoschedulingGroup, pod.namespace, name)
@@ -35,7 +45,9 @@ def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     linked = labelled.linked(pod, workloads, GangKey(pod.namespace, name, Convention.COSCHEDULING))
     if group is None and linked is not None:
         return linked
-    said = (group.min_member, f"PodGroup {name}") if group is not None else _carried(pod)
+    said = (group.min_member, f"PodGroup {name}") if group is not None else _carried(pod, labels)
+    if said is None and labels is not pod.labels:
+        said = _of_job(pod, workloads)
     if said is None:
         said = awaited("PodGroup", pod.namespace, name, "to exist")
     stage = jobset.stage_of(pod, workloads)
@@ -46,18 +58,21 @@ def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     return Claim(key, size, said[1], group.timeout if group is not None else None)
 
 
+def _of_job(pod: Pod, workloads: Workloads) -> Said | None:
+    """What flux-k8s takes for the size of a Job that has its label and says none: as many pods as it runs at once."""
+    job = job_of(pod, workloads)
+    named = job is not None and not any(pod.labels.get(label) for label in NAMES)
+    return (job.pods, f"Job {job.name}") if job is not None and named else None
+
+
 def _submits_ray_job(pod: Pod, workloads: Workloads) -> bool:
-    if pod.owner is None or pod.owner.kind != "Job":
-        return False
-    job = workloads.find(Job, pod.namespace, pod.owner.name)
+    job = job_of(pod, workloads)
     return job is not None and job.submits_ray_job
 
 
-def _carried(pod: Pod) -> Said | None:
-    labelled: Iterator[Said] = (
-        read(pod, "label", label, pod.labels[label]) for label in SIZES if label in pod.labels
-    )
-    return next(labelled, None) or annotated_size(pod)
+def _carried(pod: Pod, labels: Mapping[str, str]) -> Said | None:
+    found: Iterator[Said] = (read(pod, "label", label, labels[label]) for label in SIZES if label in labels)
+    return next(found, None) or annotated_size(pod)
 
 
 def _smallest(size: int | Reason, limits: list[int | Reason | None]) -> int | Reason:

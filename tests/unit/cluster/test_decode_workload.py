@@ -60,6 +60,11 @@ def test_indexes_for_which_nobody_is_created_any_more(text: str | None, given_up
     assert decode_job(raw({}, {"failedIndexes": text})).given_up == given_up
 
 
+def test_labels_of_a_job_that_flux_k8s_reads() -> None:
+    size = {"fluence.group-size": "3"}
+    assert decode_job(raw({}, None, **size, app="x")).labels == (("fluence.group-size", "3"),)
+
+
 IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
 FAILING = {
     "rules": [

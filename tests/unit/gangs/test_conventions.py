@@ -81,6 +81,28 @@ def test_labels_of_flux_k8s_carry_the_size_themselves(labels: dict[str, str], si
     assert told(manifest("p", labels)) == (key("g", Convention.COSCHEDULING), size)
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (
+            {"scheduling.x-k8s.io/pod-group": "g", "fluence.group-size": "2"},
+            ("g", Convention.COSCHEDULING, 2),
+        ),
+        ({"scheduling.x-k8s.io/pod-group": "g"}, ("g", Convention.COSCHEDULING, 3)),
+        ({"fluence.group-size": "2"}, ("j", Convention.OWNER, 2)),
+    ],
+)
+def test_labels_of_flux_k8s_may_stand_at_the_job(
+    labels: dict[str, str], expected: tuple[str, Convention, int]
+) -> None:
+    job = Job("default", "j", "uid-j", 3, 3, labels=tuple(labels.items()))
+    found = claim(job_pod("j", None), job)
+    assert (found.key.name, found.key.convention, found.size) == expected
+    own = {"scheduling.x-k8s.io/pod-group": "mine"}
+    size = 2 if "fluence.group-size" in labels else "waiting for PodGroup default/mine to exist"
+    assert told(job_pod("j", None, labels=own), job) == (key("mine", Convention.COSCHEDULING), size)
+
+
 def test_pod_group_counts_before_the_size_label_and_that_before_our_annotation() -> None:
     body = flux_k8s("p", "g", "5")
     body["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = "7"

@@ -345,7 +345,7 @@ def test_restart_tells_a_replacement_from_a_member_that_never_began(world: MakeW
         created=lost.created + (20 if replaces else 0),
     )
     w.restart()
-    w.advance(w.limits.completion + 60)
+    w.advance((w.limits.completion or 0.0) + 60)
     assert w.nodes_of(again) == [""]
     assert any(w.now(one).deleting for one in stay) is not replaces
 

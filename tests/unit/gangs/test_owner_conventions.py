@@ -214,8 +214,9 @@ def test_indexes_that_have_failed_for_good_are_not_waited_for() -> None:
     assert told(body, replace(job, given_up=1)) == (key("g", Convention.LABEL), 3)
 
 
-def test_plain_pod_of_a_job_is_alone_without_looking_at_it() -> None:
+def test_plain_pod_of_a_job_is_alone() -> None:
     assert is_alone(job_pod("j", None))
+    assert is_alone(job_pod("j", None), Job("default", "j", "u", 3, 3))
 
 
 def test_size_of_one_sets_the_pods_of_an_owner_free() -> None:
