@@ -47,6 +47,8 @@ BY_NAME = (Convention.POD_GROUP, Convention.COSCHEDULING, Convention.LABEL, Conv
 
 def recognise(pod: Pod, workloads: Workloads) -> Claim:
     """What a pod says of its gang by the first convention that it follows; by none of them it is alone."""
+    if raycluster.cleans_up(pod):
+        return alone(pod)
     found = (claim for one in CONVENTIONS.values() if (claim := one(pod, workloads)) is not None)
     claim = next(found, None) or alone(pod)
     seconds = patience(pod)

@@ -1,7 +1,8 @@
 """RayClusters whose owner wants them placed as a whole: those with the label ``ray.io/gang-scheduling-enabled``.
 
 Others start node by node, as Ray does by itself. The size is the head and the workers asked for; what an autoscaler
-adds later joins them.
+adds later joins them. When a cluster with fault tolerance is deleted, and its nodes are gone, KubeRay makes one more pod
+of the template of the head, which cleans up.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ from fluence_extender.model.workload import RayCluster
 
 CLUSTER = "ray.io/cluster"
 RAY_NODE = "ray.io/is-ray-node"
+NODE_TYPE, CLEANUP = "ray.io/node-type", "redis-cleanup"
+
+
+def cleans_up(pod: Pod) -> bool:
+    """Whether the pod looks like one of a RayCluster, with all that stands in its template, and comes after them."""
+    return pod.labels.get(NODE_TYPE) == CLEANUP
 
 
 def recognise(pod: Pod, workloads: Workloads) -> Claim | None:

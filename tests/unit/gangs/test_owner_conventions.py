@@ -186,6 +186,16 @@ def test_ray_cluster_is_a_gang_where_its_owner_wants_it() -> None:
     assert is_alone(body, unserved=[RayCluster])
 
 
+def test_pod_that_cleans_up_after_a_ray_cluster_waits_for_nobody() -> None:
+    head = ray_pod("ray", "ray-head", "head")
+    cleaner = ray_pod("ray", "ray-redis-cleanup-x", "redis-cleanup")
+    cluster = RayCluster("default", "ray", "u", 4, gang=True)
+    assert not is_alone(head, cluster)
+    assert is_alone(cleaner, cluster)
+    cleaner["metadata"]["labels"] |= {"scheduling.x-k8s.io/pod-group": "ray", GROUP_LABEL: "ray"}
+    assert is_alone(cleaner, cluster)
+
+
 # Jobs and other owners.
 
 
