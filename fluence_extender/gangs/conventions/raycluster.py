@@ -1,8 +1,8 @@
 """RayClusters whose owner wants them placed as a whole: those with the label ``ray.io/gang-scheduling-enabled``.
 
 Others start node by node, as Ray does by itself. The size is the head and the workers asked for; what an autoscaler
-adds later joins them. When a cluster with fault tolerance is deleted, and its nodes are gone, KubeRay makes one more pod
-of the template of the head, which cleans up.
+adds later joins them. When a cluster with fault tolerance is deleted, and its nodes are gone, KubeRay makes one more
+pod of the template of the head, which cleans up.
 """
 
 from __future__ import annotations
