@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from fluence_extender.gangs.actions import ReportMembers
 from fluence_extender.gangs.gang import Member
 from fluence_extender.gangs.registry import Registry
-from fluence_extender.model.gang import Convention
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus
 
@@ -51,13 +50,8 @@ class GroupReports:
         if group is None:
             self._written.pop(name, None)
             return None
-        gangs = self._registry.named(*name)
-        members = [
-            member
-            for gang in gangs
-            if gang.key.convention is Convention.COSCHEDULING
-            for member in gang.members.values()
-        ]
+        gangs = self._registry.in_group(*name)
+        members = [member for gang in gangs for member in gang.members.values()]
         status = member_status(group, members, self._calendar())
         if status == group.status:
             return None

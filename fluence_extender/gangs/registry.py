@@ -39,6 +39,7 @@ class Registry:
         self.gone: Memory[Gang] = Memory(clock)
         self.revision = 0
         self._named: dict[str, set[GangKey]] = {}
+        self._in_group: dict[tuple[str, str], set[GangKey]] = {}
         self.dirty: set[GangKey] = set()
         self._of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
@@ -63,6 +64,10 @@ class Registry:
     def named(self, namespace: str, name: str) -> list[Gang]:
         """The gangs of that name (with its part, if it has one), in the order of their keys."""
         return [self.gangs[key] for key in sorted(self._named.get(f"{namespace}/{name}", ()))]
+
+    def in_group(self, namespace: str, name: str) -> list[Gang]:
+        """The gangs of a PodGroup of scheduling.x-k8s.io, several where its pods come in parts, in the order of keys."""
+        return [self.gangs[key] for key in sorted(self._in_group.get((namespace, name), ()))]
 
     @property
     def lowest_priority(self) -> int:
@@ -110,6 +115,8 @@ class Registry:
                 found = Gang(key, history=before.history, unpinned=before.unpinned)
             self.gangs[key] = found
             self._named.setdefault(str(key), set()).add(key)
+            if key.convention is Convention.COSCHEDULING:
+                self._in_group.setdefault((key.namespace, key.name), set()).add(key)
         return found
 
     def drop_pod(self, uid: str) -> None:
@@ -137,8 +144,16 @@ class Registry:
         names.discard(key)
         if not names:
             del self._named[str(key)]
+        if key.convention is Convention.COSCHEDULING:
+            self._leave_group(key)
         gang.note(What.GONE)
         self.gone.keep(key, gang)
+
+    def _leave_group(self, key: GangKey) -> None:
+        group = key.namespace, key.name
+        self._in_group[group].discard(key)
+        if not self._in_group[group]:
+            del self._in_group[group]
 
     def _touch_group(self, key: GangKey) -> None:
         if key.convention is Convention.COSCHEDULING:

@@ -294,6 +294,7 @@ def test_stage_of_a_train_job_that_comes_later_is_not_waited_for(
     namespace.create(of_job("train-node-0", node, 2))
     namespace.wait_until_bound(3)
     assert fluence.wait_for_state(namespace.name, "train/node", "bound")["size"] == 2
+    wait_for_status(namespace, "train", phase="Running", running=3)
 
 
 def test_leaders_of_a_job_set_with_exclusive_placement_do_not_wait_for_those_who_follow(

@@ -12,7 +12,7 @@ from fluence_extender.gangs.gang import Member
 from fluence_extender.gangs.group_reports import member_status
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import CoschedulingGroup, MemberStatus
+from fluence_extender.model.workload import CoschedulingGroup, JobSet, MemberStatus, ReplicatedJob
 from tests.core.values import asks, node, pod
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld
@@ -97,6 +97,25 @@ def test_group_is_followed_from_pending_to_finished(world: MakeWorld) -> None:
     w.cluster.remove(w.now(second))
     w.advance(40)
     assert shown(w).phase == "Finished"
+
+
+def test_pods_of_all_stages_count_for_their_group(world: MakeWorld) -> None:
+    jobs = (ReplicatedJob("init", 1), ReplicatedJob("node", 2, ("init",)))
+    w = world(node("n0"), GROUP, JobSet("default", "js", "u", jobs))
+    for kind, number in (("init", 0), ("node", 0), ("node", 1)):
+        labels = LABEL | {
+            "jobset.sigs.k8s.io/jobset-name": "js",
+            "jobset.sigs.k8s.io/replicatedjob-name": kind,
+        }
+        one = w.pod(f"{kind}-{number}", labels=labels, gates=(GATE,), requests=asks(1000, 1))
+        w.advance(2)
+        w.change(one, phase="Running")
+    w.advance(3)
+    assert shown(w) == MemberStatus("Running", "", 3, 0, 0)
+    for one in w.cluster.pods():
+        w.cluster.remove(one)
+    w.advance(3)
+    assert shown(w).running == 0
 
 
 def test_group_whose_pods_are_all_gone_is_pending_again(world: MakeWorld) -> None:
