@@ -66,7 +66,7 @@ class Registry:
         return [self.gangs[key] for key in sorted(self._named.get(f"{namespace}/{name}", ()))]
 
     def in_group(self, namespace: str, name: str) -> list[Gang]:
-        """The gangs of a PodGroup of scheduling.x-k8s.io, several where its pods come in parts, in the order of keys."""
+        """The gangs of a PodGroup of scheduling.x-k8s.io by their keys: several where its pods come in parts."""
         return [self.gangs[key] for key in sorted(self._in_group.get((namespace, name), ()))]
 
     @property
