@@ -2,7 +2,8 @@
 
 The Eviction API judges one pod at a time; for a gang that is evicted whole or not at all all of it has to be asked
 before. Rules as in Kubernetes 1.36, pkg/registry/core/pod/storage/eviction.go: a pod that doesn't run yet or is being
-deleted needs no budget; one that two budgets cover can't be evicted; a budget whose status lags behind forbids.
+deleted needs no budget; one that two budgets cover can't be evicted; one that runs and isn't ready needs none where
+enough others are healthy, or where its budget always allows it; a budget whose status lags behind forbids.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import msgspec
 
 from fluence_extender.cluster.port import Forbidding
 from fluence_extender.model.pod import Pod
+
+ALWAYS_ALLOW = "AlwaysAllow"
 
 
 class BudgetMetadata(msgspec.Struct, frozen=True):
@@ -30,6 +33,8 @@ class BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     disruptions_allowed: int = 0
     observed_generation: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -49,6 +54,14 @@ class Budget(msgspec.Struct, frozen=True):
         return all(pod.labels.get(key) == value for key, value in labels.items()) and all(
             _holds(one, pod.labels) for one in expressions
         )
+
+    def counts(self, pod: Pod) -> bool:
+        """Whether it counts evictions of a pod that it covers: not those of an unhealthy one that it lets go."""
+        if pod.ready:
+            return True
+        if self.spec.get("unhealthyPodEvictionPolicy") == ALWAYS_ALLOW:
+            return False
+        return not 0 < self.status.desired_healthy <= self.status.current_healthy
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +111,7 @@ def forbidding(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Forbidding | N
             return Forbidding(why, frozenset({pod.uid}))
     for budget in sorted(budgets, key=lambda one: one.metadata.name):
         name = budget.metadata.name
-        uids = frozenset(uid for uid, names in covered.items() if name in names)
+        uids = frozenset(pod.uid for pod in running if name in covered[pod.uid] and budget.counts(pod))
         lags = budget.status.observed_generation < budget.metadata.generation
         allowed = 0 if lags else max(budget.status.disruptions_allowed, 0)
         if len(uids) > allowed:

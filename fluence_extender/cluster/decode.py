@@ -96,6 +96,7 @@ def decode_pod(raw: bytes) -> Pod:
         refusal=_said(status, UNSCHEDULABLE),
         failure=_said(status, FAILED),
         rejected=_rejected(status),
+        ready=_is_ready(status),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
         entangled=_entangled(spec),
@@ -123,6 +124,12 @@ def _rejected(status: wire.PodStatus) -> bool:
         return False
     reason, message = status.get("reason") or "", status.get("message") or ""
     return reason.startswith("OutOf") or message.startswith("Pod was rejected: ")
+
+
+def _is_ready(status: wire.PodStatus) -> bool:
+    return any(
+        one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ()
+    )
 
 
 def _said(status: wire.PodStatus, what: tuple[str, str, str]) -> str:

@@ -47,7 +47,10 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "description": "What would become of each gang.",
         "content": {"application/json": {"example": _ANSWER}},
     },
-    400: {"model": Refusal, "description": "The manifests can't be read, or a parameter isn't known."},
+    400: {
+        "model": Refusal,
+        "description": "The manifests can't be read or make no pods, or a parameter isn't known.",
+    },
     422: {"model": Refusal, "description": "A parameter has no possible value."},
     413: {"model": Refusal, "description": "More than 4 MiB."},
     429: {"model": Refusal, "description": "Too many questions at once."},

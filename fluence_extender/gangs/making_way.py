@@ -74,6 +74,6 @@ def victims_of(gang: Gang) -> list[Victim]:
         bound.sort(key=lambda one: rank_key(one.pod))
         found.extend(
             Victim(gang.key, priority, created, frozenset({one.pod.uid}), surplus=True)
-            for one in bound[-spare:]
+            for one in reversed(bound[-spare:])
         )
     return found

@@ -76,8 +76,6 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         names = f"{alike[0]['gang']} to {alike[-1]['gang']} ({len(alike):,} times {_pods(alike[0])})"
         placement = [one for gang in alike for one in gang["placement"]]
         yield from _gang_lines(alike[0], names, placement)
-    if not document["gangs"]:
-        yield "nothing in these manifests makes a pod"
     for ignored in document["ignored"]:
         yield f"note: {ignored} was left out: nothing is known of pods that it makes"
     for note in document["notes"]:

@@ -75,6 +75,7 @@ class Pod:
     is what kube-scheduler last said against it, "" when it said nothing; ``failure`` what kept it from trying or from
     binding it, by its own account, "" when nothing did; ``started`` is when kubelet took it, seconds
     since the epoch, 0 before; ``rejected`` that it failed because kubelet didn't admit it, so that it never ran;
+    ``ready`` that its Ready condition is true, so that budgets reckon it healthy;
     ``duration`` how many seconds it runs at most, None where that isn't said;
     ``preempts`` is false where its preemptionPolicy is Never; ``entangled`` says that kube-scheduler's filters judge it
     by more than the node and what is free there: by other pods, by volumes or by resource claims; ``marked`` that it
@@ -111,6 +112,7 @@ class Pod:
     failure: str = ""
     started: float = 0.0
     rejected: bool = False
+    ready: bool = False
     duration: float | None = None
     preempts: bool = True
     entangled: bool = False

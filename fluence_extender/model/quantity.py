@@ -76,6 +76,14 @@ def in_binary(amount: float) -> str | None:
     return None
 
 
+def in_exact_binary(amount: int) -> str:
+    """Return the amount, all of it, in the largest binary unit that divides it, ``1536Mi``; as it is below that."""
+    for suffix, exponent in reversed(_BINARY_EXPONENTS.items()):
+        if amount and amount % 2**exponent == 0:
+            return f"{amount >> exponent}{suffix}"
+    return str(amount)
+
+
 def up(amount: int, unit: int) -> int:
     """Divide by ``unit`` and round away from zero."""
     return -(-amount // unit) if amount >= 0 else amount // unit

@@ -14,6 +14,7 @@ import numpy as np
 from fluence_extender.ledger.account import ports_clash
 from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.model.pod import HostPort
+from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Counts, Shape, fill, place
 
 MOST_TRIED = 32
@@ -37,8 +38,10 @@ class Part:
 
 
 def part_that_fits(shapes: Sequence[Shape], rooms: Rooms) -> Part:
-    """As many members as fit when one shape is placed after the other."""
-    return _part(shapes, *fill(shapes, rooms))
+    """As many members as fit when one shape is placed after the other, in the given order or the lightest first."""
+    given = list(range(len(shapes)))
+    lightest = _lightest_first(shapes, rooms)
+    return _part(shapes, *_filled(shapes, rooms, [given] if given == lightest else [given, lightest]))
 
 
 def largest_part(shapes: Sequence[Shape], rooms: Rooms) -> Part:
@@ -49,22 +52,37 @@ def largest_part(shapes: Sequence[Shape], rooms: Rooms) -> Part:
     """
     if len(shapes) == 1:
         return part_that_fits(shapes, rooms)
+    given = list(range(len(shapes)))
+    lightest = _lightest_first(shapes, rooms)
+    hardest = sorted(lightest, key=lambda i: len(shapes[i].nodes))
+    return _part(shapes, *_grown(shapes, rooms, *_filled(shapes, rooms, [lightest, given, hardest])))
+
+
+def weights(some: Sequence[Resources], rooms: Rooms) -> list[float]:
+    """How much of all that is free each of these requests takes, by the name of which that is most."""
+    # The sizes first: a name that is new makes the rooms wider.
+    sizes = [rooms.size(requests) for requests in some]
+    total = np.maximum(rooms.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
+    return [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
+
+
+def _lightest_first(shapes: Sequence[Shape], rooms: Rooms) -> list[int]:
+    given = range(len(shapes))
+    if len(given) == 1:
+        return [0]
+    heavy = weights([shape.requests for shape in shapes], rooms)
+    return sorted(given, key=lambda i: heavy[i])
+
+
+def _filled(shapes: Sequence[Shape], rooms: Rooms, orders: Sequence[Sequence[int]]) -> tuple[Counts, Rooms]:
+    """The most members that fit in one of these orders of shapes, the first of the best, and what is left then."""
     best: tuple[Counts, Rooms] | None = None
-    for order in _orders(shapes, rooms):
+    for order in orders:
         counts, left = fill([shapes[i] for i in order], rooms)
         if best is None or _members(counts) > _members(best[0]):
             best = [counts[order.index(i)] for i in range(len(shapes))], left
     assert best is not None
-    return _part(shapes, *_grown(shapes, rooms, *best))
-
-
-def _orders(shapes: Sequence[Shape], rooms: Rooms) -> list[list[int]]:
-    sizes = [rooms.size(shape.requests) for shape in shapes]
-    total = np.maximum(rooms.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
-    weights = [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
-    given = list(range(len(shapes)))
-    lightest = sorted(given, key=lambda i: weights[i])
-    return [lightest, given, sorted(given, key=lambda i: (len(shapes[i].nodes), weights[i]))]
+    return best
 
 
 def _grown(shapes: Sequence[Shape], rooms: Rooms, counts: Counts, left: Rooms) -> tuple[Counts, Rooms]:

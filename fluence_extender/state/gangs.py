@@ -28,6 +28,7 @@ from fluence_extender.state.amounts import amounts, moment
 NO_PLACE_YET = "the gang is about to be placed"
 GONE = "gone"
 PODS_GONE = "its pods are gone"
+PODS_GOING = "its pods are being deleted"
 
 
 def gang_listing(controller: Controller, gone: bool) -> Listing[GangView]:
@@ -74,6 +75,8 @@ def gang_view(gang: Gang) -> GangView:
         reason = NO_PLACE_YET if gang.state is GangState.WAITING else _being_bound(gang)
     if not reason and gang.state is GangState.BOUND:
         reason = _missing(gang)
+    if not reason and gang.state is GangState.FINISHED:
+        reason = _being_deleted(gang)
     if gang.starts_about is not None and why:
         reason = f"{reason}; expected to start about {moment(gang.starts_about):%Y-%m-%dT%H:%M:%SZ}"
     created = min((member.pod.created for member in members), default=0.0)
@@ -176,6 +179,13 @@ def _missing(gang: Gang) -> str:
         return ""
     are = "member is" if gang.size - there == 1 else "members are"
     return f"{gang.size - there} {are} missing; replacements are placed beside the others"
+
+
+def _being_deleted(gang: Gang) -> str:
+    """Why pods of a gang go that runs no more, "" where all of them have ended by themselves."""
+    if any(one.pod.deleting and not one.pod.finished for one in gang.members.values()):
+        return PODS_GOING + _by_whom(gang.history.entries)
+    return ""
 
 
 def _gone_view(gang: Gang) -> GangView:

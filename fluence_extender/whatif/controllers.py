@@ -122,15 +122,25 @@ def _mpi_job(manifest: Manifest) -> Iterator[Manifest]:
             yield _template(replica["template"], f"{name}-{role.lower()}-{number}", labels, {}, owner)
 
 
-MAKERS: Mapping[str, Maker] = {
-    "Pod": _single,
-    "Job": _job,
-    "CronJob": _cron_job,
-    "Deployment": _replicas,
-    "ReplicaSet": _replicas,
-    "ReplicationController": _replicas,
-    "StatefulSet": _replicas,
-    "JobSet": _job_set,
-    "LeaderWorkerSet": _leader_worker_set,
-    "MPIJob": _mpi_job,
+MAKERS: Mapping[str, tuple[str, Maker]] = {
+    "Pod": ("v1", _single),
+    "Job": ("batch/v1", _job),
+    "CronJob": ("batch/v1", _cron_job),
+    "Deployment": ("apps/v1", _replicas),
+    "ReplicaSet": ("apps/v1", _replicas),
+    "ReplicationController": ("v1", _replicas),
+    "StatefulSet": ("apps/v1", _replicas),
+    "JobSet": ("jobset.x-k8s.io/v1alpha2", _job_set),
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", _leader_worker_set),
+    "MPIJob": ("kubeflow.org/v2beta1", _mpi_job),
 }
+"""By kind: the API that is meant where none is said, of which any version will do; and what makes the pods."""
+
+
+def maker(manifest: Manifest) -> Maker | None:
+    """What makes the pods of an object; None where nothing is known of them, as of a Job of another API."""
+    usual, make = MAKERS.get(manifest["kind"], ("", None))
+    if make is None:
+        return None
+    said = manifest["apiVersion"] = str(manifest.get("apiVersion") or usual)
+    return make if said.rpartition("/")[0] == usual.rpartition("/")[0] else None

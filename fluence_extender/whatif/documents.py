@@ -24,6 +24,10 @@ class BadManifest(ValueError):
     """A manifest can't be read; the text says which and why."""
 
 
+class NothingAsked(BadManifest):
+    """No object makes a pod, so that nothing can be said; the text says what would."""
+
+
 class _Head(msgspec.Struct):
     kind: str = ""
     items: list[msgspec.Raw] | None = None

@@ -25,12 +25,15 @@ from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import Workload
 from fluence_extender.placement.plan import Wish
-from fluence_extender.whatif.controllers import MAKERS, Maker
-from fluence_extender.whatif.documents import BadManifest, Manifest, as_json
+from fluence_extender.whatif.controllers import MAKERS, Maker, maker
+from fluence_extender.whatif.documents import BadManifest, Manifest, NothingAsked, as_json
 from fluence_extender.whatif.priorities import PriorityClasses
 from fluence_extender.whatif.remarked import Remarked, full_name
 
 MOST_PODS = 10_000
+
+NAMED = 4
+"""So many objects are named of which no pods come."""
 
 
 class TooManyPods(BadManifest):
@@ -79,7 +82,7 @@ def asked(
 ) -> Asked:
     """The gangs that ``manifests`` make; ``classes`` are the cluster's PriorityClasses, None where they aren't known.
 
-    Raises `BadManifest`.
+    Raises `BadManifest`, and `NothingAsked` where they make none.
     """
     index = WorkloadIndex()
     pods: list[Pod] = []
@@ -87,8 +90,8 @@ def asked(
     remarked = Remarked()
     known_classes = PriorityClasses(manifests, classes)
     for manifest in _named(manifests, namespace, result.notes):
+        make = maker(manifest)
         known = _note(manifest, index)
-        make = MAKERS.get(manifest["kind"])
         if make is None:
             if not known and not known_classes.knows(manifest):
                 result.ignored.append(full_name(manifest))
@@ -96,10 +99,12 @@ def asked(
         made = list(_made(make, manifest, len(pods), known_classes))
         if not made:
             result.notes.append(
-                f"{full_name(manifest)} makes no pods as it is: it says that there are to be none"
+                f"{full_name(manifest)} asks for no pods: its replicas, parallelism or completions are 0"
             )
         remarked.look(manifest, made)
         pods.extend(made)
+    if not pods:
+        raise NothingAsked(_nothing(result))
     others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
     if others:
         result.notes.append(f"asked as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}")
@@ -110,6 +115,17 @@ def asked(
     remarked.look_at_alone(one.pods[0] for one in result.gangs if one.key.convention is Convention.ALONE)
     result.notes.extend(remarked.notes())
     return result
+
+
+def _nothing(result: Asked) -> str:
+    """Why there is nothing to simulate, and what to do."""
+    unknown = [f"nothing is known of pods that {one} makes" for one in result.ignored[:NAMED]]
+    why = [*result.notes[:NAMED], *unknown]
+    more = len(result.notes) + len(result.ignored) - len(why)
+    if more > 0:
+        why.append(f"and {more} more")
+    told = "; ".join(why) or "no object in these manifests makes a pod"
+    return f"nothing to simulate: {told}. Give pods, or one of {', '.join(list(MAKERS)[1:])}"
 
 
 def _named(manifests: Iterable[Manifest], namespace: str, notes: list[str]) -> Iterator[Manifest]:
@@ -152,6 +168,8 @@ class _Names:
 
 def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses) -> Iterator[Pod]:
     where = full_name(manifest)
+    if manifest.get("spec") is None:
+        raise BadManifest(f"{where}: spec is missing")
     try:
         for number, template in enumerate(make(manifest)):
             if before + number >= MOST_PODS:
@@ -161,8 +179,10 @@ def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses
         raise
     except KeyError as missing:
         raise BadManifest(f"{where}: {missing.args[0]} is missing") from missing
-    except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
-        raise BadManifest(f"{where}: {error or type(error).__name__}") from error
+    except (TypeError, AttributeError) as error:
+        raise BadManifest(f"{where}: a field of its spec is of the wrong type") from error
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise BadManifest(f"{where}: {error}") from error
 
 
 def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses) -> Pod:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.quantity import floor_whole, in_exact_binary
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from fluence_extender.placement.bonds import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
 from fluence_extender.placement.explain import amount_text
 from fluence_extender.placement.plan import Planner, Wish
 from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.ranks import rank_key
+from fluence_extender.placement.shortage import weights
+from fluence_extender.placement.wish import shape_key
 from fluence_extender.whatif.manifests import Wanted
 
 STEPS = {CPU: 1, MEMORY: 2**20, EPHEMERAL_STORAGE: 2**20}
-"""How finely a smaller request is looked for, a millicore and a mebibyte; other resources are whole devices."""
+"""How finely a smaller request is looked for, a millicore and a mebibyte; others are whole devices or pages."""
+
+HUGE_PAGES = "hugepages-"
+MOST_SHAPES = 16
+"""Of gangs with more kinds of members only the first ones are counted that fit."""
+
+NAMED = 4
+"""So many members that would have to be left out are named."""
 
 BONDS = (
     TOPOLOGY_REQUIRED_ANNOTATION,
@@ -56,20 +68,49 @@ class Probe:
             yield self._apart(pods)
 
     def _fewer(self, pods: Sequence[Pod]) -> Reduction | None:
-        most = _largest(len(pods) - 1, lambda count: self._fits(pods[:count]))
-        if most is None:
-            return None
+        most = _largest(len(pods) - 1, lambda count: self._fits(pods[:count])) or 0
+        some = self._smaller_ones(pods)
         wanted = len(pods)
+        if len(some) > most:
+            fitting = {pod.uid for pod in some}
+            left = _names([pod.name for pod in pods if pod.uid not in fitting])
+            text = f"{len(some)} of {wanted} members fit, without {left}"
+            return Reduction("members", str(wanted), str(len(some)), text)
+        if not most:
+            return None
         return Reduction("members", str(wanted), str(most), f"{most} of {wanted} members fit")
+
+    def _smaller_ones(self, pods: Sequence[Pod]) -> list[Pod]:
+        """As many as fit where those that ask for less come first, whatever their ranks; nobody where all are alike."""
+        shapes: dict[object, list[Pod]] = defaultdict(list)
+        for pod in pods:
+            devices = (frozenset(kinds.items()) for kinds in (pod.devices, pod.requires))
+            shapes[shape_key(Wish(pod)), *devices].append(pod)
+        taken: list[Pod] = []
+        if 1 < len(shapes) <= MOST_SHAPES:
+            groups = list(shapes.values())
+            heavy = weights([some[0].requests for some in groups], self._copy.free.now())
+            scarce = [sum(some[0].devices.values()) for some in groups]
+            for at in sorted(range(len(groups)), key=lambda at: (scarce[at], heavy[at])):
+                taken = self._with_most_of(groups[at], taken)
+        return taken
+
+    def _with_most_of(self, alike: Sequence[Pod], taken: list[Pod]) -> list[Pod]:
+        """``taken`` and as many of ``alike`` as fit beside them."""
+        most = _largest(len(alike), lambda count: self._fits(_ranked(taken, alike[:count])))
+        return _ranked(taken, alike[:most]) if most else taken
 
     def _less(self, pods: Sequence[Pod], name: str) -> Reduction | None:
         largest = max(pod.requests[name] for pod in pods)
-        step = STEPS.get(name, 1)
+        step = _step(name)
         most = _largest((largest - 1) // step, lambda steps: self._fits(_capped(pods, name, steps * step)))
         if most is None:
             return None
-        wanted, fitting = amount_text(name, largest), amount_text(name, most * step)
-        return Reduction(name, wanted, fitting, f"all {len(pods)} fit with {fitting} each, not {wanted}")
+        wanted, fitting = _exactly(name, largest), _exactly(name, most * step)
+        least = "at most " if any(0 < pod.requests[name] < largest for pod in pods) else ""
+        each = " each" if len(pods) > 1 else ""
+        text = f"{_all_fit(len(pods))} with {least}{fitting}{each}, not {wanted}"
+        return Reduction(name, wanted, fitting, text)
 
     def _apart(self, pods: Sequence[Pod]) -> Reduction | None:
         free = [
@@ -78,8 +119,9 @@ class Probe:
         ]
         if not self._fits(free, [Wish(pod) for pod in free]):
             return None
+        whose = "their" if len(pods) > 1 else "its"
         return Reduction(
-            "topology", "near each other", "anywhere", f"all {len(pods)} fit without their topology"
+            "topology", "near each other", "anywhere", f"{_all_fit(len(pods))} without {whose} topology"
         )
 
     def _fits(self, pods: Sequence[Pod], wishes: Sequence[Wish] | None = None) -> bool:
@@ -89,6 +131,32 @@ class Probe:
             return False
         self._copy.undo([pod.uid for pod in pods])
         return True
+
+
+def _step(name: str) -> int:
+    if name.startswith(HUGE_PAGES):
+        return max(floor_whole(name.removeprefix(HUGE_PAGES)), 1)
+    return STEPS.get(name, 1)
+
+
+def _exactly(name: str, amount: int) -> str:
+    """An amount that can be written into a manifest as it is: rounded, it might not fit."""
+    if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith(HUGE_PAGES):
+        return f"{in_exact_binary(amount)} {name}"
+    return amount_text(name, amount)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
+
+
+def _ranked(some: Sequence[Pod], others: Sequence[Pod]) -> list[Pod]:
+    return sorted((*some, *others), key=rank_key)
+
+
+def _all_fit(count: int) -> str:
+    return f"all {count} fit" if count > 1 else "it fits"
 
 
 def _largest(most: int, fits: Callable[[int], bool]) -> int | None:

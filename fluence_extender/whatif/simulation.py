@@ -113,7 +113,7 @@ class _Work:
         if known is not None:
             return replace(known, gang=name)
         wishes = tuple(wanted.wish(pod) for pod in pods)
-        reason = self._preemptions.barrier_to(wanted.key, pods)
+        barrier = reason = self._preemptions.barrier_to(wanted.key, pods)
         if reason is None:
             try:
                 with self._task.taken.keeps.passing(self._preemptions.passes(pods)):
@@ -124,7 +124,7 @@ class _Work:
                 self._hold(wanted, pods, placed)
                 named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
                 return Answer(name, count, True, named)
-        found = self._why_not(wanted, pods, wishes, reason)
+        found = self._why_not(wanted, pods, wishes, reason, barrier is not None)
         in_vain = found.preemption is None or found.preemption.outcome in (Outcome.IN_VAIN, Outcome.UNKNOWN)
         if alike is not None and in_vain and not found.reductions and found.earliest is None:
             self._vain[alike] = found
@@ -158,10 +158,13 @@ class _Work:
             wanted.key, size, [(pod, claim, one) for pod, one in zip(pods, placed, strict=True)]
         )
 
-    def _why_not(self, wanted: Wanted, pods: Sequence[Pod], wishes: Sequence[Wish], reason: Reason) -> Answer:
+    def _why_not(
+        self, wanted: Wanted, pods: Sequence[Pod], wishes: Sequence[Wish], reason: Reason, barred: bool
+    ) -> Answer:
+        """What is told of a gang that doesn't fit; of one that isn't even tried now less of it wouldn't be either."""
         name, count = str(wanted.key), len(wanted.pods)
         preemption = self._preemption(wanted, wishes) if reason.why is Why.BUSY else None
-        if self._reduced >= MOST_REDUCED or reason.why in NO_CHANCE:
+        if barred or self._reduced >= MOST_REDUCED or reason.why in NO_CHANCE:
             return Answer(name, count, False, reason=reason, preemption=preemption)
         self._reduced += 1
         earliest: float | None = None

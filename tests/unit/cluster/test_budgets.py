@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.budgets import Budget, decode_budgets, forbidding, forbidding_anywhere
+from fluence_extender.cluster.budgets import (
+    Budget,
+    decode_budget,
+    decode_budgets,
+    forbidding,
+    forbidding_anywhere,
+)
 from fluence_extender.model.pod import Pod
 from tests.core.values import pod
 
@@ -26,7 +32,7 @@ def budgets(*some: tuple[str, dict[str, Any] | None, int]) -> tuple[Budget, ...]
 
 
 def running(name: str, **labels: str) -> Pod:
-    return pod(name, labels=labels, phase="Running", node="n0")
+    return pod(name, labels=labels, phase="Running", node="n0", ready=True)
 
 
 APP = {"matchLabels": {"app": "x"}}
@@ -65,6 +71,34 @@ def test_budget_whose_status_lags_forbids() -> None:
 def test_pods_that_do_not_run_need_no_budget() -> None:
     waiting = [pod("w", labels={"app": "x"}), pod("d", labels={"app": "x"}, phase="Running", deleting=True)]
     assert forbidding(budgets(("b", APP, 0)), waiting) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "healthy", "desired", "ready", "forbids"),
+    [
+        ("AlwaysAllow", 0, 2, [False, False], False),
+        ("AlwaysAllow", 0, 2, [False, True], True),
+        ("IfHealthyBudget", 2, 2, [False, False], False),
+        (None, 2, 2, [False, False], False),
+        (None, 1, 2, [False, False], True),
+        (None, 0, 0, [False, False], True),
+        (None, 2, 2, [False, True], True),
+    ],
+)
+def test_pods_that_are_not_ready_need_no_budget_where_its_policy_says_so(
+    policy: str | None, healthy: int, desired: int, ready: list[bool], forbids: bool
+) -> None:
+    document = {
+        "metadata": {"name": "b", "generation": 1},
+        "spec": {"selector": APP, "unhealthyPodEvictionPolicy": policy},
+        "status": {"observedGeneration": 1, "currentHealthy": healthy, "desiredHealthy": desired},
+    }
+    budget = decode_budget(json.dumps(document).encode())
+    some = [replace(one, ready=is_so) for one, is_so in zip(PODS, ready, strict=False)]
+    found = forbidding([budget], some)
+    assert (found is not None) is forbids
+    if found is not None and any(ready):
+        assert found.reason == "PodDisruptionBudget default/b allows 0 of 1 evictions"
 
 
 @pytest.mark.parametrize(

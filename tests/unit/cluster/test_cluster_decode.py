@@ -322,6 +322,20 @@ def test_gated_pod_says_whether_its_fields_are_accounted_for_in_vain(
 
 
 @pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        ([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}], True),
+        ([{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}], False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_ready_is_a_pod_whose_condition_says_so(conditions: list[dict[str, str]] | None, ready: bool) -> None:
+    status = {"phase": "Running", "conditions": conditions}
+    assert decode_pod(pod_body({"containers": []}, status)).ready is ready
+
+
+@pytest.mark.parametrize(
     ("status", "rejected"),
     [
         (

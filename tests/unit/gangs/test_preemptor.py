@@ -41,12 +41,16 @@ def test_low_gang_makes_way_whole_and_the_high_one_takes_its_place(world: MakeWo
     check_at_rest(w)
 
 
-def test_gang_that_has_gone_says_who_preempted_it_and_which_pods_it_had(world: MakeWorld) -> None:
+def test_gang_that_goes_or_has_gone_says_who_preempted_it_and_which_pods_it_had(world: MakeWorld) -> None:
     w = world(node("n0"))
     (low,) = gang(w, "low", 3000)
     w.advance(2)
     gang(w, "high", 3000, priority=10)
     w.advance(2)
+    going_still = w.service.gang("default", "low")
+    assert going_still is not None
+    assert going_still.gang.state == "finished"
+    assert going_still.gang.reason.startswith("its pods are being deleted: preempted by gang default/high")
     w.cluster.reap()
     w.advance(3)
     story = w.service.gang("default", "low")
@@ -203,6 +207,15 @@ def test_surplus_members_of_an_elastic_gang_are_taken_alone(world: MakeWorld) ->
     w.advance(3)
     assert all(w.nodes_of(*high))
     assert w.gang("elastic").state is GangState.BOUND
+
+
+def test_the_last_of_the_surplus_members_goes_first(world: MakeWorld) -> None:
+    w = world(node("n0", 4000))
+    elastic = gang(w, "elastic", 1000, 1000, 1000, 1000, size=2)
+    w.advance(3)
+    gang(w, "high", 1000, priority=10)
+    w.advance(2)
+    assert going(w, *elastic) == [False, False, False, True]
 
 
 def test_elastic_gang_does_not_preempt_for_more_than_its_minimum(world: MakeWorld) -> None:

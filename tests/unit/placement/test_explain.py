@@ -186,6 +186,14 @@ def test_mixed_gang_is_told_the_largest_part_that_would_fit_and_who_is_left_over
     )
 
 
+def test_busy_counts_as_many_of_unequal_members_whoever_comes_first() -> None:
+    there = accounts(asks(4000, 8, pods=9), asks(0))
+    nodes = ("n0", "n1")
+    large, small = Shape(asks(3000, 1), 1, nodes), Shape(asks(1000, 1), 4, nodes)
+    for gang in ([large, small], [small, large]):
+        assert why(gang, there).text == "busy: 4 of 5 fit now, short of cpu"
+
+
 def test_only_what_members_without_a_place_are_short_of_is_named() -> None:
     there = accounts(asks(2000, 0, pods=9))
     gang = [Shape(asks(1000, 0), 1, ("n0",)), Shape(asks(500, 1), 1, ("n0",))]

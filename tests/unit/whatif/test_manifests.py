@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.whatif import documents
-from fluence_extender.whatif.documents import BadManifest, read_manifests
+from fluence_extender.whatif.documents import BadManifest, NothingAsked, read_manifests
 from fluence_extender.whatif.manifests import asked
 
 SPEC = {"schedulerName": "fluence", "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
@@ -190,6 +191,15 @@ def test_aliases_cannot_make_a_document_huge() -> None:
     ("manifest", "why"),
     [
         ({"kind": "Pod", "metadata": {"name": "p"}}, "Pod default/p: spec is missing"),
+        ({"kind": "Pod", "metadata": {"name": "p"}, "spec": None}, "Pod default/p: spec is missing"),
+        (
+            {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": None}}},
+            "Job default/j: a field of its spec is of the wrong type",
+        ),
+        (
+            {"kind": "Pod", "metadata": {"name": "p"}, "spec": ["x"]},
+            "Pod default/p: a field of its spec is of the wrong type",
+        ),
         ({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}}, "Pod default/p: a pod without containers"),
         ({"kind": "Job", "metadata": {"name": "j"}, "spec": {}}, "Job default/j: template is missing"),
         (
@@ -212,11 +222,52 @@ def test_what_is_wrong_is_named_with_its_object(manifest: dict[str, Any], why: s
     assert str(told.value) == why
 
 
-def test_objects_that_make_no_pods_now_are_noted() -> None:
-    none = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 0, "template": template()}}
-    found = asked([none])
-    assert found.gangs == []
-    assert found.notes == ["Job default/j makes no pods as it is: it says that there are to be none"]
+NO_PODS = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 0, "template": template()}}
+ASKS_FOR_NONE = "Job default/j asks for no pods: its replicas, parallelism or completions are 0"
+
+
+def test_objects_that_make_no_pods_now_are_noted_beside_others() -> None:
+    found = asked([NO_PODS, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
+    assert [str(one.key) for one in found.gangs] == ["default/one"]
+    assert found.notes == [ASKS_FOR_NONE]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no object in these manifests makes a pod"),
+        ("# nothing yet\n---\n", "no object in these manifests makes a pod"),
+        ("kind: List\nitems: []", "no object in these manifests makes a pod"),
+        (json.dumps(NO_PODS), ASKS_FOR_NONE),
+        (
+            "kind: PyTorchJob\nmetadata: {name: x}\n---\nkind: ConfigMap\nmetadata: {name: y}",
+            "nothing is known of pods that PyTorchJob default/x makes; "
+            "nothing is known of pods that ConfigMap default/y makes",
+        ),
+        (
+            "\n---\n".join(f"kind: Service\nmetadata: {{name: s{number}}}" for number in range(6)),
+            "; ".join(f"nothing is known of pods that Service default/s{number} makes" for number in range(4))
+            + "; and 2 more",
+        ),
+    ],
+)
+def test_manifests_without_any_pod_are_an_error_that_says_what_to_give(text: str, why: str) -> None:
+    with pytest.raises(NothingAsked) as told:
+        asked(read_manifests(text))
+    assert str(told.value).startswith(f"nothing to simulate: {why}. Give pods, or one of Job, CronJob, ")
+
+
+def test_kinds_of_the_same_name_of_other_apis_are_strangers() -> None:
+    volcano = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "v"},
+        "spec": {},
+    }
+    found = asked([volcano, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
+    assert found.ignored == ["Job default/v"]
+    (gang,) = asked([{**CASES[1][0], "apiVersion": None}]).gangs
+    assert gang.size == 3
 
 
 def test_the_same_object_twice_is_noted_and_generated_names_differ() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from fluence_extender.model.names import TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Why
+from fluence_extender.model.resources import MEMORY, Resources
 from tests.core.values import GIB, node, pod
 from tests.unit.whatif.conftest import NOW, RACK, Cluster, job
 
@@ -63,6 +67,48 @@ def test_reductions_are_fine_and_never_down_to_nothing(cluster: type[Cluster]) -
     there.run([pod("rest", 500, 1)])
     (answer,) = there.ask(job("wide", 6, "125m"))
     assert answer.reductions == ()
+
+
+def test_reductions_can_be_written_into_a_manifest_as_they_are_told(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0", 4000, 8)])
+    there.run([replace(pod("other"), requests=Resources({MEMORY: 8 * GIB - 5000 * 2**20}))])
+    (answer,) = there.ask(job("big", 1, "1", "5001Mi"))
+    (less,) = answer.reductions
+    assert (less.wanted, less.fitting) == ("5001Mi memory", "5000Mi memory")
+    assert less.text == "it fits with 5000Mi memory, not 5001Mi memory"
+    assert there.ask(job("big", 1, "1", less.fitting.split()[0]))[0].fits
+
+
+def test_huge_pages_are_reduced_by_whole_pages(cluster: type[Cluster]) -> None:
+    pages = "hugepages-2Mi"
+    large = replace(node("n0"), allocatable=node("n0").allocatable + Resources({pages: 10 * 2**20}))
+    wanted = {pages: "6Mi"}
+    (answer,) = cluster([large]).ask(job("big", 2, "1", requests=wanted, limits=wanted))
+    assert [one.text for one in answer.reductions if one.what == pages] == [
+        f"all 2 fit with 4Mi {pages} each, not 6Mi {pages}"
+    ]
+
+
+def test_of_mixed_members_as_many_as_fit_are_counted_and_the_others_named(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0", 4000)])
+    (answer,) = there.ask(*(member(number, cpu) for number, cpu in enumerate("31311")))
+    assert answer.reductions[0].text == "3 of 5 members fit, without mixed-0, mixed-2"
+    assert answer.reductions[0].fitting == "3"
+    assert answer.reason is not None
+    assert answer.reason.text.startswith("unsatisfiable: 3 of 5 members")
+    assert answer.reductions[1].text == "all 5 fit with at most 800m cpu each, not 3 cpu"
+
+
+def member(number: int, cpu: str) -> dict[str, Any]:
+    """A pod of a gang of five."""
+    requests = {"resources": {"requests": {"cpu": cpu}}}
+    labels = {GROUP_LABEL: "mixed"}
+    notes = {GROUP_SIZE_ANNOTATION: "5"}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": f"mixed-{number}", "labels": labels, "annotations": notes},
+        "spec": {"schedulerName": "fluence", "containers": [{"name": "main", **requests}]},
+    }
 
 
 def test_unsatisfiable_has_reductions_and_no_start(cluster: type[Cluster]) -> None:

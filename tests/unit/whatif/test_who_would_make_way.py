@@ -225,6 +225,16 @@ def test_who_passes_others_uses_what_is_kept_for_them(cluster: type[Cluster]) ->
     assert devices.reason.text == "busy: qpu kept for lab/waiting (priority 500)"
 
 
+def test_of_who_is_not_tried_now_less_would_not_fit_either(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")], DEVICES)
+    waiting = GangKey("lab", "waiting", Convention.LABEL)
+    there.around.pressing[waiting] = Pressing(500, frozenset({"qpu"}))
+    (answer,) = there.ask(job("device", 2, "1", limits=QPU))
+    assert answer.reason is not None
+    assert answer.reason.text == "busy: qpu kept for lab/waiting (priority 500)"
+    assert answer.reductions == ()
+
+
 def test_devices_come_free_with_those_who_make_way(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")], DEVICES)
     there.run_gang(low("holder", 1, 100, devices={"qpu": 1}))
