@@ -41,6 +41,7 @@ class PodFields(TypedDict, total=False):
     failure: str
     started: float
     rejected: bool
+    ready: bool
     duration: float | None
     preempts: bool
     entangled: bool
