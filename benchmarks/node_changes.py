@@ -101,9 +101,9 @@ def started(count: int, engine: str, per_node: list[Pod]) -> Controller:
     return controller
 
 
-def _altered(**fields: object) -> Change:
+def _altered(alter: Callable[[Node], Node]) -> Change:
     def change(one: Node) -> Iterator[Observation]:
-        yield Changed(Kind.NODE, replace(one, **fields))  # type: ignore[arg-type]
+        yield Changed(Kind.NODE, alter(one))
         yield Changed(Kind.NODE, one)
 
     return change
@@ -114,15 +114,19 @@ def _leaves_and_joins(one: Node) -> Iterator[Observation]:
     yield Changed(Kind.NODE, one)
 
 
+DEDICATED = Taint("example.com/dedicated", "NoSchedule", "x")
 CHANGES: dict[str, tuple[Change, bool]] = {
-    "cordon, uncordon": (_altered(unschedulable=True), False),
-    "taint, untaint": (_altered(taints=(Taint("example.com/dedicated", "NoSchedule", "x"),)), False),
-    "not ready, ready": (_altered(ready=False), False),
-    "allocatable down, up": (_altered(allocatable=amounts(16, 64)), False),
-    "to another zone and back": (_altered(labels={ZONE: "elsewhere"}), False),
+    "cordon, uncordon": (_altered(lambda one: replace(one, unschedulable=True)), False),
+    "taint, untaint": (
+        _altered(lambda one: replace(one, taints=(Taint("example.com/dedicated", "NoSchedule", "x"),))),
+        False,
+    ),
+    "not ready, ready": (_altered(lambda one: replace(one, ready=False)), False),
+    "allocatable down, up": (_altered(lambda one: replace(one, allocatable=amounts(16, 64))), False),
+    "to another zone and back": (_altered(lambda one: replace(one, labels={ZONE: "elsewhere"})), False),
     "leaves, joins": (_leaves_and_joins, False),
     "with a device: leaves, joins": (_leaves_and_joins, True),
-    "with a device: to another zone": (_altered(labels={ZONE: "elsewhere"}), True),
+    "with a device: to another zone": (_altered(lambda one: replace(one, labels={ZONE: "elsewhere"})), True),
 }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-V = TypeVar("V")
+V = TypeVar("V", covariant=True)
 
 Key = tuple[str, ...]
 Amounts = Mapping[str, float]

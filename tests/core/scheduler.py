@@ -241,11 +241,11 @@ class KubeScheduler:
         self._say(pod, refusal="0 nodes are available")
         self._failed(pod)
 
-    def _say(self, pod: Pod, **said: str) -> None:
+    def _say(self, pod: Pod, refusal: str = "", failure: str = "") -> None:
         """Write into the pod's condition why the attempt failed."""
         now = next((one for one in self.cluster.pods() if one.uid == pod.uid), None)
         if now is not None and not now.node:
-            self.cluster.put(replace(now, **{"refusal": "", "failure": "", **said}))  # type: ignore[arg-type]
+            self.cluster.put(replace(now, refusal=refusal, failure=failure))
 
     def claim_appears(self, name: str) -> None:
         """Give a pod of ``unclaimed`` its claim."""

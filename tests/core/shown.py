@@ -34,11 +34,11 @@ def documents(world: World) -> dict[str, tuple[str, str]]:
     """Everything that can be asked for: its revision and its content, by path."""
     service = world.service
     listings: dict[str, Listing[object]] = {
-        "/v1/gangs": service.gangs(),  # type: ignore[dict-item]
-        "/v1/gangs?gone=true": service.gangs(gone=True),  # type: ignore[dict-item]
-        "/v1/allocations": service.allocations(),  # type: ignore[dict-item]
-        "/v1/nodes": service.nodes(),  # type: ignore[dict-item]
-        "/v1/backends": service.backends(),  # type: ignore[dict-item]
+        "/v1/gangs": service.gangs(),
+        "/v1/gangs?gone=true": service.gangs(gone=True),
+        "/v1/allocations": service.allocations(),
+        "/v1/nodes": service.nodes(),
+        "/v1/backends": service.backends(),
     }
     found = {path: (one.revision, _text(world, one)) for path, one in listings.items()}
     found["/v1/graph"] = (service.graph(False).revision, json.dumps(drawn(world, False)))

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from fluence_extender.cluster import port
 from fluence_extender.cluster.memory import MemoryCluster
@@ -16,7 +16,7 @@ from fluence_extender.gangs.actions import Action
 from fluence_extender.gangs.auditor import Auditor
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
-from fluence_extender.gangs.gang import Gang
+from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.renewal import Renewal
 from fluence_extender.ledger.audit import DriftKind
@@ -34,6 +34,8 @@ from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.scheduler import KubeScheduler
 from tests.core.values import PodFields
+
+T = TypeVar("T")
 
 AUDIT_EVERY = 7.0
 LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0)
@@ -156,7 +158,7 @@ class World:
 
     # Time.
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end."""
         return self.loop.run_until_complete(work)
 
@@ -209,6 +211,12 @@ class World:
     def gang(self, name: str) -> Gang:
         """The gang of that name."""
         return next(gang for gang in self.controller.registry.gangs.values() if gang.key.name == name)
+
+    def member(self, uid: str) -> Member:
+        """The member that the pod of ours is."""
+        found = self.controller.member(uid)
+        assert found is not None, uid
+        return found[1]
 
     def asked(self, pod: Pod) -> AskedPod:
         """The pod as a filter call names it."""

@@ -342,7 +342,7 @@ class Core(RuleBasedStateMachine):
         planned = [
             held.assignment.node
             for held in self.world.books.holdings.values()
-            if not self.world.controller.member(held.uid)[1].bound  # type: ignore[index]
+            if not self.world.member(held.uid).bound
         ]
         if planned:
             self.made += 1

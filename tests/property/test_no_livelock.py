@@ -9,6 +9,7 @@ all, or one that we have to find by being refused.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,13 +45,13 @@ def forbidden(density: float, seed: int) -> Rule:
     return rule
 
 
-def apart(pod: Pod, where: str, placed: dict[str, str]) -> bool:
+def apart(pod: Pod, where: str, placed: Mapping[str, str]) -> bool:
     """Anti-affinity: members of one gang keep away from each other."""
     stem = pod.name.split("-")[0]
     return not any(there == where and name.startswith(f"{stem}-") for name, there in placed.items())
 
 
-def even(pod: Pod, where: str, placed: dict[str, str]) -> bool:
+def even(pod: Pod, where: str, placed: Mapping[str, str]) -> bool:
     """Topology spread over nodes with maxSkew 1, all nodes counting as domains."""
     stem = pod.name.split("-")[0]
     mine = [there for name, there in placed.items() if name.startswith(f"{stem}-")]
@@ -62,7 +63,7 @@ def steers(world: World) -> int:
     return sum(verb in ("nominate", "ungate") for verb, _ in world.cluster.calls)
 
 
-RULES = {"apart": apart, "even": even}
+RULES: dict[str, Rule] = {"apart": apart, "even": even}
 
 
 @settings(deadline=None, max_examples=settings().max_examples // 5)
@@ -77,7 +78,7 @@ def test_gang_that_filters_refuse_ends_bound_or_with_a_reason(
 ) -> None:
     world = World(*(node(f"n{number}", 4000) for number in range(NODES)), limits=LIMITS)
     try:
-        world.scheduler.rules = [forbidden(density, seed), *(RULES[name] for name in sorted(named))]  # type: ignore[list-item]
+        world.scheduler.rules = [forbidden(density, seed), *(RULES[name] for name in sorted(named))]
         for number, size in enumerate(sizes):
             for member in range(size):
                 world.pod(

@@ -12,6 +12,7 @@ from fluence_extender.gangs.confirming import confirm
 from fluence_extender.gangs.making_way import victims_of
 from fluence_extender.gangs.preemption import Victim
 from fluence_extender.gangs.victim_search import TRIALS, Found, Query, VictimSearch, search
+from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
@@ -22,6 +23,7 @@ from tests.core.choosing import choose
 from tests.core.values import GIB, PodFields, node, pod
 from tests.core.world import World
 
+HIGH = GangKey("default", "high", Convention.LABEL)
 PORT = (HostPort(8080),)
 DEVICES_ASKED: tuple[dict[str, int], ...] = ({}, {}, {}, {"qpu": 1}, {"lane": 1})
 DEVICES = """
@@ -117,7 +119,7 @@ def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -
         planner = Planner(world.books, world.controller.eligibility)
         wishes = [Wish(one) for one in wanted(dice)]
         usable = None if any(one.pod.devices for one in wishes) else set(world.controller.eligibility.nodes)
-        query = Query("high", wishes, (), frozenset(), 2, lambda _: True, usable, frozenset())  # type: ignore[arg-type]
+        query = Query(HIGH, wishes, (), frozenset(), 2, lambda _: True, usable, frozenset())
         version, held = world.books.version, dict(world.books.holdings)
         expected = by_itself(world, planner, query)
         for cost in (1, 40, EVERYTHING):
@@ -170,14 +172,14 @@ def test_what_is_confirmed_holds_on_the_books_as_they_are(seed: int) -> None:
     try:
         planner = Planner(world.books, world.controller.eligibility)
         wishes = [Wish(one) for one in wanted(dice)]
-        query = Query("high", wishes, (), frozenset(), 2, lambda _: True, None, frozenset())  # type: ignore[arg-type]
+        query = Query(HIGH, wishes, (), frozenset(), 2, lambda _: True, None, frozenset())
         found = in_steps(world, planner, query, 40)
         if found is None:
             return
         registry = world.controller.registry
         same = confirmed(world, planner, query, found)
         assert same is not None
-        at_once = Trial(world.books, world.controller.eligibility).place(wishes, "high", (), frozenset())
+        at_once = Trial(world.books, world.controller.eligibility).place(wishes, HIGH, (), frozenset())
         assert same.victims == found.victims or at_once is not None
         disturb(world, dice)
         now = confirmed(world, planner, query, found)

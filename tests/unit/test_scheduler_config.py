@@ -10,8 +10,9 @@ from fluence_extender.cli import main
 from fluence_extender.scheduler_config import scheduler_config
 
 
-def election(*arguments: object) -> dict[str, object]:
-    found: dict[str, object] = yaml.safe_load(scheduler_config("http://x", "", *arguments))["leaderElection"]  # type: ignore[arg-type]
+def election(lease: str = "", duration: int = 15) -> dict[str, object]:
+    config = yaml.safe_load(scheduler_config("http://x", "", lease, duration))
+    found: dict[str, object] = config["leaderElection"]
     return found
 
 
@@ -47,8 +48,9 @@ def test_lease_is_namespace_and_name(command: str, lease: str) -> None:
     assert "is not NAMESPACE/NAME" in result.output
 
 
-def extenders(**options: bool) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = yaml.safe_load(scheduler_config("http://x/", "", **options))["extenders"]  # type: ignore[arg-type]
+def extenders(barrier: bool = False) -> list[dict[str, object]]:
+    config = yaml.safe_load(scheduler_config("http://x/", "", barrier=barrier))
+    found: list[dict[str, object]] = config["extenders"]
     return found
 
 

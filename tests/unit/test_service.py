@@ -12,6 +12,7 @@ from fluence_extender.extender.state import AllocationView
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.driver import Driver
 from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
 from fluence_extender.service import Service
 from tests.core.engine import FINE_EMBEDDED
 from tests.core.shown import drawn, every
@@ -101,7 +102,7 @@ def test_eviction_may_not_leave_a_gang_below_its_size(w: World) -> None:
     assert w.service.may_evict(["stranger"])
 
 
-async def _bind_all(w: World, pods: list) -> None:  # type: ignore[type-arg]
+async def _bind_all(w: World, pods: list[Pod]) -> None:
     for pod in pods:
         await w.cluster.bind(w.now(pod), "n0", {})
 

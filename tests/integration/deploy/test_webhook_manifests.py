@@ -183,7 +183,9 @@ def test_the_registration_leads_through_the_service_to_the_port(objects: Objects
 
 def test_the_secret_is_made_empty_and_marked_as_ours(objects: Objects) -> None:
     secret = objects["Secret", SECRET]
-    assert secret["metadata"]["namespace"] == webhook_target(settings(objects)).namespace  # type: ignore[union-attr]
+    target = webhook_target(settings(objects))
+    assert isinstance(target, Service)
+    assert secret["metadata"]["namespace"] == target.namespace
     assert secret["metadata"]["labels"][OWNER_LABEL] == OWNER
     assert "data" not in secret
     assert "stringData" not in secret

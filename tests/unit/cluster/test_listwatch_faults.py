@@ -15,6 +15,7 @@ from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observ
 from fluence_extender.cluster.source import Source, config_map, sources
 from fluence_extender.cluster.timing import Timing
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import PodGroup
 from tests.unit.cluster.fake_api_server import (
     PODS,
     FakeApiServer,
@@ -310,7 +311,9 @@ async def test_kind_that_is_not_served_counts_as_empty_until_it_is(
     listed, gone = mirror.seen[1:]
     assert gone == Listed(Kind.POD_GROUP, (), served=False)
     assert isinstance(listed, Listed)
-    assert [group.min_count for group in listed.objects] == [4]  # type: ignore[union-attr]
+    (found,) = listed.objects
+    assert isinstance(found, PodGroup)
+    assert found.min_count == 4
 
 
 async def test_config_map_is_always_exactly_one_resources_file(

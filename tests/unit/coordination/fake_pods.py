@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypedDict, Unpack
 
 from fluence_extender.cluster.port import ClusterError, Gone
 from fluence_extender.model.coordination import (
@@ -23,9 +24,23 @@ BACKEND = {
 }
 
 
-def producer(name: str = "lead", group: str = "g", **fields: object) -> Pod:
+class Told(TypedDict, total=False):
+    """What a test says of a pod besides its names; see `Pod`."""
+
+    uid: str
+    annotations: Mapping[str, str]
+    scheduler: str
+    phase: str
+    deleting: bool
+    owner: Owner | None
+    node: str
+    gates: tuple[str, ...]
+    created: float
+
+
+def producer(name: str = "lead", group: str = "g", **fields: Unpack[Told]) -> Pod:
     """The producer of ``group``, bound to a backend."""
-    notes = {**BACKEND, ROLE_ANNOTATION: PRODUCER, **dict(fields.pop("annotations", None) or {})}  # type: ignore[call-overload]
+    notes = {**BACKEND, ROLE_ANNOTATION: PRODUCER, **fields.pop("annotations", {})}
     pod = Pod(
         "ns",
         name,
@@ -36,14 +51,14 @@ def producer(name: str = "lead", group: str = "g", **fields: object) -> Pod:
         node="n",
         created=10.0,
     )
-    return replace(pod, **fields)  # type: ignore[arg-type]
+    return replace(pod, **fields)
 
 
-def consumer(name: str, group: str = "g", **fields: object) -> Pod:
+def consumer(name: str, group: str = "g", **fields: Unpack[Told]) -> Pod:
     """A consumer of ``group``, gated."""
-    notes = {DEPENDS_ON_PRODUCER: producer_group(group), **dict(fields.pop("annotations", None) or {})}  # type: ignore[call-overload]
+    notes = {DEPENDS_ON_PRODUCER: producer_group(group), **fields.pop("annotations", {})}
     pod = Pod("ns", name, f"uid-{name}", {GROUP_LABEL: group}, notes, gates=(GATE, READY_GATE), created=20.0)
-    return replace(pod, **fields)  # type: ignore[arg-type]
+    return replace(pod, **fields)
 
 
 JOB = Owner("Job", "j", "uid-j")

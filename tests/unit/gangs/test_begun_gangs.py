@@ -91,5 +91,7 @@ def test_restart_knows_the_gang_again(world: MakeWorld, named_by: str) -> None:
     w.restart()
     w.advance(5)
     assert all(bound(w, pods))
-    assert w.controller.member(pods[0].uid)[0].state is GangState.BOUND  # type: ignore[index]
+    found = w.controller.member(pods[0].uid)
+    assert found is not None
+    assert found[0].state is GangState.BOUND
     assert len(w.controller.registry.gangs) == 1

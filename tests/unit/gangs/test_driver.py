@@ -12,25 +12,26 @@ from fluence_extender.gangs.driver import CannotBind
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
-def bind(w: World, *pods: object) -> list[object]:
+def bind(w: World, *pods: Pod) -> list[BaseException | None]:
     """Call bind for each on its planned node, at once; what came of each."""
 
-    async def one(pod: object) -> None:
-        asked = w.asked(pod)  # type: ignore[arg-type]
+    async def one(pod: Pod) -> None:
+        asked = w.asked(pod)
         location = w.service.locate(asked)
         assert isinstance(location, On)
         await w.service.bind(asked, location.node)
 
-    async def all_of_them() -> list[object]:
+    async def all_of_them() -> list[BaseException | None]:
         return await asyncio.gather(*(one(pod) for pod in pods), return_exceptions=True)
 
-    return w.run(all_of_them())  # type: ignore[no-any-return]
+    return w.run(all_of_them())
 
 
 def test_pod_is_nominated_before_it_is_ungated(world: MakeWorld) -> None:

@@ -15,11 +15,12 @@ from fluence_extender.model.workload import Job, PodGroup
 from fluence_extender.placement.plan import Planner, Settled, Wish
 from tests.core.invariants import check_at_rest
 from tests.core.values import PodFields, asks, node
+from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
-def reason(world: object, name: str) -> str:
-    found = world.gang(name).reason  # type: ignore[attr-defined]
+def reason(world: World, name: str) -> str:
+    found = world.gang(name).reason
     return found.text if found is not None else ""
 
 

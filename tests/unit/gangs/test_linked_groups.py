@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fluence_extender.gangs.assembly import agreed_size
@@ -42,6 +44,7 @@ def coscheduled(body: Manifest, group: str = "g") -> Manifest:
 
 
 NO_NUMBER = f"annotation {OWNER_SIZE_ANNOTATION} is 'two': it must be a whole number from 1 to 1000000"
+Link = Callable[..., Manifest]
 LINKS = pytest.mark.parametrize(
     ("link", "convention"),
     [
@@ -67,22 +70,22 @@ LINKS = pytest.mark.parametrize(
     ],
 )
 def test_pod_of_a_replica_set_says_its_size_or_what_was_noted(
-    link: object, convention: Convention, annotations: dict[str, str], size: object
+    link: Link, convention: Convention, annotations: dict[str, str], size: object
 ) -> None:
     body = manifest("p", {}, annotations, ("apps/v1", "ReplicaSet", "r"))
-    assert told(link(body)) == (key("g", convention), size)  # type: ignore[operator]
+    assert told(link(body)) == (key("g", convention), size)
 
 
 @LINKS
-def test_job_says_the_size(link: object, convention: Convention) -> None:
-    body = link(job_pod("j", None, labels={}))  # type: ignore[operator]
+def test_job_says_the_size(link: Link, convention: Convention) -> None:
+    body = link(job_pod("j", None, labels={}))
     assert told(body, Job("default", "j", "u", 3)) == (key("g", convention), 3)
     assert told(body) == (key("g", convention), "waiting for Job default/j to be seen")
 
 
 @LINKS
-def test_job_set_says_the_size_of_what_exists_at_once(link: object, convention: Convention) -> None:
-    body = link(job_set_pod("js", "w", 0, 0, 1, 2))  # type: ignore[operator]
+def test_job_set_says_the_size_of_what_exists_at_once(link: Link, convention: Convention) -> None:
+    body = link(job_set_pod("js", "w", 0, 0, 1, 2))
     jobs = (ReplicatedJob("w", 2), ReplicatedJob("d", 5))
     assert told(body, JobSet("default", "js", "u", jobs)) == (key("g", convention), 7)
     staged = JobSet("default", "js", "u", jobs, in_order=True)
@@ -90,8 +93,8 @@ def test_job_set_says_the_size_of_what_exists_at_once(link: object, convention: 
 
 
 @LINKS
-def test_leader_worker_set_says_the_size(link: object, convention: Convention) -> None:
-    body = link(leader_worker_pod("l", 0, 1, 3))  # type: ignore[operator]
+def test_leader_worker_set_says_the_size(link: Link, convention: Convention) -> None:
+    body = link(leader_worker_pod("l", 0, 1, 3))
     plain = LeaderWorkerSet("default", "l", "u")
     found = claim(body, plain)
     assert (found.key.name, found.key.convention, found.size) == ("g", convention, 3)
@@ -116,16 +119,16 @@ def test_podgroup_of_another_name_than_the_label_is_waited_for() -> None:
 @LINKS
 @pytest.mark.parametrize(("size", "consumers"), [("5", 4), ("2", 1), ("1", 1)])
 def test_consumers_are_the_group_without_its_producer(
-    link: object, convention: Convention, size: str, consumers: int
+    link: Link, convention: Convention, size: str, consumers: int
 ) -> None:
     notes = {GROUP_SIZE_ANNOTATION: size, f"{PREFIX}depends-on-producer": "g-producer"}
-    assert told(link(manifest("p", {}, notes))) == (key("g", convention), consumers)  # type: ignore[operator]
+    assert told(link(manifest("p", {}, notes))) == (key("g", convention), consumers)
 
 
 @LINKS
-def test_producer_is_a_gang_of_its_own(link: object, convention: Convention) -> None:
+def test_producer_is_a_gang_of_its_own(link: Link, convention: Convention) -> None:
     notes = {GROUP_SIZE_ANNOTATION: "5", f"{PREFIX}coordination-role": "producer"}
-    body = link(manifest("p", {}, notes), "g-producer")  # type: ignore[operator]
+    body = link(manifest("p", {}, notes), "g-producer")
     assert told(body) == (key("g-producer", convention), 1)
 
 

@@ -32,7 +32,9 @@ def test_low_gang_makes_way_whole_and_the_high_one_takes_its_place(world: MakeWo
     w.advance(2)
     assert going(w, *low) == [True, True]
     assert reason(w, "high") == "preempting default/low: 0 of 2 pods gone"
-    assert w.gang("high").reason.why is Why.PREEMPTING  # type: ignore[union-attr]
+    told = w.gang("high").reason
+    assert told is not None
+    assert told.why is Why.PREEMPTING
     w.cluster.reap()
     w.advance(3)
     assert w.nodes_of(*high) == ["n0"]

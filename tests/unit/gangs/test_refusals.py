@@ -24,9 +24,9 @@ def a_member(**fields: Any) -> Member:
     return Member(one, alone(one), **fields)
 
 
-def fail(w: World, one: object) -> None:
+def fail(w: World, one: Pod) -> None:
     """Clear the nomination, as kube-scheduler does after a failed attempt, and wait for the next."""
-    w.change(one, nominated="")  # type: ignore[arg-type]
+    w.change(one, nominated="")
     w.advance(2)
 
 

@@ -92,7 +92,8 @@ def test_standby_answers_that_it_does_not_lead(pair: MakePair) -> None:
     assert service.ready
     answer = service.locate(w.asked(pod))
     assert isinstance(answer, Unseen)
-    assert answer.reason == f"not the leader: the lease is held by {w.board.lease.holder}"  # type: ignore[union-attr]
+    assert w.board.lease is not None
+    assert answer.reason == f"not the leader: the lease is held by {w.board.lease.holder}"
     with pytest.raises(BindRefused, match="not the leader"):
         w.run(service.bind(w.asked(pod), "n0"))
     assert not service.may_evict([pod.uid])

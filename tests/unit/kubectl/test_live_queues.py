@@ -12,7 +12,7 @@ from fluence_extender.kubectl.braket import queue_size, read_device
 from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.providers import Description, Query
 from tests.unit.kubectl.manifests import POD, REQUIRE, load, notes_of, result_of
-from tests.unit.kubectl.programs import Fluence, Program
+from tests.unit.kubectl.programs import Ended, Fluence, Program
 
 ARN = "arn:aws:braket:{}::device/qpu/{}"
 FILE = f"""
@@ -28,7 +28,7 @@ def select(fluence: Fluence, aws: Program) -> Fluence:
     """Selects for a pod with this policy."""
     Path("a.yaml").write_text(FILE)
 
-    def run(policy: str, *words: str):  # type: ignore[no-untyped-def]
+    def run(policy: str, *words: str) -> Ended:
         text = POD.replace("require:min_memory_gb=24,min-cost", policy)
         return fluence("select", "-f", "-", "--attributes=a.yaml", *words, stdin=text)
 

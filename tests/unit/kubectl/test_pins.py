@@ -178,12 +178,12 @@ def test_pods_that_are_pinned_already_stay_so() -> None:
 
 
 def test_shots_come_from_the_containers() -> None:
-    job = {
+    job: dict[str, Any] = {
         "kind": "Job",
         "metadata": {"generateName": "j-", "annotations": {POLICY: "min-cost"}},
         "spec": {"template": template()},
     }
-    containers = job["spec"]["template"]["spec"]["containers"]  # type: ignore[index]
+    containers = job["spec"]["template"]["spec"]["containers"]
     containers[0]["env"] = [{"name": "X"}, {"name": "N_SHOTS", "value": "5000"}]
     made = resolved(yaml.dump(job))
     assert made.selections[0][0] == "Job/j-"

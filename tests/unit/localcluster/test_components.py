@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,8 @@ def test_reserved_port_is_nobody_elses_until_released() -> None:
         stranger.bind(("127.0.0.1", port))
 
 
-def python(code: str, log: Path, **more: object) -> Component:
-    return Component("program", [sys.executable, "-c", code], log / "program.log", **more)  # type: ignore[arg-type]
+def python(code: str, log: Path, ready: Callable[[], bool] | None = None, timeout: float = 120) -> Component:
+    return Component("program", [sys.executable, "-c", code], log / "program.log", ready, timeout)
 
 
 def test_component_starts_stops_and_starts_again(tmp_path: Path) -> None:
