@@ -30,6 +30,7 @@ from fluence_extender.coordination.pods import ApiReleases
 from fluence_extender.coordination.rights import SidecarAccounts
 from fluence_extender.first_lists import StartRefused, check, first_error, note_failure
 from fluence_extender.live_resources import LiveResources
+from fluence_extender.serving.background import background
 from fluence_extender.serving.listening import Address, allow_open_files, stop_signals
 from fluence_extender.settings import WebhookSettings
 from fluence_extender.webhook.admission import Admission
@@ -105,21 +106,19 @@ async def _run(
     with stop_signals() as stop:
         async with SecureListener(app, Address(settings.host, settings.port), tls) as listener:
             listening(listener.address)
-            async with asyncio.TaskGroup() as tasks:
-                background = [
-                    tasks.create_task(watcher.run(), name="follow the cluster"),
-                    tasks.create_task(_checked(watcher, live), name="check the resources"),
-                    tasks.create_task(surroundings.run(), name="look at what isn't watched"),
-                    tasks.create_task(keeper.run(), name="keep certificate and registration"),
-                    tasks.create_task(groups.run(), name="keep PodGroups"),
-                    tasks.create_task(claim_keeper.run(), name="hand claims to their pods"),
-                    tasks.create_task(late.run(), name="release late consumers"),
-                ]
+            work = {
+                "follow the cluster": watcher.run(),
+                "check the resources": _checked(watcher, live),
+                "look at what isn't watched": surroundings.run(),
+                "keep certificate and registration": keeper.run(),
+                "keep PodGroups": groups.run(),
+                "hand claims to their pods": claim_keeper.run(),
+                "release late consumers": late.run(),
+            }
+            async with background(work):
                 await stop.wait()
                 app.draining = True
                 await asyncio.sleep(DRAIN)
-                for task in background:
-                    task.cancel()
 
 
 def webhook_target(settings: WebhookSettings) -> Target:

@@ -41,6 +41,7 @@ from fluence_extender.ledger.mirror import LoadFailed
 from fluence_extender.live_resources import LiveResources
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.service import Service
+from fluence_extender.serving.background import background
 from fluence_extender.serving.listening import Address
 from fluence_extender.settings import Settings
 from fluence_extender.whatif.estimates import Estimates
@@ -113,26 +114,24 @@ async def _run(
     )
     addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
     try:
-        async with asyncio.TaskGroup() as tasks:
-            # The first step of the first tells all that has been listed, before the second asks whether it has been.
-            background = [
-                tasks.create_task(lists.watch(driver.sink), name="follow the cluster"),
-                tasks.create_task(_start(watcher, controller, driver, live), name="start"),
-                tasks.create_task(driver.run(), name="decide"),
-                tasks.create_task(renewal.run(), name="rebuild"),
-                tasks.create_task(auditor.run(driver.wake), name="audit"),
-                tasks.create_task(Estimates(controller, metrics.missed).run(), name="estimate starts"),
-            ]
-            if election is not None:
-                background.append(tasks.create_task(election.run(), name="follow the lease"))
+        # The first step of the first tells all that has been listed, before the second asks whether it has been.
+        work = {
+            "follow the cluster": lists.watch(driver.sink),
+            "start": _start(watcher, controller, driver, live),
+            "decide": driver.run(),
+            "rebuild": renewal.run(),
+            "audit": auditor.run(driver.wake),
+            "estimate starts": Estimates(controller, metrics.missed).run(),
+        }
+        if election is not None:
+            work["follow the lease"] = election.run()
+        async with background(work):
             await serve(
                 verbs_app(service, metrics),
                 api_app(service, metrics, settings.scheduler_livez),
                 *addresses,
                 lambda listeners: listening(listeners, engine),
             )
-            for task in background:
-                task.cancel()
     finally:
         books.close()
 
