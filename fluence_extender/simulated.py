@@ -28,7 +28,7 @@ def simulated(
     manifests: bytes, there: Objects, resources: str, levels: Mapping[str, str], policy: str, source: str = ""
 ) -> dict[str, Any]:
     """The answer as ``/v1/simulate`` gives it. Raises `BadManifest` and `InvalidResourcesFile`."""
-    wanted = asked(read_manifests(manifests), classes=there.classes)
+    wanted = asked(read_manifests(manifests), classes=there.classes, there=there.workloads())
     seen = cluster(there, parse_resources(resources, source), levels, policy)
     now = time.time()
     return shown(Simulation(seen.taken, wanted, now, seen.ends, seen.around).run(), wanted, now)

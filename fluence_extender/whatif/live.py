@@ -9,6 +9,7 @@ from typing import Any
 
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.conventions.claim import Workloads
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
@@ -92,7 +93,8 @@ class Simulator:
             async with self._turn:
                 rules = await self._rules()
                 with short_turns():
-                    wanted = await asyncio.to_thread(_read, body, namespace, rules)
+                    there = self._controller.registry.workloads
+                    wanted = await asyncio.to_thread(_read, body, namespace, rules, there)
                     around = await self._around(wanted, rules)
                     taken, known = copied(self._controller)
                     return await asyncio.to_thread(_run, taken, wanted, self._now(), known, around)
@@ -115,10 +117,10 @@ class Simulator:
         return Surroundings(gangs, going, leaving, dict(pressing), rules.budgets)
 
 
-def _read(body: bytes, namespace: str, rules: PreemptionRules) -> Asked:
+def _read(body: bytes, namespace: str, rules: PreemptionRules, there: Workloads) -> Asked:
     with paused_collector():
         manifests: list[Manifest] = read_manifests(body)
-        return asked(manifests, namespace, rules.classes)
+        return asked(manifests, namespace, rules.classes, there)
 
 
 def _run(

@@ -16,14 +16,14 @@ import msgspec
 from fluence_extender.cluster import decode_workload as workloads
 from fluence_extender.cluster.decode import decode_pod
 from fluence_extender.gangs.assembly import agreed_size
-from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.conventions.claim import Claim, Workloads
 from fluence_extender.gangs.topology_told import topology_told
-from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.gangs.workloads import Found, WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.model.workload import Workload
+from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.plan import Wish
 from fluence_extender.whatif.controllers import MAKERS, Maker, maker
 from fluence_extender.whatif.documents import BadManifest, Manifest, NothingAsked, as_json
@@ -77,14 +77,32 @@ class Asked:
     notes: list[str] = field(default_factory=list)
 
 
-def asked(
-    manifests: list[Manifest], namespace: str = "default", classes: Sequence[Manifest] | None = None
-) -> Asked:
-    """The gangs that ``manifests`` make; ``classes`` are the cluster's PriorityClasses, None where they aren't known.
+class _Index(WorkloadIndex):
+    """The objects among the manifests, and ``there`` the PodGroups that a cluster has already."""
 
-    Raises `BadManifest`, and `NothingAsked` where they make none.
+    def __init__(self, there: Workloads | None) -> None:
+        super().__init__()
+        self._there = there
+
+    def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
+        found = super().find(kind, namespace, name)
+        if found is None and self._there is not None and kind in (PodGroup, CoschedulingGroup):
+            return self._there.find(kind, namespace, name)
+        return found
+
+
+def asked(
+    manifests: list[Manifest],
+    namespace: str = "default",
+    classes: Sequence[Manifest] | None = None,
+    there: Workloads | None = None,
+) -> Asked:
+    """The gangs that ``manifests`` make.
+
+    ``classes`` are the cluster's PriorityClasses, ``there`` its PodGroups, None where they aren't known. Raises
+    `BadManifest`, and `NothingAsked` where they make none.
     """
-    index = WorkloadIndex()
+    index = _Index(there)
     pods: list[Pod] = []
     result = Asked([])
     remarked = Remarked()

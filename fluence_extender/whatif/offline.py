@@ -49,6 +49,13 @@ class Objects:
     classes: Sequence[Manifest] | None = None
     budgets: Sequence[Budget] | None = None
 
+    def workloads(self) -> WorkloadIndex:
+        """What says how large its gangs are."""
+        index = WorkloadIndex()
+        for thing in (*self.jobs.values(), *self.groups):
+            index.put(thing)
+        return index
+
 
 class _Conditions(msgspec.Struct):
     conditions: list[msgspec.Raw] | None = None
@@ -160,9 +167,7 @@ def cluster(
 
 def _gangs(there: Objects, running: Iterable[Pod], uses: Mapping[str, Use]) -> CopiedGangs:
     """The gangs of pods that run, as their controllers and labels say."""
-    index = WorkloadIndex()
-    for thing in (*there.jobs.values(), *there.groups):
-        index.put(thing)
+    index = there.workloads()
     members: dict[GangKey, list[tuple[Pod, Claim, Assignment]]] = {}
     for pod in running:
         claim = index.claim(pod)

@@ -172,7 +172,7 @@ def test_kubectl_fluence_asks_through_the_proxy(
         assert "not YAML or JSON" in bad.stderr
 
 
-@pytest.mark.parametrize("body", ["{", "kind: Pod", "kind: Job\nspec: 3"])
+@pytest.mark.parametrize("body", ["{", "kind: Pod", "kind: Job\nspec: 3", "", "kind: ConfigMap"])
 def test_bad_questions_are_told(installation: Installation, fluence: Fluence, body: str) -> None:
     url = f"{installation.stack.api_url}/v1/simulate"
     with pytest.raises(HTTPError) as caught:

@@ -12,6 +12,7 @@ import pytest
 
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.workload import PodGroup
 from fluence_extender.whatif.live import Simulator
 from tests.core.values import node
 from tests.core.world import World
@@ -88,6 +89,29 @@ def test_rules_of_the_cluster_are_asked_for(worlds: list[World]) -> None:
     assert said["preemption"]["outcome"] == "Preempts"
     (said,) = asked(w, manifest, rules=PreemptionRules(None, None))
     assert said["preemption"]["outcome"] == "Unknown"
+
+
+def test_pod_groups_that_are_there_already_count(worlds: list[World]) -> None:
+    w = World(node("n0"))
+    worlds.append(w)
+    member = {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {
+            "schedulerName": "fluence",
+            "schedulingGroup": {"podGroupName": "pair"},
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+        },
+    }
+    pair = [member, {**member, "metadata": {"name": "q"}}]
+    (said,) = asked(w, *pair)
+    assert said["reason"] == "waiting for PodGroup default/pair to exist"
+    w.cluster.put(PodGroup("default", "pair", "uid", 2))
+    w.advance(1)
+    (said,) = asked(w, *pair)
+    assert said["fits"]
+    (said,) = asked(w, member)
+    assert said["reason"] == "waiting for members (1 of 2 exist)"
 
 
 def test_who_makes_way_already_is_not_asked_again(worlds: list[World]) -> None:

@@ -63,6 +63,22 @@ def test_running_gangs_are_found_by_their_labels() -> None:
     assert sorted(one["node"] for one in gang["preemption"]["placement"]) == ["n0", "n1"]
 
 
+def test_pod_groups_in_the_file_count() -> None:
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "pair", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    }
+    made = job("train", 2, "1")
+    made["spec"]["template"]["metadata"]["labels"] = {}
+    made["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": "pair"}
+    (gang,) = asked(there(node("n0"), group), made)["gangs"]
+    assert (gang["gang"], gang["fits"]) == ("default/pair", True)
+    (gang,) = asked(there(node("n0")), made)["gangs"]
+    assert gang["reason"] == "waiting for PodGroup default/pair to exist"
+
+
 def test_what_is_not_in_the_file_is_not_known() -> None:
     document = asked(there(*FULL), urgent("train", 2, "4"))
     assert document["gangs"][0]["preemption"]["outcome"] == "Unknown"
