@@ -21,7 +21,7 @@ def folder(name: str) -> Path:
 
 
 def gate_policy() -> list[dict[str, Any]]:
-    """The MutatingAdmissionPolicy that gates our pods, with its binding."""
+    """The MutatingAdmissionPolicy that gates and marks our pods, with its binding."""
     return read(folder("deploy") / "base" / "gate.yaml")
 
 

@@ -154,12 +154,14 @@ def scheduler(at: CheckUp) -> Iterator[Finding]:
 
 def gate(at: CheckUp) -> Iterator[Finding]:
     """Whether new pods are held back until their gang has a place, and those that the service binds are marked."""
-    for policy in ("fluence-gate", "fluence-mark"):
-        found = _object(at, "gate", "mutatingadmissionpolicybinding", policy)
-        if isinstance(found, Finding):
-            yield found
-            return
+    found = _object(at, "gate", "mutatingadmissionpolicybinding", "fluence-gate")
+    if isinstance(found, Finding):
+        yield found
+        return
     yield Finding("gate", OK, "new pods of scheduler fluence wait for their gang")
+    if isinstance(_object(at, "gate", "mutatingadmissionpolicybinding", "fluence-mark"), dict):
+        fix = "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark"
+        yield Finding("gate", WARNING, "fluence-mark is evaluated for nothing: fluence-gate marks pods", fix)
 
 
 def webhook(at: CheckUp) -> Iterator[Finding]:
@@ -363,12 +365,8 @@ _MISSING = {
     ),
     "mutatingadmissionpolicybinding fluence-gate": (
         WARNING,
-        "pods are placed all the same, only slower; kubectl apply -k deploy adds it",
-    ),
-    "mutatingadmissionpolicybinding fluence-mark": (
-        WARNING,
-        "pods that ask for devices wait, unless the service binds every pod (scheduler-config --barrier); kubectl "
-        "apply -k deploy adds it",
+        "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
+        "or the service binds every pod (scheduler-config --barrier); kubectl apply -k deploy adds it",
     ),
 }
 

@@ -1,6 +1,6 @@
 """Which pods are marked for our bind verb, where no admission policy marks them.
 
-The rule is that of the policy ``fluence-mark`` in ``deploy/base/gate.yaml``, which says what it is for; a test asks
+The rule is that of the policy ``fluence-gate`` in ``deploy/base/gate.yaml``, which says what it is for; a test asks
 both about the same pods.
 """
 

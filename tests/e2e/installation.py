@@ -13,9 +13,9 @@ from pathlib import Path
 
 from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import Api, ControlPlane
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import GATE, MARK_RESOURCE
 from tests.e2e.harness import Manifest, documents, wait_for
-from tests.e2e.workloads import ours
+from tests.e2e.workloads import labelled, ours
 
 BASE = Path(__file__).parents[2] / "deploy" / "base"
 POLICY_BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/fluence-gate"
@@ -94,15 +94,34 @@ class Installation:
 
     @contextmanager
     def ungated(self) -> Iterator[None]:
-        """While this lasts, pods are created without our gate."""
-        self.plane.api.delete(POLICY_BINDING)
+        """While this lasts, pods are created without our gate, and marked all the same."""
+        api, marking = self.plane.api, only_marking(*documents(BASE / "gate.yaml"))
+        for document in marking:
+            api.apply(document)
+        api.delete(POLICY_BINDING)
         self.wait_for_gate(False)
+        wait_for(lambda: marked(api), what="the policy that only marks")
         try:
             yield
         finally:
             for document in documents(BASE / "gate.yaml"):
-                self.plane.api.apply(document)
+                api.apply(document)
             self.wait_for_gate(True)
+            for document in reversed(marking):
+                api.delete(api.path_of(document))
+
+
+def only_marking(policy: Manifest, binding: Manifest) -> list[Manifest]:
+    """The policy that gates and marks, with its binding, as one of another name that marks alone."""
+    spec = policy["spec"]
+    (rule,) = (one["expression"] for one in spec["variables"] if one["name"] == "toMark")
+    conditions = [*spec["matchConditions"][:-1], {"name": "to-mark", "expression": rule}]
+    variables = [one | {"expression": "true"} if one["name"] == "gated" else one for one in spec["variables"]]
+    name = {"metadata": {"name": "marks-alone"}}
+    return [
+        policy | name | {"spec": spec | {"matchConditions": conditions, "variables": variables}},
+        binding | name | {"spec": {"policyName": "marks-alone"}},
+    ]
 
 
 def gates_of(pod: Manifest) -> list[str]:
@@ -112,5 +131,14 @@ def gates_of(pod: Manifest) -> list[str]:
 
 def gated(api: Api) -> bool:
     """Whether a pod of ours would get our gate if it were created now."""
-    path = "/api/v1/namespaces/default/pods"
-    return GATE in gates_of(api.request("POST", path, ours("probe"), query={"dryRun": "All"}))
+    return GATE in gates_of(_as_created(api, ours("probe")))
+
+
+def marked(api: Api) -> bool:
+    """Whether a pod that we are to bind would be marked if it were created now."""
+    (container,) = _as_created(api, labelled(ours("probe"), "probe"))["spec"]["containers"]
+    return MARK_RESOURCE in (container["resources"].get("requests") or {})
+
+
+def _as_created(api: Api, pod: Manifest) -> Manifest:
+    return api.request("POST", "/api/v1/namespaces/default/pods", pod, query={"dryRun": "All"})

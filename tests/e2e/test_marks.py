@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from fluence_extender.localcluster import Api, ControlPlane
-from fluence_extender.model.names import ALLOCATION_ANNOTATION, MARK_RESOURCE
+from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE, GROUP_LABEL, MARK_RESOURCE
 from fluence_extender.webhook.mark import is_to_be_marked
 from tests.core.marks import DEVICE, PODS
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
+from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, gang, indexed_job, ours
@@ -23,6 +26,46 @@ def test_policy_and_webhook_mark_the_same_pods(fluence: Fluence, namespace: Name
         said = [MARK_RESOURCE in resources.get(kind, {}) for kind in ("requests", "limits")]
         assert said == [marked, marked], what
         assert is_to_be_marked(body) is marked, what
+
+
+def patches_of(api: Api, pod: Manifest) -> int:
+    """How often the policy patches such a pod while it is created, if nobody else creates one meanwhile."""
+
+    def patches() -> int:
+        counted = "apiserver_mutating_admission_policy_check_total{"
+        lines = (line for line in api.get("/metrics")["text"].splitlines() if line.startswith(counted))
+        return sum(int(line.rpartition(" ")[2]) for line in lines if 'policy="fluence-gate"' in line)
+
+    before = patches()
+    api.request("POST", "/api/v1/namespaces/default/pods", pod, query={"dryRun": "All"})
+    return patches() - before
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("what", ["plain", "with a device"])
+def test_pod_is_patched_once_or_not_at_all(
+    fluence: Fluence, control_plane: ControlPlane, what: str, gated: bool
+) -> None:
+    body, marked = PODS[what]
+    if gated:
+        body = body | {"spec": body["spec"] | {"schedulingGates": [{"name": GATE}]}}
+    wanted = int(marked or not gated)
+    wait_for(lambda: patches_of(control_plane.api, body) == wanted, what=f"{wanted} patches")
+
+
+def test_large_pod_is_gated_and_marked(fluence: Fluence, namespace: Namespace) -> None:
+    """What an expression may cost is limited; beyond that the policy does nothing."""
+    body = ours(
+        "large",
+        labels={f"example.org/{number}": "x" for number in range(500)} | {GROUP_LABEL: "g"},
+        annotations={str(number): "" for number in range(20_000)},
+    )
+    (container,) = body["spec"]["containers"]
+    body["spec"]["containers"] = [container | {"name": f"c{number}"} for number in range(40)]
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    created = namespace.api.request("POST", path, body, query={"dryRun": "All"})
+    assert gates_of(created) == [GATE]
+    assert MARK_RESOURCE in created["spec"]["containers"][0]["resources"]["requests"]
 
 
 ADMISSION = "admissionregistration.k8s.io/v1"
