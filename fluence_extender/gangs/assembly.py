@@ -48,11 +48,17 @@ def size_said(key: GangKey, said: Sequence[tuple[Pod, Claim]]) -> int | Reason:
     size = agreed_size(key, (claim for _, claim in said))
     if not isinstance(size, Reason) or size.why is not Why.INVALID:
         return size
-    newest: dict[str, float] = {}
+    newest: dict[str, tuple[float, bool]] = {}
     for pod, _ in said:
-        newest[_controller(pod)] = max(newest.get(_controller(pod), 0.0), pod.created)
-    now = agreed_size(key, (claim for pod, claim in said if pod.created == newest[_controller(pod)]))
+        controller, age = _controller(pod), _age(pod)
+        newest[controller] = max(newest.get(controller, age), age)
+    now = agreed_size(key, (claim for pod, claim in said if _age(pod) == newest[_controller(pod)]))
     return size if isinstance(now, Reason) else now
+
+
+def _age(pod: Pod) -> tuple[float, bool]:
+    """By what pods are told apart in age: times are in seconds, and who has no node yet came after who has one."""
+    return pod.created, not pod.node
 
 
 def _controller(pod: Pod) -> str:

@@ -122,14 +122,14 @@ def test_size_that_falls_below_the_bound_members_or_rises_above_them_moves_nobod
     assert w.gang("g").state is GangState.BOUND
 
 
-def of_set(w: World, number: int, size: int, owner: Owner, **labels: str) -> Pod:
+def of_set(w: World, number: int, size: int, owner: Owner, **fields: Any) -> Pod:
     return w.pod(
         f"db-{number}",
-        labels=labels,
         annotations={GROUP_SIZE_ANNOTATION: str(size)},
         owner=owner,
         gates=(GATE,),
         requests=asks(1000, 1),
+        **fields,
     )
 
 
@@ -150,17 +150,29 @@ def test_size_that_a_template_is_given_anew_counts_from_its_newest_pods(world: M
     assert w.gang("db").size == 2
 
 
+def test_size_that_is_given_anew_within_a_second_counts_from_those_without_a_node(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=8000))
+    owner = Owner("StatefulSet", "db", "u")
+    pods = [of_set(w, number, 2, owner, created=7.0) for number in range(2)]
+    w.advance(5)
+    pods += [of_set(w, number, 4, owner, created=7.0) for number in (2, 3)]
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    assert w.gang("db").state is GangState.BOUND
+    assert w.gang("db").reason is None
+
+
 @pytest.mark.parametrize("of_one", [True, False])
 def test_new_replica_set_of_a_deployment_says_its_size_and_one_of_another_disagrees(
     world: MakeWorld, of_one: bool
 ) -> None:
     w = world(node("n0", cpu=8000))
     labels = {GROUP_LABEL: "g", "pod-template-hash": "aa"}
-    pods = [of_set(w, number, 2, Owner("ReplicaSet", "d-aa", "u1"), **labels) for number in range(2)]
+    pods = [of_set(w, number, 2, Owner("ReplicaSet", "d-aa", "u1"), labels=labels) for number in range(2)]
     w.advance(5)
-    labels["pod-template-hash"] = "bb"
+    labels = labels | {"pod-template-hash": "bb"}
     name = "d-bb" if of_one else "other-bb"
-    new = of_set(w, 2, 3, Owner("ReplicaSet", name, "u2"), **labels)
+    new = of_set(w, 2, 3, Owner("ReplicaSet", name, "u2"), labels=labels)
     w.advance(5)
     assert all(w.nodes_of(*pods))
     assert w.nodes_of(new) == ["n0" if of_one else ""]
