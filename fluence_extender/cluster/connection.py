@@ -40,7 +40,9 @@ from fluence_extender.cluster.port import ClusterError
 
 log = structlog.get_logger(__name__)
 
-POOL = 64
+POOL = 288
+"""Calls under way at the same time: more than anybody makes at once who counts his own."""
+
 WATCHES = 16
 CONNECT_LIMIT = 5.0
 CALL_LIMIT = 8.0

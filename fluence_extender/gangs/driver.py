@@ -57,12 +57,17 @@ from fluence_extender.model.stamp import binding_annotations
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 12
+AT_ONCE = 128
 """Writes under way at the same time, and as many Bindings.
 
-An API server that needs 10 ms for one takes over a thousand a second so. Each has a connection of its own (HTTP/1.1),
-whose TLS handshake costs both sides as much as several writes.
+Where the API server is busy, what is steered shares it with all that follows on a Binding (Events, kubelets' statuses):
+with few under way the pods bound first are served before the others have their nodes. Each has a connection of its own
+(HTTP/1.1), whose TLS handshake costs both sides as much as several writes. A priority level of the API server's
+fairness queues 300 and more of one client (Kubernetes, API Priority and Fairness: six queues of fifty).
 """
+
+EVICTIONS = 12
+"""Evictions under way at the same time: those under one budget are counted there one after the other."""
 
 ASIDE = 4
 """Of those that nobody waits for: there may be thousands of them when we begin to lead."""
@@ -115,6 +120,7 @@ class Driver:
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._aside = asyncio.Semaphore(ASIDE)
+        self._evictions = asyncio.Semaphore(EVICTIONS)
         self._bindings = asyncio.Semaphore(AT_ONCE)
         self._held_back: list[Observation] | None = None
         self._gather = GATHER
@@ -257,7 +263,7 @@ class Driver:
                 case AskBudgets():
                     self._spawn("", self._ask_budgets(action), ())
                 case Evict(pod, reason, again):
-                    self._spawn(pod.uid, self._evict(pod, reason, again), ())
+                    self._spawn(pod.uid, self._evict(pod, reason, again), (), self._evictions)
                 case ReportPod() | ReportGroup() | ReportMembers():
                     self._spawn("", self._report(action), (), self._aside)
 
