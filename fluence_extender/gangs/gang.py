@@ -9,6 +9,7 @@ from fluence_extender.gangs.agenda import NEVER
 from fluence_extender.gangs.barrier import Barrier
 from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.gangs.history import History, What
+from fluence_extender.gangs.judgements import Judged
 from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import ENDED, Pod
@@ -28,10 +29,11 @@ class Member:
     Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
     ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
     ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
-    ``made_up`` says that its gang came to do without it after kubelet had rejected it, or began anew.
-    ``kept`` is the node on which others make way for it; ``placeless`` is since when it is to be replaced because of
-    its pin; ``handed`` is until when kube-scheduler is trusted to bind it itself; ``unbound`` is
-    why its Binding on its place didn't come about, "" as far as is known nothing did.
+    ``judged`` is what kube-scheduler's filters said of it last; ``made_up`` says that its gang came to do without
+    it after kubelet had rejected it, or began anew. ``kept`` is the node on which others make way for it;
+    ``placeless`` is since when it is to be replaced because of its pin; ``handed`` is until when kube-scheduler is
+    trusted to bind it itself; ``unbound`` is why its Binding on its place didn't come about, "" as far as is known
+    nothing did.
     """
 
     pod: Pod
@@ -51,6 +53,7 @@ class Member:
     placeless: float = NEVER
     handed: float = NEVER
     unbound: str = ""
+    judged: Judged = ()
     made_up: bool = False
     barred: dict[str, float] = field(default_factory=dict)
     refusals: int = 0

@@ -38,11 +38,14 @@ PLUGINS = {
 }
 """Which filter a text is of, by how it begins."""
 
-OURS = ("planned on node ", "node(s) didn't satisfy plugin")
-"""What says nothing of the filters: our own answer, and the nodes that a pinned pod isn't confined to."""
+OURS = ("planned on node ", "busy: ", "waiting for members", "node(s) didn't satisfy plugin")
+"""What says nothing of the filters: our own answers, and the nodes that a pinned pod isn't confined to."""
+
+Judged = tuple[tuple[str, int], ...]
+"""Filters, each with on how many nodes it refused, the most first."""
 
 
-def judgements(refusal: str) -> tuple[tuple[str, int], ...]:
+def judgements(refusal: str) -> Judged:
     """The filters that refused nodes, each with how many, the most first; empty where nothing is said of them."""
     found = FITTED.match(refusal)
     if found is None:
@@ -55,10 +58,20 @@ def judgements(refusal: str) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
+def last_judged(refusal: str, before: Judged) -> Judged:
+    """What filters that are known by name said last, after a pod's condition has become ``refusal``.
+
+    What they had said ``before`` stays where the attempt since has failed for another reason: a pod that has no place
+    any more is refused by us.
+    """
+    judged = judgements(refusal)
+    return judged if any(name in PLUGINS.values() for name, _ in judged) else before
+
+
 def _plugin(text: str) -> str:
     return next((name for begin, name in PLUGINS.items() if text.startswith(begin)), text)
 
 
-def shown(judged: tuple[tuple[str, int], ...]) -> str:
+def shown(judged: Judged) -> str:
     """``TaintToleration on 3 nodes, NodePorts on 1 node``, for people."""
     return ", ".join(f"{name} on {nodes} {'node' if nodes == 1 else 'nodes'}" for name, nodes in judged)

@@ -24,6 +24,7 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.group_reports import GroupReports
 from fluence_extender.gangs.handing_over import ended, first_to_steer, hand_over, lapsed, take_back
 from fluence_extender.gangs.history import What
+from fluence_extender.gangs.judgements import last_judged
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.pins import forget_placeless, pinning, spare_nodes
 from fluence_extender.gangs.places import Places
@@ -77,6 +78,8 @@ class Lifecycle:
         if ended(pod, before):
             take_back(member)
         note_failure(member, before)
+        if pod.refusal:
+            member.judged = last_judged(pod.refusal, member.judged)
         if pod.finished:
             if pod.uid in self._books.holdings:
                 self.note(pod.uid, What.RELEASED, f"the pod has {pod.phase.lower()}")

@@ -57,7 +57,8 @@ def refused_by_filters(gang: Gang) -> Reason:
     refused = [member for member in gang.members.values() if member.barred]
     nodes = {node for member in refused for node in member.barred}
     who = "the pod" if gang.key.convention is Convention.ALONE else "a member"
-    said = next((judged for one in refused if (judged := judgements(one.pod.refusal))), ())
+    known = (one.judged for one in refused if one.judged)
+    said = next(known, ()) or next(filter(None, (judgements(one.pod.refusal) for one in refused)), ())
     told = f"its last attempt: {shown(said)}" if said else "see its events"
     return Reason(
         Why.REFUSED,

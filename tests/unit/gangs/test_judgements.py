@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.judgements import PLUGINS, judgements, shown
+from fluence_extender.gangs.judgements import PLUGINS, judgements, last_judged, shown
 
 PREEMPTION = " preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
 
@@ -42,6 +42,21 @@ PREEMPTION = " preemption: 0/5 nodes are available: 5 Preemption is not helpful 
 )
 def test_message_says_which_filter_refused_how_many_nodes(message: str, told: str) -> None:
     assert shown(judgements(message)) == told
+
+
+BUSY = "0/2 nodes are available: 2 busy: 2 of 3 fit now. no new claims to deallocate, preemption: none."
+APART = "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
+
+
+def test_our_own_answer_is_no_filters() -> None:
+    assert judgements(BUSY) == ()
+
+
+def test_what_a_filter_said_last_outlives_our_own_answers() -> None:
+    said = last_judged(APART, ())
+    assert shown(said) == "InterPodAffinity on 2 nodes"
+    assert last_judged(BUSY, said) == said
+    assert last_judged("0/2 nodes are available: 1 Insufficient cpu.", said) == (("NodeResourcesFit", 1),)
 
 
 @given(
