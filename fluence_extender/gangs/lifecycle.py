@@ -40,6 +40,7 @@ from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.stamp import names_exactly
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
 
@@ -88,8 +89,7 @@ class Lifecycle:
         elif pod.node:
             if member.bound != pod.node:
                 self.note(pod.uid, What.BOUND, f"to {pod.node}")
-            stamped = member.bound != pod.node and pod.devices
-            if stamped or not self._books.holds(pod.uid, pod.node):
+            if not self._holds_as_bound(member):
                 member.assignment = self._books.adopt(pod, self._gang_id(pod.uid), Claim.BOUND)
             member.bound = pod.node
             if pod.deleting:
@@ -103,6 +103,18 @@ class Lifecycle:
             if found is not None and not member.bound:
                 self._places.leave_if_unfit(found[0], member)
             self._nomination_changed(member)
+
+    def _holds_as_bound(self, member: Member) -> bool:
+        """Whether a bound pod holds its node, and when it is first seen there the devices that its stamp names.
+
+        What was planned and bound so stays its own, be the device taken out of the resources by then.
+        """
+        pod = member.pod
+        if not self._books.holds(pod.uid, pod.node):
+            return False
+        if member.bound == pod.node or not pod.devices:
+            return True
+        return names_exactly(pod.annotations, self._books.holdings[pod.uid].assignment)
 
     def note(self, uid: str, what: What, detail: str) -> None:
         """Take note, in the history of its gang, of what happened to a pod of ours."""

@@ -7,6 +7,7 @@ spec. A user can write any annotation, so on the way back a stamp is a wish that
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -63,6 +64,12 @@ def recorded_devices(written: Mapping[str, str]) -> tuple[RecordedDevice, ...]:
     if not isinstance(devices, list) or len(devices) > MOST_DEVICES:
         return ()
     return tuple(device for one in devices if (device := _device(one)) is not None)
+
+
+def names_exactly(written: Mapping[str, str], assignment: Assignment) -> bool:
+    """Whether a pod's annotations name the devices of ``assignment``, each once, and no others."""
+    given = Counter(RecordedDevice(one.path, one.type, one.amount) for one in assignment.devices)
+    return given == Counter(recorded_devices(written))
 
 
 def _device(one: object) -> RecordedDevice | None:

@@ -9,6 +9,7 @@ from fluence_extender.extender.port import BindRefused
 from fluence_extender.gangs import driver
 from fluence_extender.model.names import BACKEND_ANNOTATION, REQUIRE_PREFIX
 from fluence_extender.model.node import Node
+from fluence_extender.model.stamp import binding_annotations
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -67,6 +68,28 @@ def test_bound_member_keeps_a_device_that_was_removed_and_nobody_gets_it(world: 
     w.cluster.remove(w.now(first))
     w.advance(5)
     assert held_backend(w, third.uid) == "a"
+
+
+def test_member_that_is_just_being_bound_keeps_a_device_that_is_removed_before_it_is_seen_bound(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), file(TWO), scheduling=False)
+    (pod,) = gang(w, "g", 1000, devices={"qpu": 1})
+    w.advance(1)
+    assignment = w.books.holdings[pod.uid].assignment
+    assert assignment.backend == "a"
+    w.controller.lifecycle.binding(w.gang("g"), w.member(pod.uid))
+    w.cluster.put(file(ONE))
+    w.advance(1)
+    stamp = binding_annotations(w.gang("g").key, assignment)
+    w.change(pod, node="n0", gates=(), annotations=stamp)
+    w.advance(1)
+    assert w.books.holdings[pod.uid].assignment == assignment
+    # The device comes back while it is held, and is given to nobody else.
+    w.cluster.put(file(TWO))
+    second, third = gang(w, "second", 1000, devices={"qpu": 1}) + gang(w, "third", 1000, devices={"qpu": 1})
+    w.advance(2)
+    assert held_backend(w, second.uid) + held_backend(w, third.uid) == "b"
 
 
 def test_planned_member_is_stamped_with_the_attributes_of_the_newest_edit(world: MakeWorld) -> None:
