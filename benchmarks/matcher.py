@@ -90,6 +90,9 @@ def main() -> None:
     parser.add_argument("--units-limit", type=int, default=5_000, help="largest one for units")
     parser.add_argument("--write", action="store_true", help="also write docs/benchmarks/matcher.{md,svg}")
     asked = parser.parse_args()
+    chosen = asked.engines.split(",")
+    if "counts" not in chosen or not set(chosen) <= set(ENGINES):
+        parser.error(f"--engines: counts, which the others are compared with, and any of {', '.join(ENGINES[1:])}")
     measured: dict[int, Measured] = {}
     with tempfile.TemporaryDirectory() as folder:
         for size in map(int, asked.nodes.split(",")):
