@@ -92,7 +92,9 @@ def main() -> None:
     asked = parser.parse_args()
     chosen = asked.engines.split(",")
     if "counts" not in chosen or not set(chosen) <= set(ENGINES):
-        parser.error(f"--engines: counts, which the others are compared with, and any of {', '.join(ENGINES[1:])}")
+        parser.error(
+            f"--engines: counts, which the others are compared with, and any of {', '.join(ENGINES[1:])}"
+        )
     measured: dict[int, Measured] = {}
     with tempfile.TemporaryDirectory() as folder:
         for size in map(int, asked.nodes.split(",")):
