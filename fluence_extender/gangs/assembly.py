@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from fluence_extender.gangs.conventions.claim import Claim
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
+
+
+class Claiming(Protocol):
+    """A pod and what it claims."""
+
+    @property
+    def pod(self) -> Pod: ...
+
+    @property
+    def claim(self) -> Claim: ...
 
 
 def agreed_size(key: GangKey, claims: Iterable[Claim]) -> int | Reason:
@@ -40,19 +51,20 @@ def agreed_size(key: GangKey, claims: Iterable[Claim]) -> int | Reason:
 TEMPLATE_HASH = "pod-template-hash"
 
 
-def size_said(key: GangKey, said: Sequence[tuple[Pod, Claim]]) -> int | Reason:
+def size_said(key: GangKey, members: Sequence[Claiming]) -> int | Reason:
     """The size that all claims say or, where those of a controller's pods differ, its newest pods.
 
     Its template was changed, then, and what the older pods carry holds no more.
     """
-    size = agreed_size(key, (claim for _, claim in said))
+    size = agreed_size(key, (one.claim for one in members))
     if not isinstance(size, Reason) or size.why is not Why.INVALID:
         return size
     newest: dict[str, tuple[float, bool]] = {}
-    for pod, _ in said:
-        controller, age = _controller(pod), _age(pod)
+    for one in members:
+        controller, age = _controller(one.pod), _age(one.pod)
         newest[controller] = max(newest.get(controller, age), age)
-    now = agreed_size(key, (claim for pod, claim in said if _age(pod) == newest[_controller(pod)]))
+    latest = (one.claim for one in members if _age(one.pod) == newest[_controller(one.pod)])
+    now = agreed_size(key, latest)
     return size if isinstance(now, Reason) else now
 
 

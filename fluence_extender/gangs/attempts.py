@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from fluence_extender.gangs.agenda import NEVER
-from fluence_extender.gangs.assembly import agreed_size, foreign_gates, size_said
+from fluence_extender.gangs.assembly import foreign_gates, size_said
 from fluence_extender.gangs.displacement import Displacement
 from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.history import What
@@ -186,11 +186,7 @@ def _failed(why: str) -> Reason:
 
 def size_of(gang: Gang) -> int | Reason:
     """How many members make the gang whole, or why that can't be said."""
-    alive = gang.alive()
-    size = agreed_size(gang.key, (member.claim for member in alive))
-    if isinstance(size, Reason) and size.why is Why.INVALID:
-        return size_said(gang.key, [(member.pod, member.claim) for member in alive])
-    return size
+    return size_said(gang.key, gang.alive())
 
 
 def needy(gang: Gang) -> list[Member]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fluence_extender.cluster.pods_seen import follow_pods
 from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation
@@ -35,6 +36,11 @@ Ref = tuple[type[Group], Name]
 KINDS: dict[Kind, type[Group]] = {Kind.POD_GROUP: PodGroup, Kind.COSCHEDULING_GROUP: CoschedulingGroup}
 NEEDED = frozenset((Kind.POD, *KINDS))
 """What must have been listed before a group is believed to have no members, or not to be there."""
+
+
+class _Member(NamedTuple):
+    pod: Pod
+    claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +211,11 @@ class PodGroups:
 
     def _size(self, members: Iterable[Pod]) -> int | None:
         """The size that all members say; of parts that come one after the other the smallest. None: not known yet."""
-        parts: dict[GangKey, list[tuple[Pod, Claim]]] = {}
+        parts: dict[GangKey, list[_Member]] = {}
         for pod in members:
             claim = self._workloads.claim(pod)
-            parts.setdefault(claim.key, []).append((pod, claim))
-        sizes = [size_said(key, said) for key, said in parts.items()]
+            parts.setdefault(claim.key, []).append(_Member(pod, claim))
+        sizes = [size_said(key, alike) for key, alike in parts.items()]
         known = [size for size in sizes if not isinstance(size, Reason)]
         return min(known) if len(known) == len(sizes) else None
 
