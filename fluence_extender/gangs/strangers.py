@@ -23,8 +23,8 @@ class Strangers:
 
     def __init__(self) -> None:
         self._of: dict[str, GangKey] = {}
-        self._in: dict[GangKey, dict[str, str]] = {}
-        self._parts: dict[GangKey, set[str]] = {}
+        self._in: dict[GangKey, dict[str, tuple[str, str]]] = {}
+        """By the key of the whole group and the uid: the part that the pod names, and its scheduler."""
 
     def put(self, pod: Pod) -> GangKey | None:
         """Take note of a pod of another scheduler; the gang it names, if it does."""
@@ -33,35 +33,27 @@ class Strangers:
             self.drop(pod.uid)
         if key is not None:
             self._of[pod.uid] = key
-            self._in.setdefault(key, {})[pod.uid] = pod.scheduler
-            self._parts.setdefault(replace(key, part=""), set()).add(key.part)
+            self._in.setdefault(_whole(key), {})[pod.uid] = key.part, pod.scheduler
         return key
 
     def drop(self, uid: str) -> GangKey | None:
         """Forget a pod; the gang that it named."""
         key = self._of.pop(uid, None)
         if key is not None:
-            del self._in[key][uid]
-            if not self._in[key]:
-                del self._in[key]
-                self._leave(key)
+            whole = _whole(key)
+            del self._in[whole][uid]
+            if not self._in[whole]:
+                del self._in[whole]
         return key
-
-    def _leave(self, key: GangKey) -> None:
-        whole = replace(key, part="")
-        parts = self._parts[whole]
-        parts.discard(key.part)
-        if not parts:
-            del self._parts[whole]
 
     def schedulers(self, key: GangKey) -> Counter[str]:
         """How many pods name the gang and which scheduler they name instead of ours."""
-        if key.part:
-            return Counter(self._in.get(key, {}).values())
-        found: Counter[str] = Counter()
-        for part in self._parts.get(key, ()):
-            found.update(self._in[replace(key, part=part)].values())
-        return found
+        named = self._in.get(_whole(key), {}).values()
+        return Counter(scheduler for part, scheduler in named if key.part in ("", part))
+
+
+def _whole(key: GangKey) -> GangKey:
+    return replace(key, part="") if key.part else key
 
 
 class _Nothing:
