@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import Owner, Pod
 from tests.core.invariants import check
 from tests.core.values import asks
 from tests.core.world import World
@@ -51,3 +51,14 @@ def gang(world: World, name: str, *cpu: int, size: int | None = None, **fields: 
         )
         for number, millicores in enumerate(cpu)
     ]
+
+
+def job_pod(world: World, number: int, life: str = "") -> Pod:
+    """Create the pod of an index of the Job ``j``, gated; ``life`` tells it from those of its index before."""
+    return world.pod(
+        f"j-{number}{life}",
+        annotations={"batch.kubernetes.io/job-completion-index": str(number)},
+        owner=Owner("Job", "j", "u"),
+        gates=(GATE,),
+        requests=asks(1000, 1),
+    )

@@ -13,7 +13,7 @@ from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, Job, PodGroup, Workload
 from tests.core.values import asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, job_pod
 
 KINDS = ["native", "coscheduling", "label"]
 
@@ -182,24 +182,14 @@ def test_new_replica_set_of_a_deployment_says_its_size_and_one_of_another_disagr
 
 def test_indexed_job_that_is_scaled_changes_its_gang(world: MakeWorld) -> None:
     w = world(node("n0", cpu=4000), Job("default", "j", "u", 3, 3, indexed=True))
-
-    def index(number: int) -> Pod:
-        return w.pod(
-            f"j-{number}",
-            annotations={"batch.kubernetes.io/job-completion-index": str(number)},
-            owner=Owner("Job", "j", "u"),
-            gates=(GATE,),
-            requests=asks(1000, 1),
-        )
-
-    pods = [index(number) for number in range(2)]
+    pods = [job_pod(w, number) for number in range(2)]
     w.advance(5)
     assert not any(w.nodes_of(*pods))
     w.cluster.put(Job("default", "j", "u", 2, 2, indexed=True))
     w.advance(5)
     assert all(w.nodes_of(*pods))
     w.cluster.put(Job("default", "j", "u", 3, 3, indexed=True))
-    more = index(2)
+    more = job_pod(w, 2)
     w.advance(5)
     assert w.nodes_of(more) == ["n0"]
     assert w.gang("j").state is GangState.BOUND

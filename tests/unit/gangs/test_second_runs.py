@@ -13,7 +13,7 @@ from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 from tests.core.manifests import decoded, job_set_pod, kueue
 from tests.core.values import asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, job_pod
 
 
 def put(w: World, body: dict[str, Any], name: str, owner: Owner | None = None) -> Pod:
@@ -79,17 +79,7 @@ def test_job_set_that_restarts_is_whole_with_all_its_jobs_only(world: MakeWorld)
 
 def test_job_that_is_resumed_is_whole_without_the_index_that_has_failed(world: MakeWorld) -> None:
     w = world(node("n0"), Job("default", "j", "u", 3, 3, indexed=True))
-
-    def index(number: int, life: str = "") -> Pod:
-        return w.pod(
-            f"j-{number}{life}",
-            annotations={"batch.kubernetes.io/job-completion-index": str(number)},
-            owner=Owner("Job", "j", "u"),
-            gates=(GATE,),
-            requests=asks(1000, 1),
-        )
-
-    failing, *others = [index(number) for number in range(3)]
+    failing, *others = [job_pod(w, number) for number in range(3)]
     w.advance(5)
     w.change(failing, phase="Failed")
     w.cluster.put(Job("default", "j", "u", 3, 3, indexed=True, given_up=1))
@@ -98,10 +88,10 @@ def test_job_that_is_resumed_is_whole_without_the_index_that_has_failed(world: M
     for one in others:
         w.cluster.remove(w.now(one))
     w.advance(2)
-    first = index(1, "-again")
+    first = job_pod(w, 1, "-again")
     w.advance(5)
     assert not any(w.nodes_of(first))
-    second = index(2, "-again")
+    second = job_pod(w, 2, "-again")
     w.advance(5)
     assert all(w.nodes_of(first, second))
 
