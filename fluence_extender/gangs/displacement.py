@@ -15,6 +15,7 @@ from fluence_extender.gangs.gang import Gang, Member
 from fluence_extender.gangs.limits import Limits
 from fluence_extender.gangs.pins import may_be_pinned, outlived, outlived_at, pinned, replacing
 from fluence_extender.gangs.places import Places
+from fluence_extender.model.listing import first_few
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
@@ -76,22 +77,17 @@ class Displacement:
 def _replaced(pods: Sequence[Pod]) -> str:
     was, they, are = ("was", "it", "is") if len(pods) == 1 else ("were", "they", "are")
     return (
-        f"{_some([pod.name for pod in pods])} {was} confined to {_nodes(pods)} when {they} {was} ungated, "
+        f"{first_few([pod.name for pod in pods], SHOWN)} {was} confined to {_nodes(pods)} when {they} {was} ungated, "
         f"without room there now; {they} {are} replaced unless that changes"
     )
 
 
 def _kept(pods: Sequence[Pod], job: str) -> str:
     return (
-        f"{_some([pod.name for pod in pods])} could be placed elsewhere, but not without failing Job {job}: "
+        f"{first_few([pod.name for pod in pods], SHOWN)} could be placed elsewhere, but not without failing Job {job}: "
         f"{'it waits' if len(pods) == 1 else 'they wait'} for {_nodes(pods)}"
     )
 
 
 def _nodes(pods: Iterable[Pod]) -> str:
-    return _some(sorted({name for pod in pods for name in pod.confined_to}, key=natural_order))
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return first_few(sorted({name for pod in pods for name in pod.confined_to}, key=natural_order), SHOWN)

@@ -18,6 +18,7 @@ from fluence_extender.gangs.registry import Registry
 from fluence_extender.gangs.topology_told import topology_told
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangState
+from fluence_extender.model.listing import first_few
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
@@ -176,8 +177,6 @@ class Places:
 def _summary(assignments: Sequence[Assignment]) -> str:
     """Where a plan puts its members: the first few nodes, and the backends."""
     nodes = sorted({one.node for one in assignments}, key=natural_order)
-    shown = ", ".join(nodes[:NODES_SHOWN])
-    more = len(nodes) - NODES_SHOWN
-    on = f"on {shown} and {more} more" if more > 0 else f"on {shown}"
+    on = f"on {first_few(nodes, NODES_SHOWN)}"
     backends = ", ".join(sorted({one.backend for one in assignments if one.backend})[:NODES_SHOWN])
     return f"{on} with {backends}" if backends else on

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fluence_extender.gangs.preemption import Victim
 from fluence_extender.gangs.prospect import Prospect
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.listing import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 
@@ -92,11 +93,10 @@ class Preempting:
         names = sorted({str(one.gang) for one in self.victims})
         if not names:
             return Reason(Why.PREEMPTING, "preempting: waits for pods that are being deleted")
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         there = self.pods if self._there is None else self._there
         self._there = [uid for uid in there if uid in held and uid in self.pods]
         gone = len(self.pods) - len(self._there)
-        text = f"preempting {', '.join(names[:SHOWN])}{more}: {gone} of {len(self.pods)} pods gone"
+        text = f"preempting {first_few(names, SHOWN)}: {gone} of {len(self.pods)} pods gone"
         waited_for = sorted(self.pods[uid].key for uid in late if uid in self.pods)
         if waited_for:
             text += f"; {waited_for[0]} has not gone within {patience:g} s"

@@ -13,6 +13,7 @@ from fluence_extender.kubectl.errors import UsageError
 from fluence_extender.kubectl.question import read_question
 from fluence_extender.kubectl.service import Service, namespace_of
 from fluence_extender.kubectl.sources import joined, read_sources
+from fluence_extender.model.listing import first_few
 
 DOES_NOT_FIT = 3
 """Exit code: the question was answered, and the answer is no."""
@@ -120,9 +121,8 @@ def _places(placement: Sequence[Mapping[str, Any]], when: str = "") -> Iterator[
     if not placement:
         return
     nodes = Counter(one["node"] for one in placement)
-    shown = [f"{node} ({count})" if count > 1 else node for node, count in list(nodes.items())[:NODES_SHOWN]]
-    more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
-    yield f"  {when}on {', '.join(shown)}{more}"
+    told = [f"{node} ({count})" if count > 1 else node for node, count in nodes.items()]
+    yield f"  {when}on {first_few(told, NODES_SHOWN)}"
     backends = sorted({one["backend"] for one in placement if one["backend"]})
     if backends:
         yield f"  backends: {', '.join(backends)}"

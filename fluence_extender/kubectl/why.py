@@ -12,6 +12,7 @@ from fluence_extender.kubectl.fits import SCALABLE, counted_alike, fitting, free
 from fluence_extender.kubectl.question import read_question
 from fluence_extender.kubectl.service import Item, Service, namespace_of
 from fluence_extender.kubectl.tables import document
+from fluence_extender.model.listing import first_few
 
 KINDS = ("pod", "job", "deployment", "statefulset", "gang")
 _ALIASES = {
@@ -208,9 +209,7 @@ def _history(story: Item, wide: bool) -> Iterator[str]:
 
 
 def _listed(names: list[str], wide: bool) -> str:
-    shown = names if wide else names[:MOST_LISTED]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return first_few(names, len(names) if wide else MOST_LISTED)
 
 
 def _line(heading: str, text: str) -> str:

@@ -18,6 +18,7 @@ from fluence_extender.gangs.preempting import Pressing
 from fluence_extender.gangs.preemption import Victim
 from fluence_extender.gangs.victim_search import Found, Query, search, usable
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.listing import first_few
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
@@ -203,13 +204,9 @@ def _named(pods: Sequence[Pod], places: Sequence[Assignment]) -> tuple[tuple[str
 def _would(victims: Sequence[Taken]) -> str:
     """``would preempt 2 gangs (12 pods): default/low-1 (8), default/low-2 (4)``."""
     pods = sum(one.pods for one in victims)
-    shown = [
-        f"{one.gang} ({f'{one.pods} of {one.members}' if one.surplus else one.pods})"
-        for one in victims[:SHOWN]
-    ]
-    more = f" and {len(victims) - SHOWN} more" if len(victims) > SHOWN else ""
+    told = [f"{one.gang} ({f'{one.pods} of {one.members}' if one.surplus else one.pods})" for one in victims]
     counts = f"{len(victims)} gang{'' if len(victims) == 1 else 's'} ({pods} pod{'' if pods == 1 else 's'})"
-    return f"would preempt {counts}: {', '.join(shown)}{more}"
+    return f"would preempt {counts}: {first_few(told, SHOWN)}"
 
 
 def _in_vain(priority: int, forbidden: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from fluence_extender.model.listing import first_few
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.quantity import floor_whole, in_exact_binary
@@ -73,7 +74,7 @@ class Probe:
         wanted = len(pods)
         if len(some) > most:
             fitting = {pod.uid for pod in some}
-            left = _names([pod.name for pod in pods if pod.uid not in fitting])
+            left = first_few([pod.name for pod in pods if pod.uid not in fitting], NAMED)
             text = f"{len(some)} of {wanted} members fit, without {left}"
             return Reduction("members", str(wanted), str(len(some)), text)
         if not most:
@@ -144,11 +145,6 @@ def _exactly(name: str, amount: int) -> str:
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith(HUGE_PAGES):
         return f"{in_exact_binary(amount)} {name}"
     return amount_text(name, amount)
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"
 
 
 def _ranked(some: Sequence[Pod], others: Sequence[Pod]) -> list[Pod]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from fluence_extender.gangs.conventions.claim import annotated_size
+from fluence_extender.model.listing import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.pod_keys import UNGROUPED, ineffective, remarks
 
@@ -65,8 +66,7 @@ class Remarked:
     def notes(self) -> Iterator[str]:
         """A sentence for each remark, with the first object that it is about."""
         for text, names in self._about.items():
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            yield f"{next(iter(names))}{more}: {text}"
+            yield f"{first_few(tuple(names), 1)}: {text}"
 
     @staticmethod
     def _remarks(kind: str, meta: Mapping[str, Any], pods: Collection[Pod]) -> Iterator[str]:
