@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from fluence_extender.cluster.wire import Metadata
+from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.model.names import CREATED_BY_ANNOTATION
 from fluence_extender.model.workload import (
     BACKOFF_LIMIT,
@@ -35,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
 ORIGIN_LABEL = "ray.io/originated-from-crd"
-FLUX_K8S_LABELS = ("scheduling.x-k8s.io/pod-group", "fluence.group-size")
+FLUX_K8S_LABELS = (COSCHEDULING_GROUP, FLUX_SIZE)
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 NO_LIMIT = 2**31 - 1

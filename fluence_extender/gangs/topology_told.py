@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fluence_extender.gangs.conventions.claim import number
-from fluence_extender.gangs.conventions.jobset import NAME, REPLICAS, REPLICATED_JOB
 from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.model.labels import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, PodGroup
 from fluence_extender.placement.bonds import sliced
@@ -20,8 +20,8 @@ def _job_size(workloads: WorkloadIndex, pod: Pod) -> int:
     """The pods of one Job of the pod's replicated job, by its JobSet (which the gang waits for) or by the Job."""
     if not sliced(pod):
         return 0
-    job_set = workloads.find(JobSet, pod.namespace, pod.labels.get(NAME, ""))
-    replicas = number(pod.labels.get(REPLICAS, "")) or 0
+    job_set = workloads.find(JobSet, pod.namespace, pod.labels.get(JOB_SET_NAME, ""))
+    replicas = number(pod.labels.get(REPLICATED_JOB_REPLICAS, "")) or 0
     for one in job_set.jobs if job_set is not None and replicas else ():
         if one.name == pod.labels.get(REPLICATED_JOB, ""):
             return one.pods // replicas

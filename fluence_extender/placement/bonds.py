@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fluence_extender.model.labels import JOB_NAME, ZONE
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.ranks import ROLES, index, owner_index
 
 FLUX_K8S = "jobspec"
-ZONE = "topology.kubernetes.io/zone"
 KUEUE = "kueue.x-k8s.io/"
 PODSET_REQUIRED = f"{KUEUE}podset-required-topology"
 PODSET_PREFERRED = f"{KUEUE}podset-preferred-topology"
 PODSET_GROUP = f"{KUEUE}podset-group-name"
 SLICE_REQUIRED = f"{KUEUE}podset-slice-required-topology"
 SLICE_SIZE = f"{KUEUE}podset-slice-size"
-PODSETS = (f"{KUEUE}podset", *ROLES, "batch.kubernetes.io/job-name")
+PODSETS = (f"{KUEUE}podset", *ROLES, JOB_NAME)
 """Labels that tell a gang's pod sets apart, the first that is there counting."""
 
 

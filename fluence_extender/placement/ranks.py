@@ -7,23 +7,31 @@ numbered are in the natural order of their names.
 
 from __future__ import annotations
 
+from fluence_extender.model.labels import (
+    COMPLETION_INDEX,
+    JOB_INDEX,
+    LWS_GROUP_INDEX,
+    LWS_WORKER_INDEX,
+    POD_INDEX,
+    REPLICATED_JOB,
+    TRAINING_REPLICA_INDEX,
+)
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.pod import Pod
 
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 INDEXES = (
     COMPLETION_INDEX,
-    "leaderworkerset.sigs.k8s.io/worker-index",
-    "apps.kubernetes.io/pod-index",
+    LWS_WORKER_INDEX,
+    POD_INDEX,
     "kueue.x-k8s.io/pod-group-pod-index",
-    "training.kubeflow.org/replica-index",
+    TRAINING_REPLICA_INDEX,
 )
 """Labels or annotations that number the pods of one owner, the first that is there counting."""
 
-OUTER_INDEXES = ("jobset.sigs.k8s.io/job-index", "leaderworkerset.sigs.k8s.io/group-index")
+OUTER_INDEXES = (JOB_INDEX, LWS_GROUP_INDEX)
 """Labels that number the owners among their likes."""
 
-ROLES = ("jobset.sigs.k8s.io/replicatedjob-name", "training.kubeflow.org/replica-type")
+ROLES = (REPLICATED_JOB, "training.kubeflow.org/replica-type")
 """Labels that tell the roles of a gang apart, each numbered by itself."""
 
 UNNUMBERED = -1

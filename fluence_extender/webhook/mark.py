@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fluence_extender.gangs.conventions import coscheduling
+from fluence_extender.model.labels import FLUX_SIZE
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     ATTRIBUTE_PREFIX,
@@ -19,13 +21,7 @@ from fluence_extender.model.names import (
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft
 
-GROUP_LABELS = (
-    GROUP_LABEL,
-    "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io",
-    "pod-group.scheduling.sigs.k8s.io/name",
-    "fluence.group-size",
-)
+GROUP_LABELS = (GROUP_LABEL, *coscheduling.NAMES, FLUX_SIZE)
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 JUDGED_VOLUMES = (

@@ -16,10 +16,11 @@ from typing import NamedTuple
 from fluence_extender.cluster.pods_seen import follow_pods
 from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation
 from fluence_extender.gangs.assembly import size_said
-from fluence_extender.gangs.conventions import coscheduling, labelled
+from fluence_extender.gangs.conventions import labelled
 from fluence_extender.gangs.conventions.claim import Claim, Workloads
 from fluence_extender.gangs.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.labels import COSCHEDULING_GROUP
 from fluence_extender.model.names import GROUP_LABEL, WEBHOOK_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
@@ -78,7 +79,7 @@ def linked_group(pod: Pod) -> Ref | None:
         return None
     if pod.group == group:
         return PodGroup, (pod.namespace, group)
-    linked = pod.labels.get(coscheduling.GROUP) == group
+    linked = pod.labels.get(COSCHEDULING_GROUP) == group
     return (CoschedulingGroup, (pod.namespace, group)) if linked else None
 
 

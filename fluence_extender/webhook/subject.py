@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fluence_extender.gangs.conventions import coscheduling, job, kueue, leaderworkerset
+from fluence_extender.gangs.conventions import coscheduling, kueue
 from fluence_extender.gangs.conventions.claim import LARGEST_SIZE, LONGEST_SHOWN, number
 from fluence_extender.model.coordination import (
     CONSUMER,
@@ -26,6 +26,7 @@ from fluence_extender.model.coordination import (
     SIDECAR_CONTAINER,
     producer_group,
 )
+from fluence_extender.model.labels import COMPLETION_INDEX, LWS_GROUP_INDEX, LWS_WORKER_INDEX, POD_INDEX
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, RESOURCE_PREFIX
 from fluence_extender.model.pod_keys import UNGROUPED, remarks
 from fluence_extender.model.requests import InvalidRequest, effective_requests
@@ -39,7 +40,6 @@ UNDECIDED = "undecided"
 NUMBERED = "numbered"
 """The role of a pod of a StatefulSet that isn't its number 0: only its owner says which number comes first."""
 
-POD_INDEX = "apps.kubernetes.io/pod-index"
 JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
 NAMING_OWNERS = ("Job", "ReplicaSet", "StatefulSet")
 
@@ -185,11 +185,11 @@ def _by_index(labels: Mapping[str, str], annotations: Mapping[str, str], owner: 
     indexes = [
         index
         for index in (
-            annotations.get(job.INDEX),
+            annotations.get(COMPLETION_INDEX),
             labels.get(JOB_GLOBAL_INDEX),
             labels.get(POD_INDEX),
-            labels.get(leaderworkerset.WORKER_INDEX),
-            labels.get(leaderworkerset.GROUP_INDEX),
+            labels.get(LWS_WORKER_INDEX),
+            labels.get(LWS_GROUP_INDEX),
         )
         if index is not None
     ]

@@ -9,6 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fluence_extender.gangs.conventions.mpijob import MPI_OPERATOR
+from fluence_extender.model.labels import (
+    COMPLETION_INDEX,
+    JOB_INDEX,
+    JOB_NAME,
+    JOB_SET_NAME,
+    LWS_GROUP_INDEX,
+    LWS_NAME,
+    LWS_REVISION,
+    LWS_SIZE,
+    LWS_WORKER_INDEX,
+    POD_INDEX,
+    REPLICATED_JOB,
+    REPLICATED_JOB_REPLICAS,
+    TRAINING_JOB_NAME,
+    TRAINING_OPERATOR,
+    TRAINING_REPLICA_INDEX,
+)
 from fluence_extender.whatif.documents import BadManifest, Manifest
 
 Maker = Callable[[Manifest], Iterator[Manifest]]
@@ -52,8 +70,8 @@ def _of_job(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> It
     parallelism = _count(spec.get("parallelism"), 1)
     count = min(parallelism, _count(spec.get("completions"), parallelism))
     for number in range(count):
-        index = {"batch.kubernetes.io/job-completion-index": str(number)}
-        told = {"batch.kubernetes.io/job-name": name, **labels}
+        index = {COMPLETION_INDEX: str(number)}
+        told = {JOB_NAME: name, **labels}
         yield _template(spec["template"], f"{name}-{number}", told, index, ("Job", name, f"job-{name}"))
 
 
@@ -70,7 +88,7 @@ def _replicas(manifest: Manifest) -> Iterator[Manifest]:
     spec, name, kind = manifest["spec"], manifest["metadata"]["name"], manifest["kind"]
     owner = ("ReplicaSet" if kind == "Deployment" else kind, name, f"{kind}-{name}")
     for number in range(_count(spec.get("replicas"), 1)):
-        labels = {"apps.kubernetes.io/pod-index": str(number)} if kind == "StatefulSet" else {}
+        labels = {POD_INDEX: str(number)} if kind == "StatefulSet" else {}
         yield _template(spec["template"], f"{name}-{number}", labels, {}, owner)
 
 
@@ -81,10 +99,10 @@ def _job_set(manifest: Manifest) -> Iterator[Manifest]:
         for number in range(replicas):
             job = f"{name}-{replicated['name']}-{number}"
             labels = {
-                "jobset.sigs.k8s.io/jobset-name": name,
-                "jobset.sigs.k8s.io/replicatedjob-name": replicated["name"],
-                "jobset.sigs.k8s.io/replicatedjob-replicas": str(replicas),
-                "jobset.sigs.k8s.io/job-index": str(number),
+                JOB_SET_NAME: name,
+                REPLICATED_JOB: replicated["name"],
+                REPLICATED_JOB_REPLICAS: str(replicas),
+                JOB_INDEX: str(number),
             }
             yield from _of_job(replicated["template"]["spec"], job, labels)
 
@@ -97,12 +115,12 @@ def _leader_worker_set(manifest: Manifest) -> Iterator[Manifest]:
         for worker in range(size):
             leads = worker == 0 and templates.get("leaderTemplate")
             labels = {
-                "leaderworkerset.sigs.k8s.io/name": name,
-                "leaderworkerset.sigs.k8s.io/group-index": str(group),
-                "leaderworkerset.sigs.k8s.io/worker-index": str(worker),
-                "leaderworkerset.sigs.k8s.io/template-revision-hash": "1",
+                LWS_NAME: name,
+                LWS_GROUP_INDEX: str(group),
+                LWS_WORKER_INDEX: str(worker),
+                LWS_REVISION: "1",
             }
-            notes = {"leaderworkerset.sigs.k8s.io/size": str(size)}
+            notes = {LWS_SIZE: str(size)}
             source = templates["leaderTemplate"] if leads else templates["workerTemplate"]
             pod = f"{name}-{group}" if worker == 0 else f"{name}-{group}-{worker}"
             yield _template(source, pod, labels, notes, ("StatefulSet", name, f"lws-{name}"))
@@ -113,10 +131,10 @@ def _mpi_job(manifest: Manifest) -> Iterator[Manifest]:
     for role, replica in (manifest["spec"].get("mpiReplicaSpecs") or {}).items():
         for number in range(_count(replica.get("replicas"), 1)):
             labels = {
-                "training.kubeflow.org/job-name": name,
-                "training.kubeflow.org/operator-name": "mpi-operator",
+                TRAINING_JOB_NAME: name,
+                TRAINING_OPERATOR: MPI_OPERATOR,
                 "training.kubeflow.org/job-role": role.lower(),
-                "training.kubeflow.org/replica-index": str(number),
+                TRAINING_REPLICA_INDEX: str(number),
             }
             owner = ("MPIJob", name, f"mpijob-{name}")
             yield _template(replica["template"], f"{name}-{role.lower()}-{number}", labels, {}, owner)

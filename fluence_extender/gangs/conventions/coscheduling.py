@@ -22,14 +22,14 @@ from fluence_extender.gangs.conventions.claim import (
     read,
 )
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup
 
-GROUP = "scheduling.x-k8s.io/pod-group"
 EARLIER = "pod-group.scheduling.sigs.k8s.io"
-NAMES = (GROUP, f"{EARLIER}/name", EARLIER)
-SIZES = ("fluence.group-size", f"{EARLIER}/min-available")
+NAMES = (COSCHEDULING_GROUP, f"{EARLIER}/name", EARLIER)
+SIZES = (FLUX_SIZE, f"{EARLIER}/min-available")
 
 
 def recognise(pod: Pod, workloads: Workloads) -> Claim | None:

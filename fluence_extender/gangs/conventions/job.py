@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from fluence_extender.gangs.conventions.claim import Claim, Workloads, awaited, derived
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.labels import COMPLETION_INDEX
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
-
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     """The claim of a pod of such a Job."""
-    if pod.owner is None or pod.owner.kind != "Job" or INDEX not in pod.annotations:
+    if pod.owner is None or pod.owner.kind != "Job" or COMPLETION_INDEX not in pod.annotations:
         return None
     key = GangKey(pod.namespace, pod.owner.name, Convention.JOB)
     job = workloads.find(Job, pod.namespace, pod.owner.name)

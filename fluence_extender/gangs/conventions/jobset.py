@@ -13,15 +13,17 @@ from dataclasses import dataclass
 
 from fluence_extender.gangs.conventions.claim import Claim, Said, Workloads, awaited, derived, number
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.labels import (
+    COMPLETION_INDEX,
+    JOB_SET_NAME,
+    REPLICATED_JOB,
+    REPLICATED_JOB_REPLICAS,
+)
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 
-NAME = "jobset.sigs.k8s.io/jobset-name"
-REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
-REPLICAS = "jobset.sigs.k8s.io/replicatedjob-replicas"
-INDEX = "batch.kubernetes.io/job-completion-index"
 LEADERS, FOLLOWERS = "leaders", "followers"
 
 
@@ -38,13 +40,13 @@ def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     stage = stage_of(pod, workloads)
     if stage is None:
         return None
-    key = GangKey(pod.namespace, pod.labels[NAME], Convention.JOB_SET, part=stage.name)
+    key = GangKey(pod.namespace, pod.labels[JOB_SET_NAME], Convention.JOB_SET, part=stage.name)
     return derived(pod, key, stage.said)
 
 
 def stage_of(pod: Pod, workloads: Workloads) -> Stage | None:
     """The stage of its JobSet that a pod belongs to; None for a pod of no JobSet."""
-    name = pod.labels.get(NAME)
+    name = pod.labels.get(JOB_SET_NAME)
     if not name:
         return None
     job_set = workloads.find(JobSet, pod.namespace, name)
@@ -70,7 +72,7 @@ def _stage(job_set: JobSet, pod: Pod) -> Stage:
     if not later:
         return Stage(name, (max(first, 1), said_by))
     led = any(one.leaders for one in together if one.name == replicated)
-    follows = led and pod.annotations.get(INDEX) != "0"
+    follows = led and pod.annotations.get(COMPLETION_INDEX) != "0"
     part = "-".join(filter(None, (name, FOLLOWERS if follows else LEADERS)))
     return Stage(part, (later if follows else first, said_by))
 
@@ -84,11 +86,11 @@ def _led(together: Sequence[ReplicatedJob]) -> tuple[int, int]:
 def _of_replicated_job(pod: Pod, workloads: Workloads) -> Said:
     if pod.owner is None or pod.owner.kind != "Job":
         why = (
-            f"pod {pod.name} says that it is of JobSet {pod.labels[NAME]}, but has no owning Job; "
+            f"pod {pod.name} says that it is of JobSet {pod.labels[JOB_SET_NAME]}, but has no owning Job; "
             f"annotation {GROUP_SIZE_ANNOTATION} can say the gang's size instead"
         )
         return Reason(Why.INVALID, why), f"pod {pod.name}"
     job = workloads.find(Job, pod.namespace, pod.owner.name)
     if job is None:
         return awaited("Job", pod.namespace, pod.owner.name)
-    return job.pods * (number(pod.labels.get(REPLICAS, "")) or 1), f"Job {job.name}"
+    return job.pods * (number(pod.labels.get(REPLICATED_JOB_REPLICAS, "")) or 1), f"Job {job.name}"

@@ -9,26 +9,22 @@ from __future__ import annotations
 
 from fluence_extender.gangs.conventions.claim import Claim, Workloads, derived, read
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.labels import LWS_GROUP_INDEX, LWS_NAME, LWS_REVISION, LWS_SIZE, LWS_WORKER_INDEX
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import LeaderWorkerSet
 
-NAME = "leaderworkerset.sigs.k8s.io/name"
-GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
-WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
-SIZE = "leaderworkerset.sigs.k8s.io/size"
-REVISION = "leaderworkerset.sigs.k8s.io/template-revision-hash"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
 def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
     """The claim of a pod of a LeaderWorkerSet."""
-    name, index = pod.labels.get(NAME), pod.labels.get(GROUP_INDEX)
+    name, index = pod.labels.get(LWS_NAME), pod.labels.get(LWS_GROUP_INDEX)
     if not name or index is None:
         return None
-    said = size, said_by = read(pod, "annotation", SIZE, pod.annotations.get(SIZE, ""))
-    parts = [revision] if (revision := pod.labels.get(REVISION)) else []
+    said = size, said_by = read(pod, "annotation", LWS_SIZE, pod.annotations.get(LWS_SIZE, ""))
+    parts = [revision] if (revision := pod.labels.get(LWS_REVISION)) else []
     if isinstance(size, int) and size > 1 and _leader_first(pod, workloads, name):
-        leads = pod.labels.get(WORKER_INDEX) == "0"
+        leads = pod.labels.get(LWS_WORKER_INDEX) == "0"
         parts.append("leader" if leads else "workers")
         said = (1 if leads else size - 1), said_by
     group = f"{name}-{index}"

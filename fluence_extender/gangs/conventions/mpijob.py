@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from fluence_extender.gangs.conventions.claim import Claim, Workloads, awaited, derived
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.labels import TRAINING_JOB_NAME, TRAINING_OPERATOR
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import MpiJob
 
-OPERATOR = "training.kubeflow.org/operator-name"
-JOB_NAME = "training.kubeflow.org/job-name"
 MPI_OPERATOR = "mpi-operator"
 
 
@@ -38,7 +37,7 @@ def most_at_once(pod: Pod, workloads: Workloads) -> int | None:
 
 
 def _job_name(pod: Pod) -> str:
-    return pod.labels.get(JOB_NAME, "") if pod.labels.get(OPERATOR) == MPI_OPERATOR else ""
+    return pod.labels.get(TRAINING_JOB_NAME, "") if pod.labels.get(TRAINING_OPERATOR) == MPI_OPERATOR else ""
 
 
 def _size(job: MpiJob) -> int:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from fluence_extender.gangs.conventions.claim import Claim, Workloads, alone, annotated_size, labels_of, read
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.labels import FLUX_SIZE
 from fluence_extender.model.pod import Pod
-
-FLUX_SIZE = "fluence.group-size"
 
 
 def recognise(pod: Pod, workloads: Workloads) -> Claim | None:

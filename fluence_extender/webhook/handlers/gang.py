@@ -5,8 +5,8 @@ Where no PodGroups are served, the label is the link.
 
 from __future__ import annotations
 
-from fluence_extender.gangs.conventions import coscheduling
 from fluence_extender.model.coordination import CONSUMER
+from fluence_extender.model.labels import COSCHEDULING_GROUP
 from fluence_extender.model.names import GROUP_LABEL, OWNER_SIZE_ANNOTATION
 from fluence_extender.webhook.contract import Context, GroupKind, Request
 from fluence_extender.webhook.draft import Draft
@@ -41,4 +41,4 @@ def link(draft: Draft, group: str, kind: GroupKind) -> None:
     elif kind is GroupKind.NATIVE:
         draft.put("spec", "schedulingGroup", value={"podGroupName": group})
     else:
-        draft.put("metadata", "labels", coscheduling.GROUP, value=group)
+        draft.put("metadata", "labels", COSCHEDULING_GROUP, value=group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fluence_extender.model.labels import COMPLETION_INDEX
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.placement.bonds import (
     PODSET_PREFERRED,
@@ -13,7 +14,7 @@ from fluence_extender.placement.bonds import (
     Bond,
     bonds,
 )
-from fluence_extender.placement.ranks import COMPLETION_INDEX, rank_key
+from fluence_extender.placement.ranks import rank_key
 from tests.core.values import pod
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from fluence_extender.model.labels import COMPLETION_INDEX
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -22,7 +23,6 @@ from fluence_extender.placement.bonds import (
     bonds,
 )
 from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
-from fluence_extender.placement.ranks import COMPLETION_INDEX
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import Bench, MakeBench
 
