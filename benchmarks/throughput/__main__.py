@@ -18,7 +18,7 @@ from rich.console import Console
 from benchmarks.throughput.contenders import Contender, Fluence, StockScheduler
 from benchmarks.throughput.figures import Figure, Figures, figure
 from benchmarks.throughput.measure import Bench, Outcome, TooSlow
-from benchmarks.throughput.page import MODES, page, plots
+from benchmarks.throughput.page import MODES, OURS, STOCK, page, plots
 from benchmarks.throughput.scale import cost_by_size
 from benchmarks.throughput.workloads import STREAM, WORKLOADS, Manifest, Workload
 from fluence_extender.demo.files import folder, gate_policy, read
@@ -35,6 +35,7 @@ SCALE_GANGS = {
     "a gang of 512": (1, 512),
 }
 STREAM_RATE = 50.0
+CONTENDERS = 2
 
 console = Console()
 
@@ -82,7 +83,7 @@ def _arguments() -> argparse.Namespace:
 def _measure(
     nodes: int, workloads: Sequence[Workload], modes: Sequence[str], engine: str, rounds: int
 ) -> Iterator[Figure]:
-    """Each workload in each way, stock and ours in turn, in random order; of each the middle round."""
+    """Each workload in each way, stock and ours in turn, in random order; of the rounds the middle one."""
     with ControlPlane() as plane:
         for manifest in (*gate_policy(), *stamps_policy()):
             plane.api.apply(manifest)
@@ -94,8 +95,9 @@ def _measure(
             for workload in workloads:
                 if (workload.name == STREAM.name) != (mode == "stream"):
                     continue
-                rounds_of: dict[str, list[Figure]] = {}
+                taken: list[list[Figure]] = []
                 for _ in range(rounds):
+                    taken.append([])
                     for contender in _contenders(plane, engine, workload):
                         try:
                             outcome = _run(bench, contender, workload, mode)
@@ -104,8 +106,8 @@ def _measure(
                             continue
                         found = figure(nodes, outcome)
                         console.print(found, markup=False)
-                        rounds_of.setdefault(found.contender, []).append(found)
-                yield from map(_middle, rounds_of.values())
+                        taken[-1].append(found)
+                yield from _middle(taken)
 
 
 def _contenders(plane: ControlPlane, engine: str, workload: Workload) -> list[Contender]:
@@ -115,9 +117,19 @@ def _contenders(plane: ControlPlane, engine: str, workload: Workload) -> list[Co
     return contenders
 
 
-def _middle(rounds: Sequence[Figure]) -> Figure:
-    """The round with the median of what all processes took together, which shows how quick the machine was."""
-    return sorted(rounds, key=lambda one: sum(one.cpu.values()))[len(rounds) // 2]
+def _middle(rounds: Sequence[Sequence[Figure]]) -> Sequence[Figure]:
+    """The round in the middle by how much more one contender's processes took than the other's.
+
+    Both figures are of one round, a minute apart, so that the machine was as quick for both. Where a contender was
+    left out of every round, the last round stands for it.
+    """
+    whole = [one for one in rounds if len(one) == CONTENDERS]
+    return sorted(whole, key=_ratio)[len(whole) // 2] if whole else rounds[-1]
+
+
+def _ratio(found: Sequence[Figure]) -> float:
+    took = {one.contender: sum(one.cpu.values()) for one in found}
+    return took[OURS] / took[STOCK]
 
 
 def stamps_policy() -> list[Manifest]:

@@ -33,9 +33,10 @@ before, nobody's start is in any.
 CPU is that of each process (`/proc/PID/stat`) from the start until all pods run, less what the idle cluster takes in as
 long; writes are what the API server counts, leases and nodes left out. Made by
 `python -m benchmarks.throughput --write`; without `--nodes` and `--workloads` it takes all, and figures that a run
-doesn't measure stay. Both contenders take turns, three times, and of each the round is shown whose CPU in all is the
-middle one: a virtual machine's cores are up to half as fast again at one minute as at the next. Each line says how
-loaded the machine was (load average of one minute).
+doesn't measure stay. Both contenders take turns, three times, and that round is shown in which all of ours together
+took the middle share of stock's CPU: a virtual machine's cores are up to half as fast again at one minute as at the
+next, so that only figures taken within a minute can be compared. Each line says how loaded the machine was (load
+average of one minute).
 """
 DECISIONS = """\
 ## Which writes a pod costs
