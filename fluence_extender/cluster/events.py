@@ -21,6 +21,7 @@ from fluence_extender.cluster.backoff import Backoff
 from fluence_extender.cluster.connection import Connection, Request
 from fluence_extender.cluster.port import ClusterError, Gone, NotLeading, Regarding
 from fluence_extender.model.names import DOMAIN
+from fluence_extender.model.timestamps import in_microseconds
 
 log = structlog.get_logger(__name__)
 
@@ -134,7 +135,7 @@ class EventRecorder:
         attempt = f"record an event for {regarding.kind} {regarding.name}"
         try:
             if entry.written:
-                series = {"count": count, "lastObservedTime": _micro_time(entry.when)}
+                series = {"count": count, "lastObservedTime": in_microseconds(entry.when)}
                 request = Request(
                     "PATCH",
                     f"{path}/{entry.name}",
@@ -157,7 +158,7 @@ class EventRecorder:
 
     def _body(self, key: Key, entry: _Entry, namespace: str) -> dict[str, object]:
         regarding, reason, message = key
-        when = _micro_time(entry.when)
+        when = in_microseconds(entry.when)
         body: dict[str, object] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -184,7 +185,3 @@ class EventRecorder:
 
 def _name(regarding: Regarding) -> str:
     return f"{regarding.name[:230]}.{uuid.uuid4().hex[:16]}"
-
-
-def _micro_time(when: datetime) -> str:
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from fluence_extender.model.timestamps import in_seconds
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 LONGEST_MESSAGE = 32_000
@@ -40,7 +41,7 @@ def condition_patch(
                     "status": "True" if scheduled else "False",
                     "reason": reason,
                     "message": message[:LONGEST_MESSAGE],
-                    "lastTransitionTime": (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    "lastTransitionTime": in_seconds(now or datetime.now(UTC)),
                 }
             ]
         },

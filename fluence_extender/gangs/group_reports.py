@@ -16,6 +16,7 @@ from fluence_extender.gangs.actions import ReportMembers
 from fluence_extender.gangs.gang import Member
 from fluence_extender.gangs.registry import Registry
 from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.timestamps import in_seconds
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus
 
 PENDING, SCHEDULING, RUNNING, FINISHED, FAILED = "Pending", "Scheduling", "Running", "Finished", "Failed"
@@ -77,7 +78,7 @@ def member_status(group: CoschedulingGroup, members: Sequence[Member], now: floa
         return MemberStatus(
             phase, group.status.occupied_by, running, succeeded, failed, group.status.schedule_start
         )
-    begun = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    begun = in_seconds(datetime.fromtimestamp(now, UTC))
     return MemberStatus(
         phase,
         group.status.occupied_by or _owners(members),

@@ -11,6 +11,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from fluence_extender.model.timestamps import in_seconds
 from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.pipeline import Selection
 
@@ -27,7 +28,7 @@ def select_result(selection: Selection, now: datetime) -> str:
         "chosen": selection.chosen,
         "policy": _short(request.policy),
         "shots": request.shots,
-        "resolved_at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "resolved_at": in_seconds(now.astimezone(UTC)),
         "candidates": [_candidate(one) for one in selection.candidates],
         "dropped": {name: _short(selection.dropped[name]) for name in sorted(selection.dropped)},
         "notes": [_short(note) for note in selection.notes],

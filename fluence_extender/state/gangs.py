@@ -23,6 +23,7 @@ from fluence_extender.graph.units import leaf_type
 from fluence_extender.ledger.holding import Holding
 from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.resources import CPU, MEMORY
+from fluence_extender.model.timestamps import in_seconds
 from fluence_extender.state.amounts import amounts, moment
 
 NO_PLACE_YET = "the gang is about to be placed"
@@ -78,7 +79,7 @@ def gang_view(gang: Gang) -> GangView:
     if not reason and gang.state is GangState.FINISHED:
         reason = _being_deleted(gang)
     if gang.starts_about is not None and why:
-        reason = f"{reason}; expected to start about {moment(gang.starts_about):%Y-%m-%dT%H:%M:%SZ}"
+        reason = f"{reason}; expected to start about {in_seconds(moment(gang.starts_about))}"
     created = min((member.pod.created for member in members), default=0.0)
     return GangView(
         gang.key.namespace,

@@ -18,6 +18,7 @@ from fluence_extender.cluster.port import ClusterError, Conflict, Objects
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION, producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
 from fluence_extender.model.pod import ENDED
+from fluence_extender.model.timestamps import in_microseconds
 from fluence_extender.webhook.contract import Json, Owned, Unclaimed
 
 log = structlog.get_logger(__name__)
@@ -30,7 +31,6 @@ TRIES = 3
 """How often a claim that has changed while it was looked at is looked at again."""
 MOST_KEPT = 1000
 OWNERS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
-MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 def lease_path(namespace: str, group: str) -> str:
@@ -101,7 +101,7 @@ class ApiClaims:
         )
 
     def _lease(self, namespace: str, name: str, uid: str) -> Json:
-        claimed = datetime.fromtimestamp(self._now(), UTC).strftime(MICRO_TIME)
+        claimed = in_microseconds(datetime.fromtimestamp(self._now(), UTC))
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from fluence_extender.model.duration import in_words
 from fluence_extender.model.placement import Assignment
+from fluence_extender.model.timestamps import in_seconds
 from fluence_extender.whatif.manifests import Asked
 from fluence_extender.whatif.preemption import Preemption
 from fluence_extender.whatif.simulation import Answer
@@ -76,4 +77,4 @@ def _preemption(found: Preemption | None) -> dict[str, object] | None:
 
 
 def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return in_seconds(datetime.fromtimestamp(at, UTC))
