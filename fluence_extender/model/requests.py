@@ -155,7 +155,7 @@ def _wanted(container: Mapping[str, Any], field: str) -> _Amounts:
     resources = _mapping(container.get("resources"), f"{field}.resources")
     wanted = _amounts(resources.get("requests"), f"{field}.resources.requests")
     limits = _mapping(resources.get("limits"), f"{field}.resources.limits")
-    extended = {name: limits[name] for name in limits if name not in wanted and _is_extended(name)}
+    extended = {name: limits[name] for name in limits if name not in wanted and is_extended(name)}
     wanted.update(_amounts(extended, f"{field}.resources.limits"))
     return wanted
 
@@ -194,7 +194,8 @@ def _largest(total: _Amounts, other: _Amounts) -> None:
         total[name] = max(total.get(name, 0), amount)
 
 
-def _is_extended(name: str) -> bool:
+def is_extended(name: str) -> bool:
+    """Whether it is the name of an extended resource: of a domain that isn't Kubernetes' own."""
     return "/" in name and "kubernetes.io/" not in name
 
 

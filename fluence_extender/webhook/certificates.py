@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fluence_extender.model.names import WEBHOOK_NAME
+
 AUTHORITY_NAME = "fluence-webhook-ca"
-LEAF_NAME = "fluence-webhook"
 
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -87,7 +88,7 @@ def make_leaf(
 ) -> KeyPair:
     """A server's certificate for these host names and IP addresses, of which there must be one at least."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, LEAF_NAME)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, WEBHOOK_NAME)])
     issuer = authority.certificate.subject
     end = min(now + lifetimes.leaf, authority.certificate.not_valid_after_utc)
     issuing = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())

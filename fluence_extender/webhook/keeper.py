@@ -16,9 +16,9 @@ import structlog
 
 from fluence_extender.cluster.backoff import jittered
 from fluence_extender.cluster.port import ClusterError, Conflict, Denied, Objects
+from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.identity import Identity, NoIdentity, Source
 from fluence_extender.webhook.registration import (
-    NAME,
     OWNER,
     OWNER_LABEL,
     PATH,
@@ -113,16 +113,16 @@ class Keeper:
             except Denied as error:
                 made = "`kubectl apply -k deploy/webhook` makes the MutatingWebhookConfiguration"
                 raise Denied(f"{error}. {made}", 403) from error
-            log.info("the webhook is registered", name=NAME)
+            log.info("the webhook is registered", name=WEBHOOK_NAME)
         elif not is_ours(stored):
             self._tell(
-                f"there is a MutatingWebhookConfiguration {NAME} that isn't ours (it lacks the label "
+                f"there is a MutatingWebhookConfiguration {WEBHOOK_NAME} that isn't ours (it lacks the label "
                 f"{OWNER_LABEL}={OWNER}): remove it or give it the label"
             )
             return
         elif (correction := corrected(stored, wanted)) is not None:
             await self._objects.replace(PATH, correction)
-            log.info("the registration is brought up to date", name=NAME)
+            log.info("the registration is brought up to date", name=WEBHOOK_NAME)
         self.registered = True
         self._tell("")
 

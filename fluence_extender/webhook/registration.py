@@ -15,11 +15,10 @@ import base64
 import copy
 from dataclasses import dataclass
 
-from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME
+from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json
 
-NAME = "fluence-webhook"
-PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"
+PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK_NAME}"
 MUTATE = "/mutate"
 
 OWNER_LABEL = "app.kubernetes.io/managed-by"
@@ -83,7 +82,7 @@ def registration(target: Target, bundle: bytes = b"") -> Json:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": NAME, "labels": {OWNER_LABEL: OWNER}},
+        "metadata": {"name": WEBHOOK_NAME, "labels": {OWNER_LABEL: OWNER}},
         "webhooks": [
             _webhook(DEVICES, "Fail", DEVICES_TIMEOUT, ASKS_FOR_DEVICES, target, bundle),
             _webhook(PODS, "Ignore", PODS_TIMEOUT, f"!({ASKS_FOR_DEVICES})", target, bundle),

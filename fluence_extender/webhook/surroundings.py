@@ -17,6 +17,7 @@ from fluence_extender.cluster.backoff import jittered
 from fluence_extender.cluster.port import ClusterError, Denied, Kind, Listed, Observation
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS
+from fluence_extender.model.names import RESOURCES_KEY
 from fluence_extender.webhook.contract import Context, GroupKind, Json
 from fluence_extender.webhook.namesakes import Namesakes
 
@@ -60,7 +61,7 @@ class Surroundings:
     def missing(self) -> str:
         """What isn't known yet, "" once everything is."""
         unknown = [
-            "resources.yaml" if not self._listed_resources else "",
+            RESOURCES_KEY if not self._listed_resources else "",
             "which PodGroups are served" if len(self._served) < 2 else "",
             "whether an admission policy adds the gate" if not self._looked else "",
         ]

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert
 
+from fluence_extender.model.requests import is_extended
 from fluence_extender.webhook.contract import Json
 
 LONGEST_LABEL = 63
@@ -187,7 +188,7 @@ def _container_faults(where: str, container: Mapping[str, Any], volumes: frozens
     found += [
         f"{where} requests {name}, and its limit isn't the same"
         for name in requests.keys() | limits.keys()
-        if "/" in name and "kubernetes.io/" not in name and name in requests and name not in limits
+        if is_extended(name) and name in requests and name not in limits
     ]
     return found
 

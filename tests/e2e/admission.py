@@ -12,8 +12,9 @@ from typing import Any
 
 from fluence_extender.demo.webhook import Webhook
 from fluence_extender.localcluster import ApiError, ControlPlane
+from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.identity import SECRET
-from fluence_extender.webhook.registration import NAME, PATH
+from fluence_extender.webhook.registration import PATH
 from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.installation import BASE
 from tests.network.balancer import Balancer
@@ -39,7 +40,7 @@ class Admission:
                 plane.api.apply(document)
         for right in (
             ("update", "", "secrets", "kube-system", SECRET),
-            ("update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", NAME),
+            ("update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", WEBHOOK_NAME),
         ):
             wait_for(partial(self.allowed, *right), what="the rights to be in force")
         url = f"https://127.0.0.1:{balancer.port}/mutate"

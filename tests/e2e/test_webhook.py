@@ -25,7 +25,7 @@ from fluence_extender.model.names import (
     WEBHOOK_NAME,
 )
 from fluence_extender.webhook.certificates import read_bundle
-from fluence_extender.webhook.registration import NAME, OWNER, OWNER_LABEL, PATH
+from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, PATH
 from tests.e2e.admission import SECRET_PATH, Admission, environment, running
 from tests.e2e.harness import LONGEST, Manifest, Namespace, job, pod, wait_for
 from tests.e2e.installation import Installation
@@ -202,7 +202,7 @@ def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespac
         ("update", "", "secrets", "default", "fluence-webhook-ca"),
         ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", ""),
         ("update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "another"),
-        ("update", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", NAME),
+        ("update", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", WEBHOOK_NAME),
         ("create", "", "pods", "", ""),
         ("delete", "", "pods", "", ""),
         ("create", "", "pods/binding", "", ""),
@@ -254,7 +254,7 @@ def test_its_account_takes_over_nobodys_lease(admission: Admission, namespace: N
 def test_its_account_gives_what_it_needs(admission: Admission) -> None:
     assert admission.allowed("update", "", "secrets", "kube-system", "fluence-webhook-ca")
     assert admission.allowed(
-        "update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", NAME
+        "update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", WEBHOOK_NAME
     )
     for log in logs(admission):
         assert "forbidden" not in log
@@ -309,7 +309,7 @@ def test_registration_that_is_not_ours_is_told_and_left_alone(admission: Admissi
     stored["webhooks"][0]["timeoutSeconds"] = 7
     theirs = admission.api.request("PUT", PATH, stored)
     wait_for(
-        lambda: all(f"{NAME} that isn't ours" in log for log in logs(admission)),
+        lambda: all(f"{WEBHOOK_NAME} that isn't ours" in log for log in logs(admission)),
         what="both replicas to tell of it",
     )
     reads = [metric(one, "fluence_webhook_looks_total") for one in admission.replicas]

@@ -22,7 +22,7 @@ from fluence_extender.model.names import CREATED_BY_ANNOTATION, RESOURCES_CONFIG
 from fluence_extender.serving.listening import ANSWER_GRACE
 from fluence_extender.settings import WebhookSettings
 from fluence_extender.webhook.identity import SECRET
-from fluence_extender.webhook.registration import NAME, OWNER, OWNER_LABEL, Service, is_ours, registration
+from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, Service, is_ours, registration
 from fluence_extender.webhook.surroundings import GATE_POLICY
 from tests.integration.deploy.roles import bound_to, rights
 
@@ -64,8 +64,8 @@ CALLS = {
 
 # The same of single objects, whose name the rule says.
 NAMED_CALLS = {
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", NAME, "get"),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", NAME, "update"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", WEBHOOK_NAME, "get"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", WEBHOOK_NAME, "update"),
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies", GATE_POLICY, "get"),
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", GATE_POLICY, "get"),
     ("scheduling.k8s.io", "priorityclasses", CONSUMER_PRIORITY_CLASS, "get"),
@@ -154,7 +154,7 @@ def test_it_may_make_neither_secrets_nor_registrations(objects: Objects) -> None
 
 
 def test_the_registration_is_what_the_webhook_writes_without_whom_to_trust(objects: Objects) -> None:
-    shipped = objects["MutatingWebhookConfiguration", NAME]
+    shipped = objects["MutatingWebhookConfiguration", WEBHOOK_NAME]
     target = webhook_target(settings(objects))
     assert is_ours(shipped)
     assert shipped["webhooks"] == registration(target)["webhooks"]

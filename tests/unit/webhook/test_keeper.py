@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from structlog.testing import capture_logs
 
 from fluence_extender.cluster.port import ClusterError, Conflict
+from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.certificates import read_bundle, signed_by
 from fluence_extender.webhook.identity import SECRET, Identity, SharedAuthority
 from fluence_extender.webhook.keeper import Keeper
-from fluence_extender.webhook.registration import NAME, PATH, Url, registered_bundle, registration
+from fluence_extender.webhook.registration import PATH, Url, registered_bundle, registration
 from tests.unit.webhook.certificates import SHORT, Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
@@ -104,7 +105,7 @@ async def test_deleted_registration_is_made_again() -> None:
 
 async def test_registration_that_is_not_ours_is_told_and_left_alone() -> None:
     replica = Replica()
-    theirs = {"metadata": {"name": NAME, "labels": {"app": "fluence"}}, "webhooks": []}
+    theirs = {"metadata": {"name": WEBHOOK_NAME, "labels": {"app": "fluence"}}, "webhooks": []}
     replica.objects.put(PATH, theirs)
     before = copy.deepcopy(replica.objects.objects[PATH])
     await replica.look(2)
