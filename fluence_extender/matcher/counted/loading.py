@@ -7,7 +7,6 @@ unit a vertex, and those physical nodes (without their leaves) that have virtual
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,14 +18,12 @@ from fluence_extender.matcher.counted.policy import Policy
 from fluence_extender.matcher.counted.table import Node, Pool
 from fluence_extender.matcher.counted.uncountable import Uncountable
 from fluence_extender.matcher.embedded.graph import DOWN, UP
+from fluence_extender.matcher.embedded.policy import perf_class
 from fluence_extender.matcher.errors import InvalidGraph
 from fluence_extender.matcher.port import Jgf
 
 MOST_WALKED = 500_000
 """The most vertices that the skeleton may have."""
-
-_WORST_CLASS = 9999
-_CLASS = re.compile(r"\s*([+-]?\d{1,12})(?!\d)", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -136,9 +133,7 @@ def _joined(before: Pool | None, leaf: Vertex, policy: Policy) -> Pool:
 
 
 def _class(vertex: Vertex) -> int:
-    match = _CLASS.match(vertex.metadata.properties.get("perf_class", ""))
-    found = int(match[1]) if match else _WORST_CLASS
-    return 1 + (found if 0 <= found <= _WORST_CLASS else _WORST_CLASS)
+    return 1 + perf_class(vertex.metadata.properties)
 
 
 def skeleton(rest: Iterable[Vertex]) -> Jgf:

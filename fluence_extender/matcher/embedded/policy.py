@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fluence_extender.matcher.embedded.graph import Vertex
 from fluence_extender.matcher.embedded.request import Level
@@ -123,9 +123,14 @@ class Variation(Policy):
     """Prefers vertices of the lowest performance class, given by the property ``perf_class``."""
 
     def score(self, vertex: Vertex) -> int:
-        match = _LEADING_INTEGER.match(vertex.properties.get("perf_class", ""))
-        perf_class = int(match[1]) if match else _WORST_CLASS
-        return _MET + (perf_class if 0 <= perf_class <= _WORST_CLASS else _WORST_CLASS)
+        return _MET + perf_class(vertex.properties)
+
+
+def perf_class(properties: Mapping[str, str]) -> int:
+    """The performance class of a vertex with these properties, the worst where they say none."""
+    match = _LEADING_INTEGER.match(properties.get("perf_class", ""))
+    found = int(match[1]) if match else _WORST_CLASS
+    return found if 0 <= found <= _WORST_CLASS else _WORST_CLASS
 
 
 def create_policy(name: str) -> Policy:
