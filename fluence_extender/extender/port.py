@@ -127,6 +127,11 @@ class Scheduling(Protocol):
         ...
 
 
+def not_ready(placements: Scheduling) -> str:
+    """What everybody is told who asks before the service is ready."""
+    return f"not ready: {placements.not_ready_reason or 'starting'}"
+
+
 class Placements(Scheduling, Protocol):
     """The service behind the state API too."""
 

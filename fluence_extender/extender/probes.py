@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from fluence_extender.extender.beside import Ask
 from fluence_extender.extender.metrics import Metrics
-from fluence_extender.extender.port import Placements
+from fluence_extender.extender.port import Placements, not_ready
 
 
 def probes(placements: Placements, metrics: Metrics, scheduler: Ask) -> APIRouter:
@@ -38,7 +38,7 @@ def probes(placements: Placements, metrics: Metrics, scheduler: Ask) -> APIRoute
         """Answers 200 once the cluster is listed and replayed, also where another replica leads."""
         if placements.ready:
             return PlainTextResponse("ok\n" if placements.leading else "standby\n")
-        return PlainTextResponse(f"not ready: {placements.not_ready_reason or 'starting'}\n", 503)
+        return PlainTextResponse(f"{not_ready(placements)}\n", 503)
 
     @router.get("/metrics", summary="Metrics")
     async def exposition(request: Request) -> Response:

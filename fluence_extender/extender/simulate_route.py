@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse
 
 from fluence_extender.extender.parameters import only_known
-from fluence_extender.extender.port import NotSimulated, Placements
+from fluence_extender.extender.port import NotSimulated, Placements, not_ready
 from fluence_extender.extender.problems import refusal
 from fluence_extender.extender.views import Problem, Refusal
 
@@ -77,7 +77,7 @@ def simulate_route(placements: Placements) -> APIRouter:
     ) -> JSONResponse:
         """Plan the gangs of some manifests (YAML or JSON) on a copy of the books: where, or why not and until when."""
         if not placements.ready:
-            raise HTTPException(503, detail=f"not ready: {placements.not_ready_reason or 'starting'}")
+            raise HTTPException(503, detail=not_ready(placements))
         try:
             return JSONResponse(await placements.simulate(await _body(request), namespace))
         except NotSimulated as refused:

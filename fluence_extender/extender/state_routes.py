@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from fluence_extender.extender.answers import Answers
 from fluence_extender.extender.lists import Page
 from fluence_extender.extender.parameters import only_known
-from fluence_extender.extender.port import Placements
+from fluence_extender.extender.port import Placements, not_ready
 from fluence_extender.extender.state import AllocationView, DeviceView, GangView, NodeView
 from fluence_extender.extender.views import (
     Allocation,
@@ -64,7 +64,7 @@ def state_routes(placements: Placements) -> APIRouter:
 
     async def ready() -> None:
         if not placements.ready:
-            raise HTTPException(503, detail=f"not ready: {placements.not_ready_reason or 'starting'}")
+            raise HTTPException(503, detail=not_ready(placements))
 
     checks = [Depends(ready), Depends(only_known)]
     router = APIRouter(prefix="/v1", dependencies=checks, responses=_EVERYWHERE, tags=["state"])

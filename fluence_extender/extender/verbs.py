@@ -24,7 +24,16 @@ from fluence_extender.extender.decisions import (
 )
 from fluence_extender.extender.offer import NO_NAMES, Offer, offered
 from fluence_extender.extender.pending import PendingBinds
-from fluence_extender.extender.port import Anywhere, BindRefused, Location, Nowhere, On, Scheduling, Unseen
+from fluence_extender.extender.port import (
+    Anywhere,
+    BindRefused,
+    Location,
+    Nowhere,
+    On,
+    Scheduling,
+    Unseen,
+    not_ready,
+)
 from fluence_extender.extender.wire import (
     binding_args,
     binding_result,
@@ -77,7 +86,7 @@ class Verbs:
         offer = offered(args)
         pod = args.pod.asked()
         if is_ours(pod) and not self._placements.ready:
-            error = _not_ready(self._placements)
+            error = not_ready(self._placements)
             return Answer(Outcome.NOT_READY, filter_result(offer.nothing(), error=error))
         if is_ours(pod) and not self._placements.leading:
             await self._placements.settled()
@@ -109,7 +118,7 @@ class Verbs:
         """Bind the pod, waiting for its gang where need be. Raises `BadRequest`."""
         args = binding_args(body)
         if not self._placements.ready:
-            return Answer(Outcome.NOT_READY, binding_result(_not_ready(self._placements)))
+            return Answer(Outcome.NOT_READY, binding_result(not_ready(self._placements)))
         try:
             await self._pending.run(self._placements.bind(args.asked(), args.node))
         except (BindRefused, ClusterError) as error:
@@ -142,10 +151,6 @@ def failed_prioritize(error: str) -> bytes:
 def failed_preempt(error: str) -> bytes:
     """What preempt answers when it couldn't be worked out: no node, because any might break a gang."""
     return preemption_result({})
-
-
-def _not_ready(placements: Scheduling) -> str:
-    return f"not ready: {placements.not_ready_reason or 'starting'}"
 
 
 def _filter_answer(verdict: Verdict, offer: Offer) -> Answer:
