@@ -23,8 +23,9 @@ from fluence_extender.model.coordination import (
     handed_over,
     producer_group,
 )
-from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION, GROUP_LABEL
+from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.stamp import describes_backend
 
 log = structlog.get_logger(__name__)
 
@@ -77,7 +78,7 @@ def handover(producer: Mapping[str, str], task: str) -> dict[str, str]:
     """What a consumer is told: the task's id, and the backend of its producer, whose annotations are given."""
     told = {QUANTUM_JOB_ID_ANNOTATION: task}
     for key, value in producer.items():
-        if key == BACKEND_ANNOTATION or key.startswith(ATTRIBUTE_PREFIX):
+        if describes_backend(key):
             told[handed_over(key)] = value
     return told
 

@@ -28,6 +28,11 @@ class RecordedDevice:
     amount: int
 
 
+def describes_backend(name: str) -> bool:
+    """Whether the annotation of that name says which backend a pod has got, or what it is like."""
+    return name == BACKEND_ANNOTATION or name.startswith(ATTRIBUTE_PREFIX)
+
+
 def binding_annotations(
     gang: GangKey, assignment: Assignment, written: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -39,9 +44,7 @@ def binding_annotations(
     """
     devices = [{"path": one.path, "type": one.type, "amount": one.amount} for one in assignment.devices]
     record = {"gang": str(gang), "node": assignment.node, "devices": devices}
-    stamped = {
-        name: "" for name in written or () if name == BACKEND_ANNOTATION or name.startswith(ATTRIBUTE_PREFIX)
-    }
+    stamped = {name: "" for name in written or () if describes_backend(name)}
     stamped[ALLOCATION_ANNOTATION] = json.dumps(record, separators=(",", ":"))
     if assignment.devices:
         stamped[BACKEND_ANNOTATION] = assignment.backend

@@ -12,12 +12,11 @@ from fluence_extender.gangs.conventions import coscheduling
 from fluence_extender.model.labels import FLUX_SIZE
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
-    ATTRIBUTE_PREFIX,
-    BACKEND_ANNOTATION,
     GROUP_LABEL,
     MARK_RESOURCE,
     RESOURCE_PREFIX,
 )
+from fluence_extender.model.stamp import describes_backend
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft
 
@@ -68,7 +67,7 @@ def _asks_for_devices(spec: Json) -> bool:
 
 
 def _is_stamp(name: str) -> bool:
-    return name in (BACKEND_ANNOTATION, ALLOCATION_ANNOTATION) or name.startswith(ATTRIBUTE_PREFIX)
+    return name == ALLOCATION_ANNOTATION or describes_backend(name)
 
 
 def _is_bound_together(meta: Json, spec: Json, labels: Json) -> bool:
