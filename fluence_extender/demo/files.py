@@ -25,6 +25,11 @@ def gate_policy() -> list[dict[str, Any]]:
     return read(folder("deploy") / "base" / "gate.yaml")
 
 
+def groups_policy() -> list[dict[str, Any]]:
+    """The MutatingAdmissionPolicy that hands labels of Deployments and the like on to their pods, with its binding."""
+    return read(folder("deploy") / "base" / "groups.yaml")
+
+
 def devices() -> dict[str, Any]:
     """The ConfigMap that says which virtual resources there are, as on a cluster: it may be edited live."""
     return {

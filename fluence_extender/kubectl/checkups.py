@@ -164,6 +164,15 @@ def gate(at: CheckUp) -> Iterator[Finding]:
         yield Finding("gate", WARNING, "fluence-mark is evaluated for nothing: fluence-gate marks pods", fix)
 
 
+def groups(at: CheckUp) -> Iterator[Finding]:
+    """Whether labels of flux-k8s on a Deployment, ReplicaSet or StatefulSet are handed on to its pods."""
+    found = _object(at, "groups", "mutatingadmissionpolicybinding", "fluence-groups")
+    if isinstance(found, Finding):
+        yield found
+    else:
+        yield Finding("groups", OK, "labels of flux-k8s on Deployments and the like make gangs")
+
+
 def webhook(at: CheckUp) -> Iterator[Finding]:
     """Whether the admission webhook is registered and answers: without an answer pods with devices are refused."""
     found = _object(at, "webhook", "mutatingwebhookconfiguration", WEBHOOK_NAME)
@@ -368,6 +377,11 @@ _MISSING = {
         "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
         "or the service binds every pod (scheduler-config --barrier); kubectl apply -k deploy adds it",
     ),
+    "mutatingadmissionpolicybinding fluence-groups": (
+        WARNING,
+        "pods of Deployments, ReplicaSets and StatefulSets need the labels of flux-k8s on the template; kubectl apply "
+        "-k deploy adds it",
+    ),
 }
 
 
@@ -380,6 +394,7 @@ CHECKS: tuple[Check, ...] = (
     replicas,
     scheduler,
     gate,
+    groups,
     webhook,
     controller_rights,
     nodes,

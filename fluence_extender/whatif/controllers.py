@@ -28,6 +28,7 @@ from fluence_extender.model.labels import (
     TRAINING_REPLICA_INDEX,
 )
 from fluence_extender.whatif.documents import BadManifest, Manifest
+from fluence_extender.whatif.object_labels import labels_handed_on
 
 Maker = Callable[[Manifest], Iterator[Manifest]]
 """Raises `BadManifest`, and what reading a mapping of another form raises."""
@@ -87,9 +88,10 @@ def _cron_job(manifest: Manifest) -> Iterator[Manifest]:
 def _replicas(manifest: Manifest) -> Iterator[Manifest]:
     spec, name, kind = manifest["spec"], manifest["metadata"]["name"], manifest["kind"]
     owner = ("ReplicaSet" if kind == "Deployment" else kind, name, f"{kind}-{name}")
+    handed_on = labels_handed_on(manifest)
     for number in range(_count(spec.get("replicas"), 1)):
-        labels = {POD_INDEX: str(number)} if kind == "StatefulSet" else {}
-        yield _template(spec["template"], f"{name}-{number}", labels, {}, owner)
+        index = {POD_INDEX: str(number)} if kind == "StatefulSet" else {}
+        yield _template(spec["template"], f"{name}-{number}", {**handed_on, **index}, {}, owner)
 
 
 def _job_set(manifest: Manifest) -> Iterator[Manifest]:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import Api, ControlPlane
+from fluence_extender.model.labels import FLUX_SIZE
 from fluence_extender.model.names import GATE, MARK_RESOURCE
 from tests.e2e.harness import Manifest, documents, wait_for
-from tests.e2e.workloads import labelled, ours
+from tests.e2e.workloads import deployment, labelled, ours
 
 BASE = Path(__file__).parents[2] / "deploy" / "base"
+FILES = ("serviceaccount.yaml", "rbac.yaml", "priorityclass.yaml", "gate.yaml", "groups.yaml", "stamps.yaml")
 POLICY_BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/fluence-gate"
 
 # libreapi_cli serves the whole suite too, where it is found: FLUENCE_ENGINE=fluxion
@@ -29,11 +31,12 @@ class Installation:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
-        for file in ("serviceaccount.yaml", "rbac.yaml", "priorityclass.yaml", "gate.yaml", "stamps.yaml"):
+        for file in FILES:
             for document in documents(BASE / file):
                 plane.api.apply(document)
         self.kubeconfig = plane.kubeconfig_for_service_account("kube-system", "fluence")
         self.wait_for_gate(True)
+        wait_for(lambda: handed_on(plane.api), what="the policy that hands labels on to templates")
         self.usual = self.stack = self._stack()
 
     def _stack(
@@ -138,6 +141,15 @@ def marked(api: Api) -> bool:
     """Whether a pod that we are to bind would be marked if it were created now."""
     (container,) = _as_created(api, labelled(ours("probe"), "probe"))["spec"]["containers"]
     return MARK_RESOURCE in (container["resources"].get("requests") or {})
+
+
+def handed_on(api: Api) -> bool:
+    """Whether a label of flux-k8s on a Deployment would get to its pods if it were created now."""
+    probe = deployment("probe", ours("probe"), 1)
+    probe["metadata"]["labels"] = {FLUX_SIZE: "1"}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    created = api.request("POST", path, probe, query={"dryRun": "All"})
+    return FLUX_SIZE in created["spec"]["template"]["metadata"]["labels"]
 
 
 def _as_created(api: Api, pod: Manifest) -> Manifest:

@@ -20,6 +20,7 @@ SIZES = {
     "podgroup": {2},
     "coscheduling": {2},
     "coscheduling, as flux-k8s labels it": {3},
+    "coscheduling, as flux-k8s labels what isn't a Job": {3},
     "group": {2},
     "kueue": {2},
     "leaderworkerset": {3},

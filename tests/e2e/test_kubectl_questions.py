@@ -208,6 +208,7 @@ def test_doctor_finds_what_is_missing_and_says_what_to_do(
         "replicas": "fault",
         "scheduler": "ok",
         "gate": "ok",
+        "groups": "ok",
         "webhook": "warning",
         "rights": "ok",
         "nodes": "ok",

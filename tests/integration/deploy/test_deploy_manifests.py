@@ -17,6 +17,7 @@ from fluence_extender.extender.server import BIND_GRACE
 from fluence_extender.gangs.leadership import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.kubectl.service import PORT, ROLE, SERVICE
+from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.model.names import (
     GATE,
     MARK_RESOURCE,
@@ -290,12 +291,18 @@ def test_the_image_is_of_this_version(objects: Objects) -> None:
 
 @pytest.fixture(scope="module")
 def policy(objects: Objects) -> Manifest:
-    """The spec of the admission policy, of which there is one."""
-    (found,) = (item for (kind, _), item in objects.items() if kind == "MutatingAdmissionPolicy")
-    (binding,) = (item for (kind, _), item in objects.items() if kind == "MutatingAdmissionPolicyBinding")
-    assert binding["spec"] == {"policyName": found["metadata"]["name"]}
-    spec: Manifest = found["spec"]
+    """The spec of the admission policy for pods."""
+    spec: Manifest = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
     return spec
+
+
+def test_each_policy_that_changes_objects_is_bound_and_stops_nothing_when_it_fails(objects: Objects) -> None:
+    kind = "MutatingAdmissionPolicy"
+    policies = {name: item["spec"] for (its, name), item in objects.items() if its == kind}
+    bindings = {name: item["spec"] for (its, name), item in objects.items() if its == f"{kind}Binding"}
+    assert bindings == {name: {"policyName": name} for name in policies}
+    assert policies.keys() == {"fluence-gate", "fluence-groups"}
+    assert {spec["failurePolicy"] for spec in policies.values()} == {"Ignore"}
 
 
 def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(policy: Manifest) -> None:
@@ -321,6 +328,16 @@ def test_of_pods_with_the_gate_the_policy_is_invoked_for_those_that_it_marks(pol
     assert without_gate
     assert to_mark == rule
     assert policy["reinvocationPolicy"] == "IfNeeded"
+
+
+def test_only_labelled_workloads_of_our_scheduler_are_patched(objects: Objects) -> None:
+    spec = objects["MutatingAdmissionPolicy", "fluence-groups"]["spec"]
+    conditions = {entry["name"]: entry["expression"] for entry in spec["matchConditions"]}
+    assert conditions["for-our-scheduler"].endswith(f"== '{SCHEDULER_NAME}'")
+    assert f"['{COSCHEDULING_GROUP}', '{FLUX_SIZE}'].exists" in conditions["labelled"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    # Not deployments/scale and the like: whoever scales is asked nothing.
+    assert rule["resources"] == ["deployments", "replicasets", "statefulsets"]
 
 
 def test_applying_deploy_again_leaves_the_operators_devices_alone(objects: Objects) -> None:

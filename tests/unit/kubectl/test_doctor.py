@@ -59,6 +59,7 @@ def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch)
     kubectl.answers("get deployment fluence", out=deployment(2))
     kubectl.answers("get lease fluence", out=lease(3))
     kubectl.answers("get mutatingadmissionpolicybinding fluence-gate", out="{}")
+    kubectl.answers("get mutatingadmissionpolicybinding fluence-groups", out="{}")
     kubectl.answers("get mutatingadmissionpolicybinding fluence-mark", err="(NotFound): no", code=1)
     kubectl.answers("auth can-i", out="yes")
     return fluence
@@ -73,7 +74,7 @@ def test_all_is_well(healthy: Fluence) -> None:
     assert ended.code == 0, ended
     assert {line.split()[0] for line in ended.out.splitlines()} == {"ok"}
     assert [line.split()[1] for line in ended.out.splitlines()] == [
-        *("cluster", "service", "versions", "replicas", "scheduler", "gate", "webhook"),
+        *("cluster", "service", "versions", "replicas", "scheduler", "gate", "groups", "webhook"),
         *("rights", "nodes", "drift", "resources", "gangs"),
     ]
 
@@ -171,6 +172,14 @@ def test_all_is_well(healthy: Fluence) -> None:
             "warning",
             "fluence-mark is evaluated for nothing",
             "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark",
+        ),
+        (
+            "get mutatingadmissionpolicybinding fluence-groups",
+            {"err": "(NotFound): no", "code": 1},
+            "groups",
+            "warning",
+            "there is no mutatingadmissionpolicybinding fluence-groups",
+            "need the labels of flux-k8s on the template",
         ),
         (
             "get mutatingwebhookconfiguration fluence-webhook",
@@ -318,7 +327,16 @@ def test_without_an_answer_the_other_checks_go_on(healthy: Fluence, kubectl: Pro
         kubectl.answers(f"proxy/{path}", err="(ServiceUnavailable): no endpoints", code=1)
     found = findings(healthy("doctor", "-o", "json"))
     assert found["service"][0] == "fault"
-    assert set(found) == {"cluster", "service", "replicas", "scheduler", "gate", "webhook", "rights"}
+    assert set(found) == {
+        "cluster",
+        "service",
+        "replicas",
+        "scheduler",
+        "gate",
+        "groups",
+        "webhook",
+        "rights",
+    }
 
 
 def test_without_a_cluster_nothing_is_said_of_rights(healthy: Fluence, kubectl: Program) -> None:
