@@ -24,9 +24,11 @@ from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
+from fluence_extender.model.labels import FLUX_SIZE
 from fluence_extender.model.names import GATE, SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
+from tests.core.labelled_objects import GROUP, labelled
 from tests.e2e.harness import (
     LONGEST,
     Cluster,
@@ -38,6 +40,7 @@ from tests.e2e.harness import (
     pod,
     wait_for,
 )
+from tests.e2e.installation import handed_on
 from tests.e2e.nodes import NodeFactory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +112,34 @@ def test_no_field_of_the_native_group_example_is_dropped(cluster: Cluster) -> No
         stored = cluster.api.request("POST", collection, manifest, query={"dryRun": "All"})
         for field in ("schedulingGroup", "schedulingPolicy"):
             assert stored["spec"].get(field) == manifest["spec"].get(field)
+
+
+def test_kubectl_rolls_no_labelled_deployment_out_anew(
+    kubectl: Kubectl, cluster: Cluster, namespace: Namespace, tmp_path: Path
+) -> None:
+    if cluster.plane:
+        cluster.apply(ROOT / "deploy" / "base" / "groups.yaml")
+    wait_for(lambda: handed_on(cluster.api), what="the policy that hands labels on to templates")
+    file, here = tmp_path / "labelled.yaml", f"--namespace={namespace.name}"
+    body = labelled(GROUP)
+    del body["metadata"]["namespace"]
+    file.write_text(yaml.safe_dump(body))
+
+    def template() -> Any:
+        found = json.loads("".join(kubectl("get", "deployment", "web", here, "-o", "json")))
+        return found["spec"]["template"]
+
+    kubectl("apply", here, "-f", str(file))
+    first = template()
+    assert GROUP.items() <= first["metadata"]["labels"].items()
+    assert first["metadata"]["labels"][FLUX_SIZE] == "3"
+    for command in (
+        ("scale", "deployment", "web", "--replicas=5"),
+        ("apply", "-f", str(file)),
+        ("replace", "-f", str(file)),
+    ):
+        kubectl(*command, here)
+        assert template() == first, command
 
 
 @pytest.mark.usefixtures("gate_policy")
