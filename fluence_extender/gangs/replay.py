@@ -93,7 +93,7 @@ def take_up_devices(registry: Registry, books: Books) -> None:
     """Let bound pods hold devices that were unknown when the pods were taken over and are there now.
 
     A service that starts while a device isn't configured, or while the node it hangs on is away, must not give that
-    device to another pod once it is back.
+    device to another pod once it is back. Until then the pod may hold another one of the kind, as a stamp isn't proof.
     """
     members = {uid: found for uid in books.lacking if (found := registry.member(uid)) is not None}
     lacking = [member for _, member in members.values() if not member.pod.finished]

@@ -43,7 +43,8 @@ class Books:
     """See the module docstring. ``version`` grows whenever a pod that had no place might have one now.
 
     ``free`` is what all nodes have left, ``whole`` what they have when nothing runs; ``lacking`` are the bound pods
-    that hold fewer devices than they ask for. ``upkeep`` keeps the graph equal to the nodes and the virtual resources.
+    that hold fewer devices than they ask for, or others than their stamps name because those aren't there. ``upkeep``
+    keeps the graph equal to the nodes and the virtual resources.
     """
 
     def __init__(self, mirror: Mirror, policy: str = "lonode") -> None:
@@ -285,7 +286,7 @@ class Books:
             shares = self.devices.redraft(pod, pod.requires) if pod.devices else ()
             assignment = Assignment(pod.uid, pod.node, shares)
             self._hold(pod, assignment, gang, claim, requests)
-            if pod.devices and _lacks(pod, shares):
+            if pod.devices and (_lacks(pod, shares) or self.devices.misses(pod)):
                 self.lacking.add(pod.uid)
             assignments.append(assignment)
             booked.append((pod.uid, pod.node, requests))

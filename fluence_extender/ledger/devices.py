@@ -143,6 +143,11 @@ class Devices:
         named = recorded_devices(pod.annotations)
         return bool(named) and all(self._mirror.catalogue.at(one.path) is not None for one in named)
 
+    def misses(self, pod: Pod) -> bool:
+        """Whether the pod's stamp names a device of a kind that it asks for, and there is none such."""
+        named = (one for one in recorded_devices(pod.annotations) if one.type in pod.devices)
+        return any(self._mirror.catalogue.at(one.path) is None for one in named)
+
     def jobs(self, uid: str) -> tuple[int, ...]:
         """Hand a draft's jobs over to the pod's hold."""
         return tuple(self._drafts.pop(uid, ()))

@@ -187,6 +187,25 @@ def test_device_that_comes_back_after_a_restart_is_not_given_away_twice(world: M
     check_at_rest(w)
 
 
+def test_device_that_comes_back_is_its_pods_again_though_that_held_another_meanwhile(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), PAIR)
+    first = gang(w, "g", 1000, devices={"simulator": 2})[0]
+    w.advance(2)
+    taken = backend(w, first)
+    other = "a" if taken == "b" else "b"
+    w.cluster.put(ResourcesFile("test", f"resources: [{{type: simulator, name: {other}, count: 2}}]"))
+    w.restart()
+    assert held_backend(w, first) == other
+    w.cluster.put(PAIR)
+    second, third = (w.pod(name, requests=asks(1000), devices={"simulator": 2}) for name in ("x", "y"))
+    w.advance(3)
+    assert held_backend(w, first) == taken
+    assert [backend(w, one) for one in (second, third) if w.now(one).node] == [other]
+    check_at_rest(w)
+
+
 def test_device_of_a_node_that_comes_back_is_not_given_away_twice(world: MakeWorld) -> None:
     hung = ResourcesFile("test", "resources: [{type: fpga, name: f, parent: n0}]")
     w = world(node("n0"), node("n1"), hung)
