@@ -20,8 +20,8 @@ from benchmarks.throughput.figures import Figure, Figures, figure
 from benchmarks.throughput.measure import Bench, Outcome, TooSlow
 from benchmarks.throughput.page import MODES, OURS, STOCK, page, plots
 from benchmarks.throughput.scale import cost_by_size
-from benchmarks.throughput.workloads import STREAM, WORKLOADS, Manifest, Workload
-from fluence_extender.demo.files import folder, gate_policy, read
+from benchmarks.throughput.workloads import STREAM, WORKLOADS, Workload
+from fluence_extender.demo.files import policies
 from fluence_extender.localcluster import ControlPlane
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
@@ -85,7 +85,7 @@ def _measure(
 ) -> Iterator[Figure]:
     """Each workload in each way, stock and ours in turn, in random order; of the rounds the middle one."""
     with ControlPlane() as plane:
-        for manifest in (*gate_policy(), *stamps_policy()):
+        for manifest in policies("gate", "groups", "stamps"):
             plane.api.apply(manifest)
         console.print(f"making {nodes:,} nodes")
         plane.add_nodes(nodes, cpu=32, memory="128Gi", timeout=900)
@@ -95,19 +95,26 @@ def _measure(
             for workload in workloads:
                 if (workload.name == STREAM.name) != (mode == "stream"):
                     continue
-                taken: list[list[Figure]] = []
-                for _ in range(rounds):
-                    taken.append([])
-                    for contender in _contenders(plane, engine, workload):
-                        try:
-                            outcome = _run(bench, contender, workload, mode)
-                        except TooSlow as slow:
-                            console.print(f"left out: {slow}", markup=False)
-                            continue
-                        found = figure(nodes, outcome)
-                        console.print(found, markup=False)
-                        taken[-1].append(found)
+                taken = [
+                    list(_round(bench, nodes, _contenders(plane, engine, workload), workload, mode))
+                    for _ in range(rounds)
+                ]
                 yield from _middle(taken)
+
+
+def _round(
+    bench: Bench, nodes: int, contenders: Sequence[Contender], workload: Workload, mode: str
+) -> Iterator[Figure]:
+    """A figure of each contender, but of those that are too slow."""
+    for contender in contenders:
+        try:
+            outcome = _run(bench, contender, workload, mode)
+        except TooSlow as slow:
+            console.print(f"left out: {slow}", markup=False)
+            continue
+        found = figure(nodes, outcome)
+        console.print(found, markup=False)
+        yield found
 
 
 def _contenders(plane: ControlPlane, engine: str, workload: Workload) -> list[Contender]:
@@ -130,11 +137,6 @@ def _middle(rounds: Sequence[Sequence[Figure]]) -> Sequence[Figure]:
 def _ratio(found: Sequence[Figure]) -> float:
     took = {one.contender: sum(one.cpu.values()) for one in found}
     return took[OURS] / took[STOCK]
-
-
-def stamps_policy() -> list[Manifest]:
-    """The ValidatingAdmissionPolicy that looks at every write of a bound pod of ours, with its binding."""
-    return read(folder("deploy") / "base" / "stamps.yaml")
 
 
 def _run(bench: Bench, contender: Contender, workload: Workload, mode: str) -> Outcome:

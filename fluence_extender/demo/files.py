@@ -20,14 +20,10 @@ def folder(name: str) -> Path:
     return CLONE / name
 
 
-def gate_policy() -> list[dict[str, Any]]:
-    """The MutatingAdmissionPolicy that gates and marks our pods, with its binding."""
-    return read(folder("deploy") / "base" / "gate.yaml")
-
-
-def groups_policy() -> list[dict[str, Any]]:
-    """The MutatingAdmissionPolicy that hands labels of Deployments and the like on to their pods, with its binding."""
-    return read(folder("deploy") / "base" / "groups.yaml")
+def policies(*names: str) -> list[dict[str, Any]]:
+    """The admission policies of these names (``gate``, ``groups``, ``stamps``), each with its binding."""
+    base = folder("deploy") / "base"
+    return [document for name in names for document in read(base / f"{name}.yaml")]
 
 
 def devices() -> dict[str, Any]:

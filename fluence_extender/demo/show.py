@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from fluence_extender.demo.files import devices, examples, gate_policy, groups_policy, read
+from fluence_extender.demo.files import devices, examples, policies, read
 from fluence_extender.demo.interrupts import ended_by_signals
 from fluence_extender.demo.stack import Stack
 from fluence_extender.demo.table import Row, picture, rows
@@ -59,7 +59,7 @@ def _run(
     console.print("Starting a control plane on loopback (the first time its programs are built; see --help).")
     with ControlPlane(progress=ConsoleProgress()) as plane:
         console.print(f"API server {plane.url}, kubeconfig {plane.kubeconfig}", soft_wrap=True)
-        for manifest in (*gate_policy(), *groups_policy(), devices()):
+        for manifest in (*policies("gate", "groups"), devices()):
             plane.api.apply(manifest)
         plane.add_nodes(nodes, prefix="node", **NODE)  # type: ignore[arg-type]
         console.print(f"{nodes} kwok nodes of 4 cpu and 16Gi are ready.")

@@ -23,7 +23,7 @@ from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.ledger.rooms import LiveRooms, Room
 from fluence_extender.ledger.upkeep import Upkeep
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
 
@@ -283,10 +283,10 @@ class Books:
         for pod, gang in bound:
             self.release(pod.uid)
             requests = self.rounded(pod.requests)
-            shares = self.devices.redraft(pod, pod.requires) if pod.devices else ()
+            shares, settled = self.devices.redraft(pod, pod.requires) if pod.devices else ((), True)
             assignment = Assignment(pod.uid, pod.node, shares)
             self._hold(pod, assignment, gang, claim, requests)
-            if pod.devices and (_lacks(pod, shares) or self.devices.misses(pod)):
+            if not settled:
                 self.lacking.add(pod.uid)
             assignments.append(assignment)
             booked.append((pod.uid, pod.node, requests))
@@ -411,11 +411,3 @@ class Books:
             # Others see by what the graph has of a node, too.
             self.journal.note(name)
         self.changed()
-
-
-def _lacks(pod: Pod, shares: Iterable[DeviceShare]) -> bool:
-    """Whether a pod asks for more devices than it was given."""
-    given: Counter[str] = Counter()
-    for share in shares:
-        given[share.type] += share.amount
-    return any(given[kind] < amount for kind, amount in pod.devices.items())

@@ -81,12 +81,14 @@ class Devices:
                 return _shares(match, devices, amount)
         return None
 
-    def redraft(self, pod: Pod, requires: Mapping[str, str]) -> tuple[DeviceShare, ...]:
+    def redraft(self, pod: Pod, requires: Mapping[str, str]) -> tuple[tuple[DeviceShare, ...], bool]:
         """Hold a bound pod's devices again: those its stamp names if they fit and match, else any, else none.
 
         A stamp can only choose among devices that are free and that the pod may use, so a forged one gains nothing.
+        Also tells whether that settles it: all that the pod asks for is held, and all that its stamp names is there.
         """
         shares: list[DeviceShare] = []
+        settled = True
         named = recorded_devices(pod.annotations)
         for kind, amount in sorted(pod.devices.items()):
             usable = [
@@ -94,11 +96,14 @@ class Devices:
                 for device in eligible(self._mirror.catalogue, kind, requires)
                 if device.node in ("", pod.node)
             ]
-            places = {without_levels(one.path) for one in named if one.type == kind}
+            paths = [one.path for one in named if one.type == kind]
+            places = set(map(without_levels, paths))
             chosen = [device for device in usable if device.place in places]
             found = self._take(pod.uid, [chosen, usable], amount)
             shares.extend(found or ())
-        return tuple(shares)
+            there = all(self._mirror.catalogue.at(path) is not None for path in paths)
+            settled = settled and found is not None and there
+        return tuple(shares), settled
 
     def again(self, shares: Iterable[DeviceShare]) -> tuple[tuple[int, ...], bool]:
         """Hold the same shares on a graph that was loaded anew; the jobs, and whether they cover all that there is.
@@ -142,11 +147,6 @@ class Devices:
         """Whether the pod's stamp names devices that there are."""
         named = recorded_devices(pod.annotations)
         return bool(named) and all(self._mirror.catalogue.at(one.path) is not None for one in named)
-
-    def misses(self, pod: Pod) -> bool:
-        """Whether the pod's stamp names a device of a kind that it asks for, and there is none such."""
-        named = (one for one in recorded_devices(pod.annotations) if one.type in pod.devices)
-        return any(self._mirror.catalogue.at(one.path) is None for one in named)
 
     def jobs(self, uid: str) -> tuple[int, ...]:
         """Hand a draft's jobs over to the pod's hold."""

@@ -3,6 +3,9 @@
 What only one module reads stands where it is read; the project's own are in `fluence_extender.model.names`.
 """
 
+LONGEST_LABEL = 63
+"""Characters of a label's value, by Kubernetes' API conventions."""
+
 # Kubernetes: on nodes, and on the pods of Jobs and StatefulSets. The completion index is an annotation in any version.
 ZONE = "topology.kubernetes.io/zone"
 JOB_NAME = "batch.kubernetes.io/job-name"

@@ -26,13 +26,19 @@ from fluence_extender.model.coordination import (
     SIDECAR_CONTAINER,
     producer_group,
 )
-from fluence_extender.model.labels import COMPLETION_INDEX, LWS_GROUP_INDEX, LWS_WORKER_INDEX, POD_INDEX
+from fluence_extender.model.labels import (
+    COMPLETION_INDEX,
+    LONGEST_LABEL,
+    LWS_GROUP_INDEX,
+    LWS_WORKER_INDEX,
+    POD_INDEX,
+)
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, RESOURCE_PREFIX
 from fluence_extender.model.pod_keys import UNGROUPED, remarks
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.own_containers import is_own
-from fluence_extender.webhook.validity import LABEL_VALUE, LONGEST_LABEL
+from fluence_extender.webhook.validity import LABEL_VALUE
 
 UNDECIDED = "undecided"
 """The role of a pod of a shared group that is like all others of it: one of them is to claim to be the producer."""

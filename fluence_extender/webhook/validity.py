@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert
 
+from fluence_extender.model.labels import LONGEST_LABEL
 from fluence_extender.model.requests import is_extended
 from fluence_extender.webhook.contract import Json
 
-LONGEST_LABEL = 63
 MOST_ANNOTATIONS = 256 * 1024
 """Bytes of all annotations together."""
 

@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fluence_extender.gangs.conventions.coscheduling import NAMES, SIZES
-from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
+from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE, LONGEST_LABEL
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 
 KINDS = ("Deployment", "ReplicaSet", "StatefulSet")
-LONGEST_LABEL = 63
-"""Characters of a label's value, by Kubernetes' API conventions."""
 
 
 def labels_handed_on(manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from tests.core.invariants import check
+from tests.core.manifests import Manifest, decoded
 from tests.core.values import asks
 from tests.core.world import World
 
@@ -53,12 +54,14 @@ def gang(world: World, name: str, *cpu: int, size: int | None = None, **fields: 
     ]
 
 
-def job_pod(world: World, number: int, life: str = "") -> Pod:
-    """Create the pod of an index of the Job ``j``, gated; ``life`` tells it from those of its index before."""
-    return world.pod(
-        f"j-{number}{life}",
-        annotations={"batch.kubernetes.io/job-completion-index": str(number)},
-        owner=Owner("Job", "j", "u"),
+def put(w: World, body: Manifest, name: str, owner: Owner | None = None) -> Pod:
+    """Create the pod of a manifest, gated, under ``name``; ``owner`` in place of the one that it says."""
+    pod = decoded(body)
+    return w.pod(
+        name,
+        labels=pod.labels,
+        annotations=pod.annotations,
+        owner=owner or pod.owner,
         gates=(GATE,),
-        requests=asks(1000, 1),
+        requests=asks(500),
     )

@@ -11,9 +11,10 @@ from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATIO
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, Job, PodGroup, Workload
+from tests.core.manifests import job_pod
 from tests.core.values import asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld, job_pod
+from tests.unit.gangs.conftest import MakeWorld, put
 
 KINDS = ["native", "coscheduling", "label"]
 
@@ -182,14 +183,14 @@ def test_new_replica_set_of_a_deployment_says_its_size_and_one_of_another_disagr
 
 def test_indexed_job_that_is_scaled_changes_its_gang(world: MakeWorld) -> None:
     w = world(node("n0", cpu=4000), Job("default", "j", "u", 3, 3, indexed=True))
-    pods = [job_pod(w, number) for number in range(2)]
+    pods = [put(w, job_pod("j", number), f"j-{number}") for number in range(2)]
     w.advance(5)
     assert not any(w.nodes_of(*pods))
     w.cluster.put(Job("default", "j", "u", 2, 2, indexed=True))
     w.advance(5)
     assert all(w.nodes_of(*pods))
     w.cluster.put(Job("default", "j", "u", 3, 3, indexed=True))
-    more = job_pod(w, 2)
+    more = put(w, job_pod("j", 2), "j-2")
     w.advance(5)
     assert w.nodes_of(more) == ["n0"]
     assert w.gang("j").state is GangState.BOUND

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
-from tests.core.manifests import decoded, job_set_pod, kueue
-from tests.core.values import asks, node
+from tests.core.manifests import job_pod, job_set_pod, kueue
+from tests.core.values import node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld, job_pod
-
-
-def put(w: World, body: dict[str, Any], name: str, owner: Owner | None = None) -> Pod:
-    pod = decoded(body)
-    return w.pod(
-        name,
-        labels=pod.labels,
-        annotations=pod.annotations,
-        owner=owner or pod.owner,
-        gates=(GATE,),
-        requests=asks(500),
-    )
+from tests.unit.gangs.conftest import MakeWorld, put
 
 
 def of_job_set(w: World, kind: str, index: int, life: str = "", attempt: str = "0") -> Pod:
@@ -79,7 +64,7 @@ def test_job_set_that_restarts_is_whole_with_all_its_jobs_only(world: MakeWorld)
 
 def test_job_that_is_resumed_is_whole_without_the_index_that_has_failed(world: MakeWorld) -> None:
     w = world(node("n0"), Job("default", "j", "u", 3, 3, indexed=True))
-    failing, *others = [job_pod(w, number) for number in range(3)]
+    failing, *others = [put(w, job_pod("j", number), f"j-{number}") for number in range(3)]
     w.advance(5)
     w.change(failing, phase="Failed")
     w.cluster.put(Job("default", "j", "u", 3, 3, indexed=True, given_up=1))
@@ -88,10 +73,10 @@ def test_job_that_is_resumed_is_whole_without_the_index_that_has_failed(world: M
     for one in others:
         w.cluster.remove(w.now(one))
     w.advance(2)
-    first = job_pod(w, 1, "-again")
+    first = put(w, job_pod("j", 1), "j-1-again")
     w.advance(5)
     assert not any(w.nodes_of(first))
-    second = job_pod(w, 2, "-again")
+    second = put(w, job_pod("j", 2), "j-2-again")
     w.advance(5)
     assert all(w.nodes_of(first, second))
 
