@@ -26,11 +26,11 @@ import uvloop
 from fastapi import FastAPI, Request, Response
 
 from benchmarks.report import PAGES, report, table
-from fluence_extender.extender.apps import verbs_app
-from fluence_extender.extender.metrics import Metrics
-from fluence_extender.extender.port import AskedPod, Location, Nowhere, On
-from fluence_extender.extender.server import Listeners
-from fluence_extender.serving.listening import Address
+from fluence_extender.http.apps import verbs_app
+from fluence_extender.http.listeners.listening import Address
+from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.port import AskedPod, Location, Nowhere, On
+from fluence_extender.http.server import Listeners
 
 NODES = 15_000
 PODS = 15_000

@@ -23,20 +23,20 @@ from rich.console import Console
 
 from benchmarks.report import PAGES, machine
 from benchmarks.stalls import Stalls
-from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.apps.extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
-from fluence_extender.engines import choose_engine, create_mirror
-from fluence_extender.extender.port import AskedPod
+from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.driver import Driver
-from fluence_extender.gangs.renewal import Renewal
+from fluence_extender.gangs.execution.driver import Driver
+from fluence_extender.gangs.leadership.renewal import Renewal
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.http.port import AskedPod
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from fluence_extender.service import Service
 
 SIZES = (1_000, 5_000, 15_000)
 PODS = 4

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fluence_extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.engines import choose_engine, create_mirror
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.node import Node

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from fluence_extender.app import GARBAGE
+from fluence_extender.apps.extender.app import GARBAGE
+from fluence_extender.apps.extender.engines import choose_engine, create_mirror
 from fluence_extender.cluster.port import Changed, Deleted, Kind
-from fluence_extender.engines import choose_engine, create_mirror
-from fluence_extender.gangs.actions import AskBudgets, Evict
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.execution.actions import AskBudgets, Evict
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (

@@ -229,7 +229,9 @@ def imports(environment: Mapping[str, str]) -> Timed:
     """What a process takes before it does anything: Python, and the imports of the command."""
     begun = time.monotonic()
     before = os.times()
-    subprocess.run([sys.executable, "-c", "import fluence_extender.app"], check=True, env=environment)
+    subprocess.run(
+        [sys.executable, "-c", "import fluence_extender.apps.extender.app"], check=True, env=environment
+    )
     after = os.times()
     return Timed(
         time.monotonic() - begun,

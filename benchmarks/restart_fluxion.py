@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import fluxion_ffi
-from fluence_extender.engines import shared_policy
+from fluence_extender.apps.extender.engines import shared_policy
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.jgf import expand, to_jgf
 from fluence_extender.graph.units import COARSE, request_counts

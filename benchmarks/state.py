@@ -21,22 +21,22 @@ from dataclasses import dataclass
 import uvloop
 
 from benchmarks.report import PAGES, report, table
-from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.apps.extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Kind, Listed
-from fluence_extender.engines import choose_engine, create_mirror
-from fluence_extender.extender.apps import api_app, verbs_app
-from fluence_extender.extender.metrics import Metrics
-from fluence_extender.extender.server import Listeners
+from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.driver import Driver
+from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.graph.containment import LEVELS
+from fluence_extender.http.apps import api_app, verbs_app
+from fluence_extender.http.listeners.listening import Address
+from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.server import Listeners
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from fluence_extender.service import Service
-from fluence_extender.serving.listening import Address
 
 NODES = 5_000
 PODS = 20_000

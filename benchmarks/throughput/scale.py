@@ -11,11 +11,11 @@ import gc
 import time
 from collections.abc import Callable
 
-from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.apps.extender.engines import choose_engine, create_mirror
 from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
-from fluence_extender.engines import choose_engine, create_mirror
+from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.driver import Driver
+from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
+from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION
 from fluence_extender.localcluster import Component, ControlPlane
 from fluence_extender.localcluster.hostname import under_hostname
 from fluence_extender.localcluster.startable import Startable
-from fluence_extender.scheduler_config import ENVIRONMENT, scheduler_config
-from fluence_extender.settings import DEFAULT_LEASE_DURATION
 
 SCHEDULER = "kube-scheduler-fluence"
 EXTENDER = "fluence-extender"

@@ -21,13 +21,13 @@ from fluence_extender.cluster.port import (
     Observation,
     ResourcesFile,
 )
-from fluence_extender.gangs.actions import Action
-from fluence_extender.gangs.gang import Gang, Member
-from fluence_extender.gangs.lifecycle import Lifecycle
-from fluence_extender.gangs.limits import Limits
-from fluence_extender.gangs.registry import Registry
-from fluence_extender.gangs.replay import take_up_devices
-from fluence_extender.gangs.standby import Standby
+from fluence_extender.gangs.execution.actions import Action
+from fluence_extender.gangs.leadership.replay import take_up_devices
+from fluence_extender.gangs.leadership.standby import Standby
+from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node

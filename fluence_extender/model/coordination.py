@@ -63,7 +63,7 @@ SIDECAR_COMMAND = ("fluence-sidecar",)
 STAGE_COMMAND = (
     "sh",
     "-c",
-    f"python3 -m fluence_extender.coordination stage {STAGED} || "
+    f"python3 -m fluence_extender.apps.sidecar stage {STAGED} || "
     "echo '[fluence] staging skipped (interceptor unavailable)'",
 )
 

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from fluence_extender.serving.bodies import JSON, Disconnected, Refused, posted_json, refuse, respond
+from fluence_extender.http.listeners.bodies import JSON, Disconnected, Refused, posted_json, refuse, respond
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.keeper import Keeper
 from fluence_extender.webhook.metrics import Answered, WebhookMetrics

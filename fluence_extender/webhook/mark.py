@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fluence_extender.gangs.conventions import coscheduling
+from fluence_extender.gangs.membership.conventions import coscheduling
 from fluence_extender.model.labels import FLUX_SIZE
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,

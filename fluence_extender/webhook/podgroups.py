@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from fluence_extender.cluster.pods_seen import follow_pods
 from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation
-from fluence_extender.gangs.assembly import size_said
-from fluence_extender.gangs.conventions import labelled
-from fluence_extender.gangs.conventions.claim import Claim, Workloads
-from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.gangs.membership.assembly import size_said
+from fluence_extender.gangs.membership.conventions import labelled
+from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.labels import COSCHEDULING_GROUP
 from fluence_extender.model.names import GROUP_LABEL, WEBHOOK_NAME

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fluence_extender.gangs.conventions import coscheduling, kueue
-from fluence_extender.gangs.conventions.claim import LARGEST_SIZE, LONGEST_SHOWN, number
+from fluence_extender.gangs.membership.conventions import coscheduling, kueue
+from fluence_extender.gangs.membership.conventions.claim import LARGEST_SIZE, LONGEST_SHOWN, number
 from fluence_extender.model.coordination import (
     CONSUMER,
     COORDINATION_ANNOTATION,

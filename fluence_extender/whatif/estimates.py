@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from fluence_extender.gangs.attempts import needy
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.gang import Gang
-from fluence_extender.gangs.topology_told import topology_told
+from fluence_extender.gangs.lifecycle.attempts import needy
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.topology_told import topology_told
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Why

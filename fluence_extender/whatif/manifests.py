@@ -15,10 +15,10 @@ import msgspec
 
 from fluence_extender.cluster import decode_workload as workloads
 from fluence_extender.cluster.decode import decode_pod
-from fluence_extender.gangs.assembly import agreed_size
-from fluence_extender.gangs.conventions.claim import Claim, Workloads
-from fluence_extender.gangs.topology_told import topology_told
-from fluence_extender.gangs.workloads import Found, WorkloadIndex
+from fluence_extender.gangs.membership.assembly import agreed_size
+from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads
+from fluence_extender.gangs.membership.topology_told import topology_told
+from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod

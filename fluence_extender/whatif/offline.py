@@ -10,9 +10,9 @@ import msgspec
 from fluence_extender.cluster.budgets import Budget, decode_budget
 from fluence_extender.cluster.decode import decode_node, decode_pod
 from fluence_extender.cluster.decode_workload import decode_job
-from fluence_extender.gangs.assembly import agreed_size
-from fluence_extender.gangs.conventions.claim import Claim
-from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.gangs.membership.assembly import agreed_size
+from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.virtual import VirtualResources

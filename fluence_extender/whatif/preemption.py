@@ -12,11 +12,11 @@ from enum import StrEnum
 
 from fluence_extender.cluster.budgets import Budget, forbidding_anywhere
 from fluence_extender.cluster.port import Forbidding
-from fluence_extender.gangs.gang import Gang
-from fluence_extender.gangs.precedence import behind, kept_for_another, passed_by
-from fluence_extender.gangs.preempting import Pressing
-from fluence_extender.gangs.preemption import Victim
-from fluence_extender.gangs.victim_search import Found, Query, search, usable
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.preemption.precedence import behind, kept_for_another, passed_by
+from fluence_extender.gangs.preemption.preempting import Pressing
+from fluence_extender.gangs.preemption.preemption import Victim
+from fluence_extender.gangs.preemption.victim_search import Found, Query, search, usable
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.listing import first_few
 from fluence_extender.model.placement import Assignment

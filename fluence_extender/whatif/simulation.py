@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.ledger.use import Use
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod

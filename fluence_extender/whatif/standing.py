@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fluence_extender.gangs.conventions.claim import Claim
-from fluence_extender.gangs.gang import Gang, Member
+from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.use import Use
 from fluence_extender.model.gang import GangKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fluence_extender.gangs.preemption import Chosen, Victim, choice
+from fluence_extender.gangs.preemption.preemption import Chosen, Victim, choice
 
 Fits = Callable[[frozenset[str]], bool]
 """Whether whoever asks has a place once the pods of these uids have gone."""

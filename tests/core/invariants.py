@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fluence_extender.gangs.assembly import foreign_gates
-from fluence_extender.gangs.attempts import needy, size_of
-from fluence_extender.gangs.auditor import Auditor
-from fluence_extender.gangs.pins import unpinned
+from fluence_extender.gangs.leadership.auditor import Auditor
+from fluence_extender.gangs.lifecycle.attempts import needy, size_of
+from fluence_extender.gangs.lifecycle.pins import unpinned
+from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import compute_jobspec, jobspecs_for

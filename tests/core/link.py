@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import (
     ClusterError,
     Forbidding,
@@ -18,6 +17,7 @@ from fluence_extender.cluster.port import (
     Regarding,
     Sink,
 )
+from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.model.lease import Lease
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster import port
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.driver import Driver
+from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from fluence_extender.service import Service
 from tests.core.invariants import (
     accounts_equal_the_cluster,
     check,

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.apps.extender.live_resources import LiveResources
+from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Look
-from fluence_extender.gangs.beside import Beside
+from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.driver import Driver
-from fluence_extender.gangs.election import Election
-from fluence_extender.gangs.leadership import ByLease
-from fluence_extender.gangs.limits import Limits
-from fluence_extender.gangs.renewal import Renewal
+from fluence_extender.gangs.execution.beside import Beside
+from fluence_extender.gangs.execution.driver import Driver
+from fluence_extender.gangs.leadership.election import Election
+from fluence_extender.gangs.leadership.leadership import ByLease
+from fluence_extender.gangs.leadership.renewal import Renewal
+from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.ledger.books import Books
-from fluence_extender.live_resources import LiveResources
 from fluence_extender.model.lease import Lease
-from fluence_extender.service import Service
 from tests.core.link import Link
 from tests.core.scheduler import KubeScheduler
 

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 
-from fluence_extender.cluster.memory import MemoryCluster
+from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import ClusterError
-from fluence_extender.extender.port import AskedPod, BindRefused, Nowhere, On, Unseen
+from fluence_extender.embeddedcluster.memory import MemoryCluster
+from fluence_extender.http.port import AskedPod, BindRefused, Nowhere, On, Unseen
 from fluence_extender.ledger.account import ports_clash
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.service import Service
 from tests.core.link import Link
 
 FIRST_BACKOFF = 1.0

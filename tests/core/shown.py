@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
-from fluence_extender.extender.lists import Page, graph_document
-from fluence_extender.extender.state import Listing
+from fluence_extender.http.state.lists import Page, graph_document
+from fluence_extender.http.state.state import Listing
 from fluence_extender.matcher.port import Jgf
 from tests.core.world import World
 

@@ -8,19 +8,20 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
+from fluence_extender.apps.extender.live_resources import LiveResources
+from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster import port
-from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import Observation
-from fluence_extender.extender.port import AskedPod
-from fluence_extender.gangs.actions import Action
-from fluence_extender.gangs.auditor import Auditor
+from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.driver import Driver
-from fluence_extender.gangs.gang import Gang, Member
-from fluence_extender.gangs.limits import Limits
-from fluence_extender.gangs.renewal import Renewal
+from fluence_extender.gangs.execution.actions import Action
+from fluence_extender.gangs.execution.driver import Driver
+from fluence_extender.gangs.leadership.auditor import Auditor
+from fluence_extender.gangs.leadership.renewal import Renewal
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.http.port import AskedPod
 from fluence_extender.ledger.audit import DriftKind
-from fluence_extender.live_resources import LiveResources
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     ATTRIBUTE_PREFIX,
@@ -29,7 +30,6 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.service import Service
 from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.scheduler import KubeScheduler

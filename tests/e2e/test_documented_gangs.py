@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.gangs.conventions import CONVENTIONS
+from fluence_extender.gangs.membership.conventions import CONVENTIONS
 from fluence_extender.model.gang import Convention
 from tests.e2e.harness import Namespace, documents, node_of
 from tests.e2e.nodes import NodeFactory

@@ -19,7 +19,7 @@ from tests.e2e.installation import ENGINE, Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence, discrepancies, over_http
 from tests.e2e.workloads import QPU, RESOURCES, gang, ours
-from tests.unit.extender.openapi_check import problems
+from tests.unit.http.openapi_check import problems
 
 
 def children(document: Manifest) -> dict[str, list[Manifest]]:

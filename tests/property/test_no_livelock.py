@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from tests.core.invariants import check

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.gangs.confirming import confirm
-from fluence_extender.gangs.making_way import victims_of
-from fluence_extender.gangs.preemption import Victim
-from fluence_extender.gangs.victim_search import TRIALS, Found, Query, VictimSearch, search
+from fluence_extender.gangs.preemption.confirming import confirm
+from fluence_extender.gangs.preemption.making_way import victims_of
+from fluence_extender.gangs.preemption.preemption import Victim
+from fluence_extender.gangs.preemption.victim_search import TRIALS, Found, Query, VictimSearch, search
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 import pytest
 
-from fluence_extender.cli import main, serve, webhook
-from fluence_extender.extender.apps import api_app
-from fluence_extender.extender.metrics import Metrics
+from fluence_extender.apps.cli import main, serve, webhook
+from fluence_extender.http.apps import api_app
+from fluence_extender.http.metrics import Metrics
 from fluence_extender.model.reason import Why
-from tests.unit.extender.held_placements import HeldPlacements
+from tests.unit.http.held_placements import HeldPlacements
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

@@ -11,12 +11,13 @@ import yaml
 from click.testing import CliRunner
 
 from fluence_extender import __version__
-from fluence_extender.cli import main, serve
+from fluence_extender.apps.cli import main, serve
+from fluence_extender.apps.kubectl.service import PORT, ROLE, SERVICE
+from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.cluster.discovery import OPTIONAL
-from fluence_extender.extender.server import BIND_GRACE
-from fluence_extender.gangs.leadership import OURS_OF_DURATION
+from fluence_extender.gangs.leadership.leadership import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.kubectl.service import PORT, ROLE, SERVICE
+from fluence_extender.http.server import BIND_GRACE
 from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.model.names import (
     GATE,
@@ -26,7 +27,6 @@ from fluence_extender.model.names import (
     RESOURCES_KEY,
     SCHEDULER_NAME,
 )
-from fluence_extender.scheduler_config import ENVIRONMENT, scheduler_config
 from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]

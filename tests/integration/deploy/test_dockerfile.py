@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from fluence_extender.cli import main
+from fluence_extender.apps.cli import main
 
 
 class Instruction(NamedTuple):

@@ -12,15 +12,15 @@ import pytest
 import yaml
 
 from fluence_extender import __version__
-from fluence_extender.admission import webhook_target
-from fluence_extender.cli import webhook
+from fluence_extender.apps.cli import webhook
+from fluence_extender.apps.settings import WebhookSettings
+from fluence_extender.apps.webhook import webhook_target
 from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.cluster.port import Kind
 from fluence_extender.coordination.rights import RULES
+from fluence_extender.http.listeners.listening import ANSWER_GRACE
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, RESOURCES_CONFIGMAP, WEBHOOK_NAME
-from fluence_extender.serving.listening import ANSWER_GRACE
-from fluence_extender.settings import WebhookSettings
 from fluence_extender.webhook.identity import SECRET
 from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, Service, is_ours, registration
 from fluence_extender.webhook.surroundings import GATE_POLICY

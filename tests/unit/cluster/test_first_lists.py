@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fluence_extender.apps.extender.first_lists import FirstLists, StartRefused, note_failure, serve
+from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.port import Kind, Listed, Observation
 from fluence_extender.cluster.resources_file import ResourcesFileError
-from fluence_extender.first_lists import FirstLists, StartRefused, note_failure, serve
-from fluence_extender.settings import Settings
 from tests.unit.cluster.fake_api_server import FakeApiServer, eventually
 
 PATHS = (

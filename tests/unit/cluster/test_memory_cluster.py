@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import (
     Changed,
     ClusterError,
@@ -18,6 +17,7 @@ from fluence_extender.cluster.port import (
     Regarding,
     ResourcesFile,
 )
+from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 

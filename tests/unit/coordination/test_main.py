@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.coordination.main import main, sidecar
+from fluence_extender.apps.sidecar.main import main, sidecar
 from fluence_extender.coordination.options import Options
 
 BIN = Path(sys.executable).parent
@@ -59,7 +59,7 @@ def test_signal_to_end_that_comes_while_it_starts_is_not_lost(
         return 0
 
     monkeypatch.setattr("fluence_extender.coordination.options.read_options", reads)
-    monkeypatch.setattr("fluence_extender.coordination.running.run", runs)
+    monkeypatch.setattr("fluence_extender.apps.sidecar.running.run", runs)
     try:
         assert sidecar() == 0
     finally:
@@ -81,7 +81,7 @@ def test_the_mock_qpu_serves_until_it_is_told_to_end(one: signal.Signals) -> Non
     command = [
         sys.executable,
         "-m",
-        "fluence_extender.coordination",
+        "fluence_extender.apps.sidecar",
         "mock-qpu",
         "--port=0",
         "--host=127.0.0.1",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fluence_extender.apps.sidecar.running import connect_vendor
 from fluence_extender.coordination.provider import Provider, ProviderError
 from fluence_extender.coordination.registry import (
     OWN,
@@ -17,7 +18,6 @@ from fluence_extender.coordination.registry import (
     known_providers,
     resolve,
 )
-from fluence_extender.coordination.running import connect_vendor
 
 MODULE = """
 class Sitewide:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.coordination.main import main
+from fluence_extender.apps.sidecar.main import main
 from fluence_extender.coordination.staging import HERE, HOOKS, HOOKS_GROUP, stage
 
 STAGED = sorted(path for path in HERE.rglob("*.py") if path.name != "__init__.py")
@@ -96,7 +96,7 @@ def test_hooks_that_arent_python_files_are_told_of_and_left_out(tmp_path: Path, 
 
 
 def test_the_command_that_admission_runs(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fluence_extender.coordination", "stage", str(tmp_path / "staged")]
+    command = [sys.executable, "-m", "fluence_extender.apps.sidecar", "stage", str(tmp_path / "staged")]
     subprocess.run(command, check=True, capture_output=True)
     assert "sitecustomize.py" in names(tmp_path / "staged")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluence_extender.gangs.conventions.claim import Claim
-from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import (

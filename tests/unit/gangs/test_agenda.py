@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluence_extender.gangs.agenda import NEVER, Agenda
+from fluence_extender.gangs.lifecycle.agenda import NEVER, Agenda
 from fluence_extender.model.gang import Convention, GangKey
 
 A, B = (GangKey("default", name, Convention.LABEL) for name in "ab")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.port import ClusterError, Denied, Kind, ResourcesFile
-from fluence_extender.extender.port import BindRefused
-from fluence_extender.gangs import driver
+from fluence_extender.gangs.execution import driver
+from fluence_extender.http.port import BindRefused
 from fluence_extender.model.names import BACKEND_ANNOTATION, REQUIRE_PREFIX
 from fluence_extender.model.node import Node
 from fluence_extender.model.stamp import binding_annotations

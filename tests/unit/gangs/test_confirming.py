@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fluence_extender.gangs.confirming import confirm
-from fluence_extender.gangs.making_way import victims_of
-from fluence_extender.gangs.preemption import Victim
-from fluence_extender.gangs.victim_search import Found, Query, Work, search
+from fluence_extender.gangs.preemption.confirming import confirm
+from fluence_extender.gangs.preemption.making_way import victims_of
+from fluence_extender.gangs.preemption.preemption import Victim
+from fluence_extender.gangs.preemption.victim_search import Found, Query, Work, search
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import HostPort, Pod

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from fluence_extender.cluster.port import AlreadyBound, Conflict, Denied, Gone
-from fluence_extender.extender.port import BindRefused, On
-from fluence_extender.gangs.driver import CannotBind
-from fluence_extender.gangs.limits import Limits
+from fluence_extender.gangs.execution.driver import CannotBind
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.http.port import BindRefused, On
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod

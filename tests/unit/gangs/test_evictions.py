@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import Forbidding
-from fluence_extender.gangs import evictions
+from fluence_extender.gangs.preemption import evictions
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Why
 from fluence_extender.model.resources import Resources

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.port import Denied
+from fluence_extender.http.state.gangs import gang_view
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.reason import Reason, Why
-from fluence_extender.state.gangs import gang_view
 from tests.core.values import node
 from tests.core.world import LIMITS
 from tests.unit.gangs.conftest import MakeWorld, gang

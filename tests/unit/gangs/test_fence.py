@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fluence_extender.cluster.memory import MemoryCluster
 from fluence_extender.cluster.port import NotLeading, Regarding
-from fluence_extender.gangs.fence import Fence
+from fluence_extender.embeddedcluster.memory import MemoryCluster
+from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup

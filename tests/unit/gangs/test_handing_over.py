@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.apps.extender.service import NOT_ITS_TURN
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.extender.port import Nowhere, On, Unseen
-from fluence_extender.gangs.actions import Action
-from fluence_extender.gangs.agenda import NEVER
-from fluence_extender.gangs.handing_over import ended
+from fluence_extender.gangs.execution.actions import Action
+from fluence_extender.gangs.lifecycle.agenda import NEVER
+from fluence_extender.gangs.lifecycle.handing_over import ended
+from fluence_extender.http.port import Nowhere, On, Unseen
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
 from fluence_extender.model.pod import Owner, Pod, Requirement
-from fluence_extender.service import NOT_ITS_TURN
 from tests.core.values import node, pod
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, gang

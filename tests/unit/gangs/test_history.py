@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.gangs import history as module
-from fluence_extender.gangs.history import KEPT, KEPT_FIRST, REMEMBERED, REMEMBERED_FOR, History, Memory, What
+from fluence_extender.gangs.reporting import history as module
+from fluence_extender.gangs.reporting.history import (
+    KEPT,
+    KEPT_FIRST,
+    REMEMBERED,
+    REMEMBERED_FOR,
+    History,
+    Memory,
+    What,
+)
 from fluence_extender.model.gang import Convention
 from tests.core.values import node
 from tests.unit.gangs.conftest import MakeWorld, gang

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.judgements import PLUGINS, judgements, last_judged, shown
+from fluence_extender.gangs.lifecycle.judgements import PLUGINS, judgements, last_judged, shown
 
 PREEMPTION = " preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
 

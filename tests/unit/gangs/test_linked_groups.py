@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fluence_extender.gangs.assembly import agreed_size
-from fluence_extender.gangs.conventions.claim import Claim
+from fluence_extender.gangs.membership.assembly import agreed_size
+from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, OWNER_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
+from fluence_extender.apps.extender.engines import choose_engine, create_mirror
 from fluence_extender.cluster.port import Kind, Listed
-from fluence_extender.engines import choose_engine, create_mirror
-from fluence_extender.gangs.actions import Steer
-from fluence_extender.gangs.attempts import PLACED_AT_ONCE, TOLD_WITHIN
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.execution.actions import Steer
+from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, TOLD_WITHIN
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION

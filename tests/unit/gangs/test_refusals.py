@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.gangs.conventions.claim import alone
-from fluence_extender.gangs.gang import Member
-from fluence_extender.gangs.limits import Limits
-from fluence_extender.gangs.refusals import count_refusal, next_bar_ends, still_barred
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.refusals import count_refusal, next_bar_ends, still_barred
+from fluence_extender.gangs.membership.conventions.claim import alone
+from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.core.values import node, pod

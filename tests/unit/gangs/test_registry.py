@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fluence_extender.gangs.registry import Registry
+from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Owner

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.extender.port import Nowhere, On
-from fluence_extender.gangs.beside import beside_the_loop
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.renewal import Renewal
+from fluence_extender.gangs.execution.beside import beside_the_loop
+from fluence_extender.gangs.leadership.renewal import Renewal
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
+from fluence_extender.http.port import Nowhere, On
 from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
 from fluence_extender.ledger.mirror import Mirror

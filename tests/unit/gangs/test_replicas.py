@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.extender.port import BindRefused, Unseen
+from fluence_extender.http.port import BindRefused, Unseen
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod

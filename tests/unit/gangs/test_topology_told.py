@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.gangs.topology_told import topology_told
-from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.gangs.membership.topology_told import topology_told
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import Job, JobSet, PodGroup, ReplicatedJob, Workload
 from fluence_extender.placement.bonds import SLICE_REQUIRED, SLICE_SIZE

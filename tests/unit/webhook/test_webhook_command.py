@@ -9,10 +9,10 @@ import pytest
 import structlog
 from click.testing import CliRunner, Result
 
-from fluence_extender import admission
-from fluence_extender.admission import webhook_target
-from fluence_extender.cli import main
-from fluence_extender.settings import WebhookSettings
+from fluence_extender.apps import webhook as admission
+from fluence_extender.apps.cli import main
+from fluence_extender.apps.settings import WebhookSettings
+from fluence_extender.apps.webhook import webhook_target
 from fluence_extender.webhook.registration import Service, Url
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.gangs.conventions.claim import Claim
-from fluence_extender.gangs.workloads import WorkloadIndex
+from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.books import Books
 from fluence_extender.model.node import Node

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.simulated import simulated
+from fluence_extender.apps.cli.simulated import simulated
 from fluence_extender.whatif.documents import BadManifest, as_json
 from fluence_extender.whatif.offline import Objects, objects
 from tests.unit.whatif.conftest import job

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.apps.kubectl.simulate import told
 from fluence_extender.cluster.budgets import Budget, BudgetMetadata, BudgetStatus
-from fluence_extender.gangs.preempting import Pressing
-from fluence_extender.kubectl.simulate import told
+from fluence_extender.gangs.preemption.preempting import Pressing
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.whatif.preemption import Outcome, Preemption

@@ -1,0 +1,28 @@
+"""The command line of the service. Errors are one message on stderr that says what to do, and exit code 1 or 2."""
+
+from __future__ import annotations
+
+import click
+
+from fluence_extender.apps.cli.local import check, demo, version
+from fluence_extender.apps.cli.looking import graph, simulate
+from fluence_extender.apps.cli.scheduler_config import scheduler_config_command
+from fluence_extender.apps.cli.service import serve
+from fluence_extender.apps.cli.webhook import webhook
+
+__all__ = ["main", "serve", "webhook"]
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(context_settings=CONTEXT)
+def main() -> None:
+    """Places whole gangs of pods through the extender hooks of a stock kube-scheduler.
+
+    `serve` is the service; `webhook` prepares new pods for it; `scheduler-config` prints the configuration of the
+    kube-scheduler beside it; `demo` shows all of them at work on a control plane of its own, on this machine.
+    """
+
+
+for _command in (check, demo, graph, scheduler_config_command, serve, simulate, version, webhook):
+    main.add_command(_command)

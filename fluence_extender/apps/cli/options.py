@@ -1,0 +1,82 @@
+"""Options that several commands share, checked and with the environment that sets them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from fluence_extender.apps.settings import DEFAULT_NAMESPACE, POLICIES
+
+FunctionOrCommand = TypeVar("FunctionOrCommand", bound="Callable[..., Any] | click.Command")
+
+
+def setting(
+    flag: str, *names: str, variable: str = "", **more: Any
+) -> Callable[[FunctionOrCommand], FunctionOrCommand]:
+    """An option that the environment can set too: by ``variable``, or ``--api-port`` by FLUENCE_API_PORT."""
+    named = variable or "FLUENCE_" + flag.removeprefix("--").replace("-", "_").upper()
+    return click.option(flag, *names, envvar=named, show_envvar=True, **more)
+
+
+KUBECONFIG = setting(
+    "--kubeconfig",
+    metavar="FILE",
+    help="How to reach the cluster; default: $KUBECONFIG, then the pod's ServiceAccount, then ~/.kube/config.",
+)
+RESOURCES = setting(
+    "--resources",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Virtual resources (resources.yaml), followed live. Default: the ConfigMap fluence-resources.",
+)
+NAMESPACE = setting(
+    "--resources-namespace",
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+    help="Namespace of the ConfigMap fluence-resources; a missing ConfigMap means no virtual resources.",
+)
+
+
+def _levels(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    levels: dict[str, str] = {}
+    for value in values:
+        kind, equals, label = value.partition("=")
+        if not equals or not kind or not label:
+            raise click.BadParameter(f"{value!r} is not TYPE=LABEL, for example rack=example.com/rack")
+        levels[kind] = label
+    return levels
+
+
+LEVELS = setting(
+    "--level",
+    "levels",
+    multiple=True,
+    metavar="TYPE=LABEL",
+    default=["zone=topology.kubernetes.io/zone"],
+    show_default=True,
+    callback=_levels,
+    variable="FLUENCE_LEVELS",
+    help="A topology level and the node label that names it, outermost first; may be given several times.",
+)
+
+LOG_FORMAT = setting(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="How log lines look (they go to stderr).",
+)
+POLICY = click.option(
+    "--policy", type=click.Choice(POLICIES), default="lonode", show_default=True, help="Match policy."
+)
+
+
+def object_name(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Check the name of an object, NAMESPACE/NAME; none is "" (a callback of click)."""
+    namespace, slash, name = value.partition("/")
+    if value and (not slash or not namespace or not name or "/" in name):
+        raise click.BadParameter(f"{value!r} is not NAMESPACE/NAME, for example {DEFAULT_NAMESPACE}/fluence")
+    return value

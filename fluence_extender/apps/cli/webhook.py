@@ -1,0 +1,136 @@
+"""``fluence-extender webhook``: admission of pods. What keeps it from starting is told as one message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from fluence_extender import __version__
+from fluence_extender.apps.cli.options import (
+    KUBECONFIG,
+    LOG_FORMAT,
+    NAMESPACE,
+    RESOURCES,
+    object_name,
+    setting,
+)
+from fluence_extender.apps.cli.running import run_server
+from fluence_extender.apps.settings import DEFAULT_WEBHOOK_SERVICE, WebhookSettings
+
+if TYPE_CHECKING:
+    from fluence_extender.http.listeners.listening import Address
+
+MUTATE = "/mutate"
+
+
+def _handlers(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    from fluence_extender.webhook.handlers import HANDLERS, select
+
+    chosen, unknown = select(value.split(","))
+    if unknown:
+        raise click.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(HANDLERS)}")
+    return chosen
+
+
+def _url(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not value:
+        return ""
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a URL: {error}") from None
+    if parts.scheme != "https" or not parts.hostname or port == 0:
+        raise click.BadParameter(
+            f"{value!r} is not https://HOST[:PORT]{MUTATE}: API servers call nothing else"
+        )
+    if parts.username is not None or parts.query or parts.fragment:
+        raise click.BadParameter(f"{value!r}: API servers take no user, query or fragment in it")
+    return value if parts.path.strip("/") else value.rstrip("/") + MUTATE
+
+
+def _service(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not value:
+        raise click.BadParameter(f"it can't be empty; the usual one is {DEFAULT_WEBHOOK_SERVICE}")
+    return object_name(context, parameter, value)
+
+
+@click.command("webhook")
+@KUBECONFIG
+@RESOURCES
+@NAMESPACE
+@setting(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    variable="FLUENCE_LISTEN_HOST",
+    help="Where /mutate, probes and metrics listen, all of them with TLS.",
+)
+@setting(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8443,
+    show_default=True,
+    variable="FLUENCE_LISTEN_PORT",
+    help="Port of them; 0 takes any free one.",
+)
+@setting(
+    "--handlers",
+    default="",
+    metavar="NAME,...",
+    callback=_handlers,
+    help="Which handlers work on a pod, and in which order. Default: fluxion,quantum,gang.",
+)
+@setting(
+    "--service",
+    default=DEFAULT_WEBHOOK_SERVICE,
+    show_default=True,
+    metavar="NAMESPACE/NAME",
+    callback=_service,
+    variable="FLUENCE_WEBHOOK_SERVICE",
+    help="The Service (port 443) that the API server calls; the authority's Secret is beside it.",
+)
+@setting(
+    "--url",
+    default="",
+    metavar="URL",
+    callback=_url,
+    variable="FLUENCE_WEBHOOK_URL",
+    help="Called instead of the Service, out of a cluster: https://127.0.0.1:8443/mutate.",
+)
+@setting(
+    "--certificates",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="tls.crt, tls.key and ca.crt that somebody else renews (cert-manager). Default: made and renewed here.",
+)
+@setting(
+    "--sidecar-image",
+    default="",
+    metavar="IMAGE",
+    help="Image of the containers that are added to quantum pods. Default: the one that this runs from.",
+)
+@LOG_FORMAT
+def webhook(log_format: str, **options: Any) -> None:
+    """Serve the admission webhook until SIGTERM or SIGINT.
+
+    It registers itself with the API server and gives new pods of ours what they need: environment, coordination of
+    quantum jobs, gangs. It is ready (/readyz) once the API server knows where to call it.
+    """
+    from fluence_extender.apps.logs import set_up_logging
+
+    set_up_logging(log_format)
+    _run(WebhookSettings(**options))
+
+
+def _run(settings: WebhookSettings) -> None:
+    from fluence_extender.apps.webhook import run
+
+    run_server(lambda: run(settings, _tell))
+
+
+def _tell(address: Address) -> None:
+    click.echo(f"fluence-extender {__version__}: webhook on https://{address}{MUTATE}", err=True)

@@ -1,0 +1,228 @@
+"""The composition root: one process that watches, decides, writes and answers.
+
+Order of a start: read the resources, choose the engine, list the cluster, replay what runs, then say ready. The verbs
+answer from the first moment, with an honest error until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+from fluence_extender import __version__
+from fluence_extender.apps.extender.engines import Engine, choose_engine, create_mirror
+from fluence_extender.apps.extender.first_lists import FirstLists, StartRefused, first_error
+from fluence_extender.apps.extender.live_resources import LiveResources
+from fluence_extender.apps.extender.service import Service
+from fluence_extender.apps.settings import Settings
+from fluence_extender.cluster import port
+from fluence_extender.cluster.api import open_cluster
+from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.lease import read_lease
+from fluence_extender.cluster.look import look_at_ours
+from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding
+from fluence_extender.cluster.preemption_rules import preemption_rules
+from fluence_extender.cluster.watch import Watcher
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.execution.actions import Tell
+from fluence_extender.gangs.execution.driver import Driver
+from fluence_extender.gangs.leadership.auditor import SETTLE, Auditor
+from fluence_extender.gangs.leadership.election import Election
+from fluence_extender.gangs.leadership.leadership import ALONE, ByLease, Leadership
+from fluence_extender.gangs.leadership.renewal import Renewal
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.http.apps import api_app, verbs_app
+from fluence_extender.http.listeners.background import background
+from fluence_extender.http.listeners.listening import Address
+from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.server import Listeners, serve
+from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.mirror import LoadFailed
+from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.whatif.estimates import Estimates
+
+log = structlog.get_logger(__name__)
+
+LISTED_FIRST = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
+GROUPS_PATIENCE = 5.0
+"""Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read."""
+
+GARBAGE = 20_000
+"""Objects made between two looks for garbage: nearly all of ours goes by reference counts, so looking finds little."""
+
+GARBAGE_AT_START = 100_000
+"""The same until we are ready: hundreds of thousands of objects come then, and stay."""
+
+START = 60.0
+"""Seconds that a start may take without a look for garbage; one that waits for the API server may last for days."""
+
+STALE_AFTER = 30.0
+"""Seconds without the API server after which we no longer claim to know the cluster."""
+
+IN_TOUCH = 10.0
+"""Seconds since the watch of pods was last in touch, up to which an audit trusts that it shows what there is.
+
+It must have stood for as long as an audit waits, too: one that is opened anew, or that lists anew, has to catch up.
+"""
+
+
+async def run(settings: Settings, lists: FirstLists, listening: Callable[[Listeners, Engine], None]) -> None:
+    """Serve until SIGTERM or SIGINT. Raises `StartRefused`, `EngineUnavailable` and the rooms' own start errors."""
+    engine = choose_engine(settings.engine)
+    async with open_cluster(lists.connection) as cluster:
+        try:
+            await _run(settings, engine, lists, cluster, listening)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from None
+
+
+async def _run(
+    settings: Settings,
+    engine: Engine,
+    lists: FirstLists,
+    cluster: Cluster,
+    listening: Callable[[Listeners, Engine], None],
+) -> None:
+    connection, watcher = lists.connection, lists.watcher
+    metrics = Metrics()
+    metrics.name_engine(engine.name, engine.version)
+    limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
+    books = Books(create_mirror(engine, settings.policy, settings.levels), settings.policy)
+    controller = Controller(books, limits, leading=not settings.lease)
+    leadership = ByLease(settings.identity) if settings.lease else ALONE
+    controller.lifecycle.preemptor.evictions.on_preempted = metrics.preemptions.inc
+    driver = Driver(controller, cluster, limits, leadership)
+    connection.permit = driver.demand
+
+    def reject(file: port.ResourcesFile, why: str) -> None:
+        metrics.resources_rejected.inc()
+        driver.tell(_refusal_event(settings.resources_namespace, file, why))
+
+    live = LiveResources(controller.replace_resources, reject)
+    controller.on_resources = live.take
+    renewal = Renewal(controller, live.taken_back, driver.wake)
+    auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
+    election = _election(settings, leadership, driver, connection, controller)
+    asked = election.poke if election is not None else lambda: None
+    service = Service(
+        controller, driver, lambda: _missing(watcher), asked, partial(preemption_rules, connection)
+    )
+    addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
+    try:
+        # The first step of the first tells all that has been listed, before the second asks whether it has been.
+        work = {
+            "follow the cluster": lists.watch(driver.sink),
+            "start": _start(watcher, controller, driver, live),
+            "decide": driver.run(),
+            "rebuild": renewal.run(),
+            "audit": auditor.run(driver.wake),
+            "estimate starts": Estimates(controller, metrics.missed).run(),
+        }
+        if election is not None:
+            work["follow the lease"] = election.run()
+        async with background(work):
+            await serve(
+                verbs_app(service, metrics),
+                api_app(service, metrics, settings.scheduler_livez),
+                *addresses,
+                lambda listeners: listening(listeners, engine),
+            )
+    finally:
+        books.close()
+
+
+def _auditor(
+    settings: Settings,
+    leadership: Leadership,
+    controller: Controller,
+    connection: Connection,
+    watcher: Watcher,
+    metrics: Metrics,
+) -> Auditor:
+    """What compares books, graph and cluster; where the watch shows all there is, also with a fresh list."""
+    return Auditor(
+        controller,
+        metrics.drifted,
+        partial(look_at_ours, connection),
+        lambda: watcher.standing(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < IN_TOUCH,
+        lambda: leadership.leads,
+        settings.audit_every,
+        metrics.audits.inc,
+    )
+
+
+def _election(
+    settings: Settings,
+    leadership: Leadership,
+    driver: Driver,
+    connection: Connection,
+    controller: Controller,
+) -> Election | None:
+    """What follows the Lease, where there is one to follow."""
+    if not isinstance(leadership, ByLease):
+        return None
+    namespace, _, name = settings.lease.partition("/")
+    return Election(
+        leadership,
+        driver,
+        partial(read_lease, connection, namespace, name),
+        partial(look_at_ours, connection),
+        lambda: controller.started,
+    )
+
+
+async def _start(watcher: Watcher, controller: Controller, driver: Driver, live: LiveResources) -> None:
+    """Replay once everything has been listed."""
+    gc.set_threshold(GARBAGE_AT_START, 50, 100)
+    looking = asyncio.get_running_loop().call_later(START, gc.enable)
+    await watcher.synced(*LISTED_FIRST)
+    if live.fault is not None:
+        raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
+    await _groups_listed(watcher)
+    try:
+        await driver.start()
+    except LoadFailed as error:
+        raise StartRefused(controller.books.upkeep.fault or str(error)) from error
+    # What was listed stays for as long as the process: the collector needn't walk it again and again.
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 50)
+    looking.cancel()
+    gc.enable()
+    log.info(
+        "ready",
+        version=__version__,
+        nodes=len(controller.eligibility.nodes),
+        backends=len({device.backend for device in controller.books.mirror.catalogue.devices}),
+        held=len(controller.books.holdings),
+    )
+
+
+async def _groups_listed(watcher: Watcher) -> None:
+    """Wait for PodGroups and the like, but not for ever: gangs that need one wait for it anyway."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GROUPS_PATIENCE):
+            await watcher.synced(*WORKLOADS)
+
+
+def _missing(watcher: Watcher) -> str:
+    """What isn't known of the cluster now, "" when everything is."""
+    unlisted = [str(kind) for kind in LISTED_FIRST if not watcher.is_synced(kind)]
+    if unlisted:
+        failures = watcher.failures()
+        why = "; ".join(failures[kind] for kind in LISTED_FIRST if kind in failures)
+        return f"waiting for the list of {', '.join(unlisted)}" + (f" ({why})" if why else "")
+    if watcher.staleness(Kind.NODE, Kind.POD) > STALE_AFTER:
+        return "the API server has not been reached for too long"
+    return ""
+
+
+def _refusal_event(namespace: str, file: port.ResourcesFile, why: str) -> Tell:
+    regarding = Regarding("v1", "ConfigMap", namespace, RESOURCES_CONFIGMAP)
+    return Tell(
+        regarding, "ResourcesRefused", f"{file.source} is refused, the old resources stay in force: {why}"
+    )

@@ -1,0 +1,118 @@
+"""Where manifests come from: files, folders, patterns, URLs, standard input, kustomize. All are read as bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+from fluence_extender.apps.kubectl.arguments import Arguments
+from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed
+
+STDIN = "-"
+SUFFIXES = (".json", ".yaml", ".yml")
+_PATIENCE = 30.0
+"""Seconds for a URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file's content; ``name`` is what messages call it."""
+
+    name: str
+    content: bytes
+
+
+def read_sources(arguments: Arguments) -> list[Source]:
+    """Everything that ``-f`` and ``-k`` name, in order. Raises `CommandError`."""
+    if arguments.kustomize and arguments.files:
+        raise CommandError("-f and -k can't be given together; choose one", 2)
+    if arguments.files.count(STDIN) > 1:
+        raise CommandError("standard input can be read once; give -f - once", 2)
+    if arguments.kustomize:
+        return [_kustomized(arguments.kustomize)]
+    recursive = "recursive" in arguments.switches
+    return [source for name in arguments.files for source in _read(name, recursive)]
+
+
+def joined(contents: Sequence[bytes]) -> bytes:
+    """Several sources as one stream; a single one stays as it is."""
+    if len(contents) == 1:
+        return contents[0]
+    stream = b""
+    for content in contents:
+        content = content.removeprefix(b"\xef\xbb\xbf")
+        if stream and not stream.endswith(b"\n"):
+            stream += b"\n"
+        stream += content if content.startswith(b"---") else b"---\n" + content
+    return stream
+
+
+def _read(name: str, recursive: bool) -> Iterator[Source]:
+    if name == STDIN:
+        yield Source("standard input", sys.stdin.buffer.read())
+    elif name.startswith(("http://", "https://")):
+        yield Source(name, _fetched(name))
+    else:
+        path = Path(name)
+        matches = [path] if path.exists() else [Path(one) for one in sorted(glob(name))]
+        if not matches:
+            raise CommandError(f"{name} doesn't exist; -f takes a file, a directory, a URL or -")
+        for match in matches:
+            yield from _files(match, recursive)
+
+
+def _files(path: Path, recursive: bool) -> Iterator[Source]:
+    if not path.is_dir():
+        yield Source(str(path), _content(path))
+        return
+    found = sorted(path.rglob("*") if recursive else path.iterdir())
+    files = [one for one in found if one.suffix in SUFFIXES and one.is_file()]
+    if not files:
+        raise CommandError(
+            f"{path} has no file that ends in {', '.join(SUFFIXES)}"
+            + ("" if recursive else "; -R looks below it as well")
+        )
+    for one in files:
+        yield Source(str(one), _content(one))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path} can't be read: {error.strerror}") from None
+
+
+def _fetched(url: str) -> bytes:
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+    from urllib.request import Request, urlopen
+
+    from fluence_extender.apps.kubectl.terminal import waiting
+
+    try:
+        with (
+            waiting(f"reading {url}"),
+            urlopen(Request(url, headers={"Accept": "*/*"}), timeout=_PATIENCE) as answer,
+        ):
+            content: bytes = answer.read()
+    except HTTPError as error:
+        raise CommandError(f"{url} can't be read: HTTP {error.code} {error.reason}") from None
+    except (OSError, ValueError, HTTPException) as error:
+        why = error.reason if isinstance(error, URLError) else error
+        raise CommandError(f"{url} can't be read: {why}") from None
+    return content
+
+
+def _kustomized(folder: str) -> Source:
+    from fluence_extender.apps.kubectl.program import ask_kubectl
+    from fluence_extender.apps.kubectl.terminal import waiting
+
+    try:
+        with waiting(f"building {folder}"):
+            return Source(folder, ask_kubectl(["kustomize", folder], timeout=120))
+    except KubectlFailed as error:
+        raise CommandError(f"kustomization {folder} can't be built: {error}") from None

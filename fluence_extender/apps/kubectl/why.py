@@ -1,0 +1,222 @@
+"""``kubectl fluence why``: why a pod, a Job or a gang is where it is, what it asks for, and what would fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+from fluence_extender.apps.kubectl.errors import CommandError, UsageError
+from fluence_extender.apps.kubectl.figures import amount, amounts, moment, now, span, until
+from fluence_extender.apps.kubectl.fits import (
+    SCALABLE,
+    counted_alike,
+    fitting,
+    free_in_all,
+    largest_that_fits,
+)
+from fluence_extender.apps.kubectl.question import read_question
+from fluence_extender.apps.kubectl.service import Item, Service, namespace_of
+from fluence_extender.apps.kubectl.tables import document
+from fluence_extender.model.listing import first_few
+
+KINDS = ("pod", "job", "deployment", "statefulset", "gang")
+_ALIASES = {
+    "deploy": "deployment",
+    "deployments": "deployment",
+    "deployment.apps": "deployment",
+    "deployments.apps": "deployment",
+    "sts": "statefulset",
+    "statefulsets": "statefulset",
+    "statefulset.apps": "statefulset",
+    "statefulsets.apps": "statefulset",
+    "po": "pod",
+    "pods": "pod",
+    "jobs": "job",
+    "job.batch": "job",
+    "jobs.batch": "job",
+    "gangs": "gang",
+}
+MOST_LISTED = 5
+
+
+def why(words: Sequence[str]) -> int:
+    """``kubectl fluence why [pod|job|gang/]NAME``."""
+    question = read_question("why", words, ("json", "yaml", "wide"), most=2)
+    if question is None:
+        return 0
+    kind, name = _named(question.words)
+    namespace = namespace_of(question)
+    if not namespace:
+        raise UsageError("why asks about one namespace; name it with -n NAMESPACE")
+    service = Service(question)
+    story = find(service, namespace, kind, name)
+    if story is None and kind not in ("", *KINDS):
+        raise UsageError(f'why knows {", ".join(KINDS)}, not "{kind}"')
+    if story is None:
+        raise CommandError(
+            f"no pod, Job or gang {name} of scheduler fluence in namespace {namespace}; kubectl fluence jobs lists all"
+        )
+    if question.output in ("json", "yaml"):
+        document(story, question.output)
+        return 0
+    waits = story["state"] == "waiting" and bool(story["asks"])
+    nodes = service.items("/v1/nodes") if waits else []
+    devices = service.items("/v1/backends") if waits and any(ask["devices"] for ask in story["asks"]) else []
+    for line in told(story, nodes, devices, question.wide):
+        print(line)
+    return 0
+
+
+def find(service: Service, namespace: str, kind: str, name: str) -> Item | None:
+    """The gang that is meant: by its own name, by that of a member, or by that of the Job its members are of.
+
+    Of several it is one that isn't gone, if there is one; of these that which has the very name, or else one that
+    waits. A gang may be named ``kind/name`` itself: a part of a larger one is.
+    """
+    gangs = service.items("/v1/gangs", namespace=namespace, gone="true")
+    meant = [gang for gang in gangs if is_meant(gang, kind, name)]
+    if not meant:
+        return None
+    gang = min(
+        meant, key=lambda one: (one["state"] == "gone", one["name"] != name, one["state"] != "waiting")
+    )
+    path = f"/v1/gangs/{quote(namespace)}/{quote(gang['name'])}"
+    return service.one(path, convention=gang["convention"])
+
+
+def told(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool) -> Iterator[str]:
+    """The answer, line by line."""
+    yield f"gang {story['namespace']}/{story['name']}: {story['state']}"
+    if story["reason"]:
+        yield _line("reason", story["reason"])
+    if story.get("expected_start"):
+        yield _line(
+            "starts",
+            f"in {until(story['expected_start'], now())}, as far as running pods say how long they run",
+        )
+    yield from (_line("asks", _asked(ask)) for ask in story["asks"])
+    placed = Counter(member["node"] for member in story["members"] if member["node"])
+    if placed:
+        yield _line("placed", _listed([f"{node} ({count})" for node, count in placed.items()], wide))
+    backends = sorted({member["backend"] for member in story["members"] if member["backend"]})
+    if backends:
+        yield _line("backend", ", ".join(backends))
+    if nodes:
+        # What is free is the same for all that ask for the same resources: it is said once.
+        yield from dict.fromkeys(line for ask in story["asks"] for line in _free(ask, nodes))
+        lacking = counted_alike(story["reason"], story["asks"], nodes)
+        for ask in story["asks"] if lacking else ():
+            yield from _room(ask, nodes, lacking, wide)
+    if devices:
+        yield from _devices(story["asks"], devices)
+    yield from _history(story, wide)
+
+
+def _named(words: Sequence[str]) -> tuple[str, str]:
+    if not words:
+        raise UsageError("why what? Name a pod, a Job or a gang: kubectl fluence why NAME")
+    kind, slash, name = words[0].partition("/")
+    if len(words) == 2:
+        kind, slash, name = words[0], "/", words[1]
+    if not slash:
+        return "", words[0]
+    return _ALIASES.get(kind.lower(), kind.lower()), name
+
+
+def is_meant(gang: Item, kind: str, name: str) -> bool:
+    """Whether the gang is that of this name, or of the pod or the workload of this name; any kind for ``""``."""
+    if kind not in ("", *KINDS):
+        return bool(gang["name"] == f"{kind}/{name}")
+    if kind in ("", "gang") and gang["name"] == name:
+        return True
+    pods = [member["pod"] for member in gang["members"]] + gang.get("former", [])
+    if kind in ("", "pod") and name in pods:
+        return True
+    # A workload's pods are named after it; the gang may have its name, a label's, or that of its only pod.
+    named_after = gang["name"] == name or any(pod.startswith(f"{name}-") for pod in pods)
+    return kind not in ("pod", "gang") and named_after
+
+
+def _asked(ask: Item) -> str:
+    count = ask["members"]
+    text = f"{count} {'member' if count == 1 else 'members'} of {amounts(ask['requests'], 'pods') or 'a pod slot only'}"
+    if ask["devices"]:
+        text += ", " + ", ".join(f"{count} {kind}" for kind, count in ask["devices"].items())
+    if ask["requires"]:
+        text += " (" + ", ".join(f"{key}={value}" for key, value in ask["requires"].items()) + ")"
+    return text
+
+
+def _free(ask: Item, nodes: Sequence[Item]) -> Iterator[str]:
+    """What is free of the resources that are asked for."""
+    names = [name for name in ask["requests"] if name != "pods"]
+    closed = Counter(problem for node in nodes for problem in node["problems"])
+    usable = [node for node in nodes if node["schedulable"]]
+    shut = "".join(f"; {count} {problem}" for problem, count in closed.most_common(MOST_LISTED))
+    free = amounts(free_in_all(nodes, names)) or "pod slots"
+    yield _line("free", f"{free} on {len(usable)} of {len(nodes)} nodes{shut}")
+
+
+def _room(ask: Item, nodes: Sequence[Item], lacking: Sequence[str], wide: bool) -> Iterator[str]:
+    """Where members fit now, and how much less they would have to ask for of what is ``lacking``."""
+    requests, members = ask["requests"], ask["members"]
+    found = fitting(nodes, requests)
+    total = sum(found.values())
+    where = _listed([f"{name} ({count})" for name, count in found.items()], wide)
+    yield _line(
+        "fits now", f"{min(total, members)} of {members} by these amounts" + (f": {where}" if where else "")
+    )
+    if total >= members:
+        return
+    for name in SCALABLE:
+        if name in lacking and requests.get(name, 0) > 0:
+            most = largest_that_fits(nodes, requests, members, name)
+            if most is not None:
+                yield _line("would fit", f"{members} with at most {amount(name, most)} {name} each")
+
+
+def _devices(asks: Sequence[Item], devices: Sequence[Item]) -> Iterator[str]:
+    kinds = {kind: ask["requires"] for ask in asks for kind in ask["devices"]}
+    for kind, requires in kinds.items():
+        ofkind = [device for device in devices if device["type"] == kind]
+        if not ofkind:
+            yield _line(kind, "no device of this type is configured (ConfigMap fluence-resources)")
+        for device in ofkind:
+            yield _line(kind, _device(device, requires))
+
+
+def _device(device: Item, requires: Item) -> str:
+    text = f"{device['backend']}: {device['free']} of {device['total']} free"
+    have = {**device["attributes"], "backend": device["backend"]}
+    missed = [f"{key}={value}" for key, value in requires.items() if have.get(key) != value]
+    if missed:
+        text += f"; isn't {', '.join(missed)}"
+    holders = dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in device["holders"])
+    if holders:
+        text += f"; held by {_listed(list(holders), False)}"
+    return text + "".join(f"; {problem}" for problem in device["problems"])
+
+
+def _history(story: Item, wide: bool) -> Iterator[str]:
+    if not story["history"]:
+        return
+    today = now()
+    yield "history"
+    for entry in story["history"]:
+        ago = span((today - moment(entry["at"])).total_seconds())
+        times = f" ({entry['count']} times)" if entry["count"] > 1 else ""
+        text = " ".join(part for part in (entry["what"], entry["pod"]) if part) + times
+        detail = f": {entry['detail']}" if entry["detail"] else ""
+        at = f"{entry['at']}  " if wide else ""
+        yield f"  {at}{ago + ' ago':<8}  {text}{detail}"
+    if story["forgotten"]:
+        yield f"  ({story['forgotten']} entries in between are forgotten)"
+
+
+def _listed(names: list[str], wide: bool) -> str:
+    return first_few(names, len(names) if wide else MOST_LISTED)
+
+
+def _line(heading: str, text: str) -> str:
+    return f"  {heading:<10}{text}"

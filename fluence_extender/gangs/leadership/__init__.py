@@ -1,0 +1,1 @@
+"""Which replica writes, and how it takes over: lease, stand-by, replay and audit."""

@@ -1,0 +1,221 @@
+"""The audit while the service runs: books, graph and cluster are compared, and what differs is set right.
+
+Beside the objects as the watch shows them, our pods are listed afresh now and then, so that an observation that got
+lost is found too. An audit works in slices of milliseconds, between which observations come in and filter calls are
+answered; each object is compared and mended within one slice, so a change meanwhile is never taken for drift.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+
+import structlog
+
+from fluence_extender.cluster.port import Changed, ClusterError, Deleted, Kind, Look
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.leadership.repairs import repair
+from fluence_extender.gangs.membership.gang import Member
+from fluence_extender.ledger import audit
+from fluence_extender.ledger.audit import Drift, DriftKind
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import Pod
+
+log = structlog.get_logger(__name__)
+
+SLICE = 0.002
+"""Seconds of comparing at a stretch."""
+
+LOOK_EVERY = 5
+"""Audits from one fresh list of our pods to the next."""
+
+SETTLE = 5.0
+"""Seconds that the watch is given to show what a fresh list showed."""
+
+AskCluster = Callable[[Mapping[str, str]], Awaitable[Look]]
+
+
+class Auditor:
+    """Audits ``controller`` every ``every`` seconds.
+
+    ``count`` is told the kind of each drift, ``look`` lists our pods afresh (None: it isn't done), ``watching`` says
+    whether the watch is in touch, ``leads`` whether nominations are ours to keep, ``done`` is told of each audit.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        count: Callable[[DriftKind], None],
+        look: AskCluster | None = None,
+        watching: Callable[[], bool] = lambda: True,
+        leads: Callable[[], bool] = lambda: True,
+        every: float = 60.0,
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._controller = controller
+        self._count = count
+        self._look = look
+        self._watching = watching
+        self._leads = leads
+        self._every = every
+        self._done = done
+        self._clearing: dict[str, str] = {}
+
+    async def run(self, mended: Callable[[], None]) -> None:
+        """Audit until cancelled; ``mended`` is called after an audit that found something."""
+        audits = 0
+        while True:
+            await asyncio.sleep(self._every)
+            if not self._controller.started:
+                continue
+            audits += 1
+            try:
+                found = await self.audit()
+                if self._look is not None and audits % LOOK_EVERY == 1:
+                    found += await self.compare_with_a_fresh_list(self._look)
+            except Exception:
+                log.exception("an audit failed; the next one tries again")
+                continue
+            self._done()
+            if found:
+                mended()
+
+    async def audit(self) -> list[Drift]:
+        """Compare everything once; what differed, each mended already."""
+        found: list[Drift] = []
+        began = time.perf_counter()
+        for differences in self._comparisons():
+            for drift in differences:
+                self._mend(drift)
+                found.append(drift)
+            if time.perf_counter() - began > SLICE:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        return found
+
+    def sweep(self) -> list[Drift]:
+        """What differs now, in one go; nothing is mended."""
+        return [drift for differences in self._comparisons() for drift in differences]
+
+    def _comparisons(self) -> Iterator[list[Drift]]:
+        """The drift of one object after the other."""
+        controller, books = self._controller, self._controller.books
+        for uid in list(controller.pods):
+            pod = controller.pods.get(uid)
+            if pod is not None:
+                yield list(audit.of_pod(books, pod, self._place(uid)))
+        for uid in list(books.foreign):
+            if uid not in controller.pods:
+                yield list(audit.of_foreign_gone(books, uid))
+        for uid in list(books.holdings):
+            held = books.holdings.get(uid)
+            if held is not None:
+                yield list(audit.of_holding(books, held, controller.pods.get(uid), self._place(uid)))
+        for name in {**books.accounts, **controller.eligibility.nodes}:
+            yield list(audit.of_node(books, name, controller.eligibility.nodes.get(name)))
+        yield list(audit.of_jobs(books))
+        if self._leads():
+            yield list(self._nominations())
+
+    def _place(self, uid: str) -> Assignment | None:
+        found = self._controller.member(uid)
+        return found[1].assignment if found is not None else None
+
+    def _nominations(self) -> Iterator[Drift]:
+        """Nominations that no plan stands behind and that nobody is taking back."""
+        clearing = self._clearing
+        self._clearing = {}
+        for gang, member in self._controller.registry.members():
+            pod = member.pod
+            if not pod.nominated or not member.pending or member.assignment is not None or member.binding:
+                continue
+            if gang.key in self._controller.registry.dirty or member.kept == pod.nominated:
+                continue
+            if member.clearing and clearing.get(pod.uid) != pod.resource_version:
+                # It is being taken back; still the same at the next audit, that has been lost.
+                self._clearing[pod.uid] = pod.resource_version
+                continue
+            yield _nomination(member)
+
+    def _mend(self, drift: Drift) -> None:
+        self._count(drift.kind)
+        done = repair(self._controller, drift)
+        log.error(
+            "drift found and mended",
+            kind=str(drift.kind),
+            object=drift.subject,
+            uid=drift.uid,
+            found=drift.found,
+            expected=drift.expected,
+            repair=done,
+        )
+
+    # The cluster itself.
+
+    async def compare_with_a_fresh_list(self, look: AskCluster) -> list[Drift]:
+        """Find what the watch has missed of our own pods, and take it in.
+
+        What a list shows otherwise than the watch did before it was asked for is only suspected: it is missed if the
+        watch hasn't moved a while later, and a second list still shows the same.
+        """
+        before = self._versions()
+        try:
+            suspected = _differences(await look(before), before)
+            if not suspected or not self._watching():
+                return []
+            await asyncio.sleep(SETTLE)
+            again = self._versions()
+            if not self._watching():
+                return []
+            confirmed = _differences(await look(again), again)
+        except ClusterError as error:
+            log.info("our pods could not be listed for the audit", error=str(error))
+            return []
+        return list(self._take_in(suspected, confirmed, before))
+
+    def _take_in(
+        self,
+        suspected: Mapping[str, Pod | None],
+        confirmed: Mapping[str, Pod | None],
+        before: Mapping[str, str],
+    ) -> Iterable[Drift]:
+        now = self._versions()
+        for uid, pod in suspected.items():
+            if uid not in confirmed or confirmed[uid] != pod or now.get(uid) != before.get(uid):
+                continue
+            known = self._controller.pods.get(uid)
+            about = pod or known
+            if about is None:
+                continue
+            found = f"version {known.resource_version}" if known is not None else "unknown"
+            expected = f"version {pod.resource_version}" if pod is not None else "gone"
+            drift = Drift(DriftKind.MISSED_BY_WATCH, about.key, found, expected, uid, about.node)
+            self._count(drift.kind)
+            self._controller.observe(Changed(Kind.POD, pod) if pod is not None else Deleted(Kind.POD, about))
+            log.error(
+                "the watch has missed a pod; taken in",
+                object=about.key,
+                uid=uid,
+                found=found,
+                expected=expected,
+            )
+            yield drift
+
+    def _versions(self) -> dict[str, str]:
+        return {uid: pod.resource_version for uid, pod in self._controller.pods.items() if pod.ours}
+
+
+def _differences(look: Look, known: Mapping[str, str]) -> dict[str, Pod | None]:
+    """What a list shows otherwise than ``known``: the pods by uid, None for one that is gone."""
+    found: dict[str, Pod | None] = {pod.uid: pod for pod in look.changed}
+    found.update((uid, None) for uid in known if uid not in look.uids)
+    return found
+
+
+def _nomination(member: Member) -> Drift:
+    pod = member.pod
+    found = f"nominated for {pod.nominated}"
+    return Drift(
+        DriftKind.NOMINATION_UNPLANNED, pod.key, found, "no plan stands behind it", pod.uid, pod.nominated
+    )

@@ -1,0 +1,86 @@
+"""Rebuilding the graph beside the event loop, whenever it has fallen behind the cluster.
+
+Changes are gathered for a moment, so that a storm of them is one rebuild; meanwhile look-ups, bindings and plans go on
+with the old graph. Invariant: on the loop's thread nothing is loaded, and at most a few bookings are made at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.execution.beside import Beside, beside_the_loop
+from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.ledger.mirror import LoadFailed
+
+log = structlog.get_logger(__name__)
+
+GATHER = 0.25
+"""Seconds to let more changes come in before a rebuild."""
+
+PAUSE = 5.0
+"""Seconds before a rebuild that has failed is tried again without a further change."""
+
+ROUNDS = 8
+"""How often what came in meanwhile is booked beside the loop before it is booked on it, however much it is."""
+
+
+class Renewal:
+    """Rebuilds the controller's graph; ``refused`` is told of resources of which none can be built, and why."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        refused: Callable[[VirtualResources, str], None],
+        wake: Callable[[], None],
+        beside: Beside = beside_the_loop,
+    ) -> None:
+        self._controller = controller
+        self._books = controller.books
+        self._refused = refused
+        self._wake = wake
+        self._beside = beside
+        self._behind = asyncio.Event()
+        self._books.upkeep.on_behind = self._behind.set
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        while True:
+            await self._behind.wait()
+            await asyncio.sleep(GATHER)
+            self._behind.clear()
+            if self._books.behind and not await self._renewed():
+                await asyncio.sleep(PAUSE)
+                self._behind.set()
+
+    async def _renewed(self) -> bool:
+        try:
+            await self._renew()
+            return True
+        except LoadFailed as error:
+            log.error("the graph can't be rebuilt; the old one serves on", error=str(error))
+            self._books.upkeep.fault = f"the resource graph can't be rebuilt: {error}"
+            resources = self._books.upkeep.take_back_resources()
+            if resources is not None:
+                self._refused(resources, str(error))
+            return False
+
+    async def _renew(self) -> None:
+        rebuild = self._books.upkeep.begin_rebuild()
+        try:
+            await self._beside(rebuild.run)
+            for _ in range(ROUNDS):
+                if self._books.upkeep.finish_rebuild(rebuild):
+                    break
+                await self._beside(rebuild.run)
+            else:
+                self._books.upkeep.finish_rebuild(rebuild, None)
+        except BaseException:
+            rebuild.close()
+            raise
+        log.info("the graph has been rebuilt", nodes=len(self._books.mirror.graph.nodes))
+        self._controller.graph_changed()
+        self._wake()

@@ -1,0 +1,76 @@
+"""Setting right what an audit has found, from what the cluster shows.
+
+Invariant: a repair never moves a pod that is bound, and takes a planned place away only where the books can't stand
+behind it; then the gang is planned anew.
+"""
+
+from __future__ import annotations
+
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.ledger.audit import Drift, DriftKind
+from fluence_extender.ledger.holding import Claim
+
+
+def repair(controller: Controller, drift: Drift) -> str:
+    """Mend one drift; what was done, in a few words for the log."""
+    books = controller.books
+    match drift.kind:
+        case DriftKind.FOREIGN_DIFFERS:
+            return _count_foreign(controller, drift.uid)
+        case DriftKind.NODE_DIFFERS:
+            return _take_node(controller, drift.node)
+        case DriftKind.ACCOUNT_DIFFERS | DriftKind.JOB_MISSING:
+            books.recount(drift.node)
+            return "the node was counted and booked anew"
+        case DriftKind.JOB_ORPHANED:
+            books.mirror.cancel((drift.job,))
+            return "the job was cancelled"
+    found = controller.member(drift.uid)
+    if found is None:
+        books.release(drift.uid)
+        return "the hold was released"
+    return _mend_member(controller, *found, drift)
+
+
+def _mend_member(controller: Controller, gang: Gang, member: Member, drift: Drift) -> str:
+    books, pod = controller.books, member.pod
+    controller.registry.dirty.add(gang.key)
+    if drift.kind is DriftKind.NOMINATION_UNPLANNED:
+        member.clearing = False
+        return "the nomination is taken back"
+    if pod.finished or not pod.node:
+        books.release(pod.uid)
+        member.assignment = None
+        return "the hold was released"
+    member.bound = pod.node
+    if drift.kind is DriftKind.WRONG_AMOUNT:
+        books.amend(pod)
+        return "counted anew"
+    if drift.kind is DriftKind.WRONG_CLAIM:
+        books.strengthen(pod.uid, Claim.BOUND)
+        return "the claim was raised"
+    held = books.holdings.get(pod.uid)
+    if drift.kind is DriftKind.PLAN_DIFFERS and held is not None:
+        member.assignment = held.assignment
+        return "the plan follows the hold"
+    member.assignment = books.adopt(pod, gang.key, Claim.BOUND)
+    return "taken into the books anew"
+
+
+def _count_foreign(controller: Controller, uid: str) -> str:
+    controller.books.drop_foreign(uid)
+    pod = controller.pods.get(uid)
+    if pod is None or pod.ours or not pod.node or pod.finished:
+        return "not counted any more"
+    controller.books.put_foreign(pod)
+    return "counted anew"
+
+
+def _take_node(controller: Controller, name: str) -> str:
+    controller.books.drop_node(name)
+    node = controller.eligibility.nodes.get(name)
+    if node is None:
+        return "the node was taken out"
+    controller.books.put_node(node)
+    return "the node was taken in anew"

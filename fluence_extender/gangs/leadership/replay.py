@@ -1,0 +1,116 @@
+"""Taking over what the cluster says is running, after a start or from the leader before us.
+
+Bound pods are facts and come first, those whose recorded devices exist before the others; then pods that were steered
+get their nominated node again where it still suits them. Everything else is planned anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fluence_extender.gangs.lifecycle.agenda import NEVER
+from fluence_extender.gangs.membership.assembly import foreign_gates
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.reporting.history import What
+from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.holding import Claim
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.names import GATE
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.placement.eligibility import refusal
+
+
+def take_over_bound(registry: Registry, books: Books) -> list[Member]:
+    """Hold what the bound pods have, the strongest first, all at once: nobody plans meanwhile. Returns those pods."""
+    gangs = {member.pod.uid: gang for gang, member in registry.members()}
+    living = [member for _, member in registry.members() if not member.pod.finished]
+    bound = in_order_of_strength(living, books.devices.recorded)
+    held = books.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Claim.BOUND)
+    for member, assignment in zip(bound, held, strict=True):
+        pod, member.assignment = member.pod, assignment
+        if not member.bound:
+            detail = f"bound to {pod.node} before this service started"
+            gangs[pod.uid].note(What.TAKEN_OVER, pod.name, detail)
+        member.bound = pod.node
+    return bound
+
+
+def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node | None]) -> None:
+    """Hold for the members of committed gangs the nodes they were promised, the oldest first.
+
+    A gang is committed once a member of it is bound or was steered; then a nomination is a promise also where the
+    member still has our gate.
+    """
+    for gang in registry.gangs.values():
+        _forget_earlier(gang)
+        gang.whole = (gang.whole or _has_begun(gang)) and not gang.short
+        for member in gang.members.values():
+            member.promised = ""
+    pending = [
+        (gang, member)
+        for gang in registry.gangs.values()
+        if any(member.bound or promised(member) for member in gang.alive())
+        for member in gang.pending()
+    ]
+    for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
+        _resume(books, node, gang, member)
+
+
+def _has_begun(gang: Gang) -> bool:
+    """Whether nobody waits, or only those that were created once others had started.
+
+    Members are created before any of them is bound, so all that began together have had their nodes, and who waits
+    now came later or replaces one that was lost.
+    """
+    started = (member.pod.started for member in gang.alive() if member.bound and member.pod.started)
+    earliest = min(started, default=NEVER)
+    return all(member.pod.created > earliest for member in gang.pending())
+
+
+def _forget_earlier(gang: Gang) -> None:
+    """Whom a kubelet rejected before any of those was created that are bound now belonged to an earlier life."""
+    oldest = min((member.pod.created for member in gang.alive() if member.bound), default=NEVER)
+    for member in gang.members.values():
+        if member.pod.rejected and member.pod.created < oldest:
+            member.made_up = True
+
+
+def promised(member: Member) -> str:
+    """The node that a member was steered to by whoever led, "" where it wasn't or is bound already."""
+    steered = member.pending and GATE not in member.pod.gates
+    return member.pod.promised if steered else ""
+
+
+def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
+    """The bound members, those with a stamp that names existing devices first, then the oldest."""
+    bound = [member for member in members if member.pod.node]
+    return sorted(bound, key=lambda one: (not recorded(one.pod), one.pod.created, one.pod.uid))
+
+
+def take_up_devices(registry: Registry, books: Books) -> None:
+    """Let bound pods hold devices that were unknown when the pods were taken over and are there now.
+
+    A service that starts while a device isn't configured, or while the node it hangs on is away, must not give that
+    device to another pod once it is back. Until then the pod may hold another one of the kind, as a stamp isn't proof.
+    """
+    members = {uid: found for uid in books.lacking if (found := registry.member(uid)) is not None}
+    lacking = [member for _, member in members.values() if not member.pod.finished]
+    for member in in_order_of_strength(lacking, books.devices.recorded):
+        gang, _ = members[member.pod.uid]
+        member.assignment = books.adopt(member.pod, gang.key, Claim.BOUND)
+
+
+def _resume(books: Books, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
+    pod = member.pod
+    if foreign_gates(pod) or pod.problem or not pod.promised:
+        return
+    node = find(pod.promised)
+    if node is None or refusal(pod, node) is not None or node.name in books.closed(gang.key):
+        return
+    member.assignment = books.resume(pod, gang.key)
+    if member.assignment is not None:
+        member.nominated = bool(pod.nominated)
+        member.steer_wanted = GATE in pod.gates
+        gang.state = GangState.COMMITTED

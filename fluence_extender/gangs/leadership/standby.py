@@ -1,0 +1,85 @@
+"""What a replica knows of gangs while another one leads.
+
+Facts are followed as the leader follows them: bound pods hold their share, so that taking over is quick. Plans are the
+leader's; of them only what it wrote is shown: ungated, nominated pods are committed to that node. Invariant: while we
+stand by nobody holds anything but bound pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fluence_extender.gangs.leadership.replay import promised
+from fluence_extender.gangs.lifecycle.agenda import NEVER
+from fluence_extender.gangs.lifecycle.attempts import size_of
+from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.reason import Reason, Why, waiting
+
+LEADER_PLACES = Reason(Why.WAITING, "waiting for the leader to place it; this replica stands by")
+
+
+class Standby:
+    """Keeps the gangs' states true to the cluster, without deciding anything."""
+
+    def __init__(self, registry: Registry, books: Books, clock: Callable[[], float]) -> None:
+        self._registry = registry
+        self._books = books
+        self._clock = clock
+
+    def begin(self, why: str) -> None:
+        """Drop what was planned and isn't bound; who waits at a barrier is told ``why``."""
+        for gang in self._registry.gangs.values():
+            gang.barrier.fail(why)
+            gang.gather_anew()
+            gang.incomplete_since = None
+            gang.replans, gang.rest_until = 0, 0.0
+            for member in gang.members.values():
+                self._forget_plan(member)
+        self._registry.dirty.update(self._registry.gangs)
+
+    def _forget_plan(self, member: Member) -> None:
+        if not member.bound:
+            self._books.release(member.pod.uid)
+            member.assignment = None
+        member.handed = NEVER
+        member.steer_wanted = member.nominated = member.clearing = member.excused = member.binding = False
+        member.barred.clear()
+        member.forget_refusals()
+
+    def step(self) -> None:
+        """Settle the states of the gangs that have changed."""
+        if self._registry.dirty:
+            self._registry.revision += 1
+        for key in sorted(self._registry.dirty):
+            self._settle(self._registry.gangs[key])
+        self._registry.dirty.clear()
+
+    def _settle(self, gang: Gang) -> None:
+        """Settle the state as the leader does, and tell who waits for the leader."""
+        alive, now = gang.alive(), self._clock()
+        for member in alive:
+            member.promised = promised(member)
+        if not alive:
+            finish(gang, now)
+            return
+        size = size_of(gang)
+        if isinstance(size, Reason):
+            settle_without_size(gang, alive, size, now)
+        else:
+            gang.size = size
+            settle(gang, alive, now)
+        if gang.state is GangState.WAITING and any(member.promised for member in alive):
+            gang.state = GangState.COMMITTED
+        if not isinstance(size, Reason):
+            gang.explain(_waits(gang, alive) if gang.state is GangState.WAITING else None, now)
+        # For how long it may run below its minimum is reckoned by whoever leads, from then on.
+        gang.incomplete_since = None
+
+
+def _waits(gang: Gang, alive: Sequence[Member]) -> Reason:
+    present = len(alive) + gang.ended
+    return waiting(present, gang.size) if present < gang.size else LEADER_PLACES

@@ -1,0 +1,246 @@
+"""Trying gangs: which of them might fit now, in which order, and why one doesn't.
+
+The most important and oldest first, committed gangs before all others. A gang is tried once for each state of the
+books, so that what can't fit costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from fluence_extender.gangs.lifecycle.agenda import NEVER
+from fluence_extender.gangs.lifecycle.displacement import Displacement
+from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.lifecycle.refusals import next_bar_ends, still_barred
+from fluence_extender.gangs.membership.assembly import foreign_gates, size_said
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.preemption.preemptor import Preemptor
+from fluence_extender.gangs.reporting.history import What
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import GATHERING, Reason, Why, waiting
+from fluence_extender.placement.bonds import bonds
+from fluence_extender.placement.eligibility import signature
+
+Asked = frozenset[tuple[object, int]]
+
+
+log = structlog.get_logger(__name__)
+
+PLACED_AT_ONCE = 512
+"""Pods: once so many have got a place they are told it, and what came meanwhile is looked at, before others are tried.
+
+After a start or a change of leader thousands may wait, and the first needn't wait for the plans of them all.
+"""
+
+TOLD_WITHIN = 0.1
+"""Seconds after which those that have got a place are told it in any case: libreapi_cli takes long for a large gang."""
+
+
+class Attempts:
+    """Tries to place gangs; what keeps one out is noted in it as its reason.
+
+    ``left`` are those that weren't tried the last time because others had been placed, so many or so long before.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        books: Books,
+        places: Places,
+        preemptor: Preemptor,
+        displacement: Displacement,
+        clock: Callable[[], float],
+    ) -> None:
+        self._clock = clock
+        self._displacement = displacement
+        self._preemptor = preemptor
+        self._registry = registry
+        self._books = books
+        self._places = places
+        self._vain: dict[tuple[Asked, frozenset[object], GangKey | None], Reason] = {}
+        self.left: frozenset[GangKey] = frozenset()
+
+    def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
+        """Try the gangs of ``gangs`` that wait and might fit, and say which were tried: all but those ``left``."""
+        hopeful = [
+            gang
+            for gang in gangs
+            if gang.rest_until <= now
+            and (gang.tried != self._books.version or gang.try_again_at <= now)
+            and needy(gang)
+        ]
+        hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
+        self._vain.clear()
+        self._preemptor.searches.begin()
+        tried: set[GangKey] = set()
+        placed, tell_at = 0, NEVER
+        for gang in hopeful:
+            enough = placed >= PLACED_AT_ONCE or self._clock() >= tell_at
+            # A search for victims goes on only where its gang is tried each time.
+            if enough and not self._preemptor.searches.under_way:
+                break
+            tried.add(gang.key)
+            before = len(needy(gang))
+            gang.tried = self._books.version
+            gang.try_again_at = NEVER
+            try:
+                self._try(gang, now)
+            except Exception as error:
+                # One gang that can't be planned must not keep the others from being placed.
+                log.exception("a gang could not be planned", gang=str(gang.key))
+                gang.explain(_failed(self._books.upkeep.fault or repr(error)), now)
+            placed += max(before - len(needy(gang)), 0)
+            if placed and tell_at == NEVER:
+                tell_at = self._clock() + TOLD_WITHIN
+        self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
+        return tried
+
+    def _try(self, gang: Gang, now: float) -> None:
+        size = size_of(gang)
+        if isinstance(size, Reason):
+            return
+        ready = [member for member in needy(gang) if not foreign_gates(member.pod)]
+        settled = sum(1 for member in gang.alive() if member.assignment is not None)
+        missing = size - settled - gang.ended
+        if not gang.begun and len(ready) < missing:
+            gang.explain(_not_whole(gang, size, self._registry.elsewhere(gang)), now)
+            return
+        if not ready:
+            gang.explain(_gates(gang), now)
+            return
+        self._preemptor.searches.order(gang, ready)
+        obstacle = _invalid(ready) or self._preemptor.precedence.barrier_to(gang, ready)
+        if obstacle is not None:
+            gang.explain(obstacle, now)
+            return
+        if not settled and (gang.reason is None or gang.reason.why in GATHERING):
+            gang.note(What.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
+        fewest = max(missing, 1)
+        reason = self._preemptor.asked_already(gang, ready[:fewest], now)
+        if reason is None:
+            reason = self._plan_as_many(gang, ready, fewest, now)
+        needs = _needs(gang, size)
+        if reason is not None:
+            gang.try_again_at = next_bar_ends(ready)
+            if missing > 0 and settled and not gang.begun and needs:
+                # Some have places that the others can't join: all look for new ones together.
+                self._places.withdraw(gang)
+                self._vain.clear()
+                self._registry.dirty.add(gang.key)
+            else:
+                reason = self._make_room(gang, ready, missing if needs else 0, reason, now)
+            reason = self._preemptor.precedence.behind(gang, reason)
+        if not needs:
+            self._preemptor.end(gang.key)
+        gang.explain(reason, now)
+
+    def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
+        """See to it that ``needed`` of those that have no place get one, and say why they have none till then."""
+        lacking = [member for member in ready if member.assignment is None]
+        parts = [lacking[:needed]] if needed else [[member] for member in lacking]
+        reason, soon = self._displacement.look(gang, parts, reason, now)
+        if needed and not soon:
+            reason = self._preemptor.consider(gang, ready[:needed], reason, now)
+        return reason
+
+    def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
+        """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
+        # What is kept for a gang is open to it alone: its answer is nobody else's.
+        keeper = gang.key if self._books.keeps.of(gang.key) else None
+        asked = (
+            _asked(gang, members, now, self._places.topology),
+            self._preemptor.precedence.passes(gang),
+            keeper,
+        )
+        reason = self._vain.get(asked)
+        if reason is None:
+            reason = self._places.plan(gang, members, now)
+            if reason is not None:
+                self._vain[asked] = reason
+        return reason
+
+    def _plan_as_many(self, gang: Gang, ready: list[Member], fewest: int, now: float) -> Reason | None:
+        """Place all of ``ready``, or the ``fewest`` needed and then who else fits; say why not all, or None."""
+        reason = self._plan(gang, ready, now)
+        if reason is None or len(ready) <= fewest or self._places.plan(gang, ready[:fewest], now) is not None:
+            return reason
+        hopeless: list[object] = []
+        for member in ready[fewest:]:
+            asked = (member.pod.requests, member.pod.devices, member.pod.requires)
+            if asked not in hopeless and self._places.plan(gang, [member], now) is not None:
+                hopeless.append(asked)
+        return reason
+
+
+def _failed(why: str) -> Reason:
+    return Reason(
+        Why.FAILED, f"planning failed, which is the service's fault, not yours: {why} (see its log)"
+    )
+
+
+def size_of(gang: Gang) -> int | Reason:
+    """How many members make the gang whole, or why that can't be said."""
+    return size_said(gang.key, gang.alive())
+
+
+def needy(gang: Gang) -> list[Member]:
+    """The members that still need a place."""
+    return [member for member in gang.pending() if member.assignment is None]
+
+
+def _promised(gang: Gang) -> bool:
+    """Whether the gang has to be completed before others are served."""
+    return gang.begun or gang.state is GangState.COMMITTED
+
+
+def _needs(gang: Gang, size: int) -> bool:
+    """Whether the gang has fewer places than its minimum."""
+    return sum(1 for member in gang.alive() if member.assignment is not None) + gang.ended < size
+
+
+def _not_whole(gang: Gang, size: int, elsewhere: Mapping[str, int]) -> Reason:
+    present = len(gang.alive()) + gang.ended
+    if present < size:
+        return waiting(present, size, elsewhere)
+    return _gates(gang) or waiting(present, size)
+
+
+def _invalid(ready: Iterable[Member]) -> Reason | None:
+    broken = next((member.pod for member in ready if member.pod.problem), None)
+    return None if broken is None else Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}")
+
+
+def _gates(gang: Gang) -> Reason | None:
+    names = sorted({gate for member in gang.alive() for gate in foreign_gates(member.pod)})
+    if not names:
+        return None
+    return Reason(Why.GATED, f"waiting for scheduling gates of others: {', '.join(names)}")
+
+
+def _asked(
+    gang: Gang, members: Iterable[Member], now: float, topology: Callable[[Pod], tuple[tuple[str, ...], int]]
+) -> Asked:
+    """What placing ``members`` asks for: equal for gangs that fit or don't fit alike."""
+    # Under a node-exclusive policy a gang may use the nodes that it has already, and nobody else may.
+    own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
+    return frozenset(
+        Counter(
+            (
+                member.pod.requests,
+                signature(member.pod),
+                tuple(sorted(member.pod.devices.items())),
+                tuple(member.pod.requires.items()) if member.pod.devices else (),
+                member.pod.host_ports,
+                still_barred(member, now),
+                bonds(member.pod, *topology(member.pod)),
+                own,
+            )
+            for member in members
+        ).items()
+    )

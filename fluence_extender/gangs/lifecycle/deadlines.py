@@ -1,0 +1,94 @@
+"""How long a gang may take to assemble and to be completed, and when something about it falls due by itself.
+
+A gang that doesn't assemble in time is told so and nothing more: it holds nothing, and is placed once it is whole after
+all. One that has begun and can't be completed in time is undone. What the gang itself says (a PodGroup's
+scheduleTimeoutSeconds, an annotation) comes before the service's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fluence_extender.gangs.execution.actions import Evict
+from fluence_extender.gangs.lifecycle.agenda import NEVER
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.pins import outlived_at
+from fluence_extender.gangs.lifecycle.stalls import stalls_at
+from fluence_extender.gangs.membership.assembly import shortest_patience
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.model.reason import Reason
+
+
+def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limits: Limits) -> None:
+    """Take note of whether all members exist, and of whether that has taken too long."""
+    gang.patience = shortest_patience(member.claim for member in alive)
+    if complete:
+        gang.gathering_since = gang.late_after = None
+        return
+    if gang.gathering_since is None:
+        gang.gathering_since = now
+    limit = _limit(gang, limits.assembly)
+    late = limit is not None and now - gang.gathering_since >= limit
+    gang.late_after = limit if late else None
+
+
+def falls_late(gang: Gang, now: float, limits: Limits) -> bool:
+    """Whether the gang has to be told, now, that it hasn't assembled in time."""
+    return gang.late_after is None and now >= _late_at(gang, limits)
+
+
+def _late_at(gang: Gang, limits: Limits) -> float:
+    return _after(gang.gathering_since, _limit(gang, limits.assembly))
+
+
+def _undone_at(gang: Gang, limits: Limits) -> float:
+    return _after(gang.incomplete_since, _completion(gang, limits))
+
+
+def _completion(gang: Gang, limits: Limits) -> float | None:
+    """The limit after which a begun gang is undone; a service without one undoes none, whatever a gang says."""
+    return None if limits.completion is None else _limit(gang, limits.completion)
+
+
+def _limit(gang: Gang, standard: float | None) -> float | None:
+    """What the gang itself says, or else the service's limit."""
+    return standard if gang.patience is None else gang.patience
+
+
+def _after(since: float | None, limit: float | None) -> float:
+    return NEVER if since is None or limit is None else since + limit
+
+
+def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
+    """Evict the bound members of a begun gang that can't be completed within its limit."""
+    if now < _undone_at(gang, limits):
+        return []
+    gang.incomplete_since = now
+    missing: Reason | str = gang.reason or "members are missing"
+    why = f"gang {gang.key} could not be completed within {_completion(gang, limits):g} s: {missing}"
+    return [Evict(member.pod, why) for member in gang.alive() if member.bound]
+
+
+def at_risk(gang: Gang, limits: Limits) -> str:
+    """What becomes of the members that are bound already if the others aren't in time; the end of a reason."""
+    limit = _completion(gang, limits)
+    bound = sum(1 for member in gang.alive() if member.bound)
+    if gang.whole or not bound or limit is None:
+        return ""
+    are = "member is bound and" if bound == 1 else "members are bound and"
+    return f"; {bound} of {gang.size} {are} evicted unless the gang is completed within {limit:g} s"
+
+
+def due(gang: Gang, now: float, limits: Limits) -> float:
+    """When the gang is to be looked at next, if nothing is seen of it: something is announced, tried again or over."""
+    times = [gang.try_again_at, _undone_at(gang, limits)]
+    if gang.rest_until > now:
+        times.append(gang.rest_until)
+    if gang.reason is not None and gang.announced != gang.reason.text:
+        times.append(gang.reason_since + limits.announce_after)
+    if gang.late_after is None:
+        times.append(_late_at(gang, limits))
+    times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)
+    times.append(outlived_at(gang, limits))
+    times.extend(member.handed for member in gang.members.values())
+    return min(times)

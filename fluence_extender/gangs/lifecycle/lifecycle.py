@@ -1,0 +1,454 @@
+"""The life of each gang: waiting → planned → committed → bound.
+
+A gang is planned when it is whole; it is committed from the first ungate or Binding on, and then either every
+member gets its node or, after a limit, the bound ones are evicted. Bindings can't be taken back, so the rest of
+a begun gang is always planned beside what is bound; a gang of which nothing is bound gives its places back when
+it stops being whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fluence_extender.cluster.port import Pin
+from fluence_extender.gangs.execution.actions import Action, Steer
+from fluence_extender.gangs.leadership.replay import resume_promised, take_over_bound
+from fluence_extender.gangs.lifecycle.agenda import NEVER
+from fluence_extender.gangs.lifecycle.attempts import Attempts, size_of
+from fluence_extender.gangs.lifecycle.deadlines import falls_late, gather, undo
+from fluence_extender.gangs.lifecycle.displacement import Displacement
+from fluence_extender.gangs.lifecycle.docket import Docket
+from fluence_extender.gangs.lifecycle.failed_bindings import explain_unbound, note_failure, note_silence
+from fluence_extender.gangs.lifecycle.failures import Failures
+from fluence_extender.gangs.lifecycle.handing_over import ended, first_to_steer, hand_over, lapsed, take_back
+from fluence_extender.gangs.lifecycle.judgements import last_judged
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.pins import forget_placeless, pinning, spare_nodes
+from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.lifecycle.refusals import count_refusal, may_be_in_the_way
+from fluence_extender.gangs.lifecycle.resting import Resting
+from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.preemption.preemptor import Preemptor
+from fluence_extender.gangs.reporting.announce import announcements
+from fluence_extender.gangs.reporting.group_reports import GroupReports
+from fluence_extender.gangs.reporting.history import What
+from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.holding import Claim
+from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.stamp import names_exactly
+from fluence_extender.placement.eligibility import refusal
+from fluence_extender.placement.plan import Planner
+
+
+class Lifecycle:
+    """Drives every gang; see the module docstring. All methods are synchronous."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        books: Books,
+        planner: Planner,
+        limits: Limits,
+        clock: Callable[[], float],
+    ) -> None:
+        self._registry = registry
+        self._books = books
+        self._planner = planner
+        self._limits = limits
+        self._clock = clock
+        self._places = Places(registry, books, planner, clock)
+        self.resting = Resting(registry, self._places, limits, clock)
+        self._group_reports = GroupReports(registry, registry.gone.clock)
+        self.preemptor = Preemptor(registry, books, self._places, planner, limits, clock)
+        self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
+        self._attempts = Attempts(registry, books, self._places, self.preemptor, self._displacement, clock)
+        self._docket = Docket(registry, limits)
+        self._tried_version = -1
+
+    # What was seen.
+
+    def pod_changed(self, member: Member, before: Pod | None = None) -> None:
+        """React to a new state of a pod of ours, which was ``before`` if it was known."""
+        self._registry.revision += 1
+        pod = member.pod
+        if ended(pod, before):
+            take_back(member)
+        note_failure(member, before)
+        if pod.refusal:
+            member.judged = last_judged(pod.refusal, member.judged)
+        if pod.finished:
+            if pod.uid in self._books.holdings:
+                self.note(pod.uid, What.RELEASED, f"the pod has {pod.phase.lower()}")
+            self._books.release(pod.uid)
+            member.assignment = None
+        elif pod.node:
+            if member.bound != pod.node:
+                self.note(pod.uid, What.BOUND, f"to {pod.node}")
+            if not self._holds_as_bound(member):
+                member.assignment = self._books.adopt(pod, self._gang_id(pod.uid), Claim.BOUND)
+            member.bound = pod.node
+            if pod.deleting:
+                self.preemptor.leaving(pod.uid)
+            self._books.amend(pod)
+            self._books.strengthen(pod.uid, Claim.BOUND)
+        elif pod.deleting:
+            self._places.drop(member)
+        else:
+            found = self._registry.member(pod.uid)
+            if found is not None and not member.bound:
+                self._places.leave_if_unfit(found[0], member)
+            self._nomination_changed(member)
+
+    def _holds_as_bound(self, member: Member) -> bool:
+        """Whether a bound pod holds its node, and when it is first seen there the devices that its stamp names.
+
+        What was planned and bound so stays its own, be the device taken out of the resources by then.
+        """
+        pod = member.pod
+        if not self._books.holds(pod.uid, pod.node):
+            return False
+        if member.bound == pod.node or not pod.devices:
+            return True
+        return names_exactly(pod.annotations, self._books.holdings[pod.uid].assignment)
+
+    def note(self, uid: str, what: What, detail: str) -> None:
+        """Take note, in the history of its gang, of what happened to a pod of ours."""
+        found = self._registry.member(uid)
+        if found is not None:
+            found[0].note(what, found[1].pod.name, detail)
+
+    def _gang_id(self, uid: str) -> object:
+        found = self._registry.member(uid)
+        return found[0].key if found is not None else uid
+
+    def _nomination_changed(self, member: Member) -> None:
+        """Follow our nomination by level: seen, then seen cleared, means that an attempt there failed."""
+        if not member.pod.nominated:
+            member.clearing = False
+        if member.assignment is None or member.bound:
+            return
+        if member.pod.nominated == member.assignment.node:
+            member.nominated = True
+        elif member.nominated:
+            member.nominated = False
+            member.steer_wanted = True
+            if member.excused:
+                member.excused = False
+            else:
+                self.refused(member.pod.uid, member.assignment.node)
+
+    def node_changed(self, name: str) -> None:
+        """Move members away from a node that they can't be bound to any more, and let everyone try again."""
+        self._books.changed()
+        self._registry.revision += 1
+        now = self._clock()
+        for gang in self._docket.unsettled():
+            if self.resting.shorten(gang, now):
+                self._docket.note(gang, gang.rest_until)
+            for member in gang.pending():
+                member.barred.pop(name, None)
+                if member.assignment is not None and member.assignment.node == name:
+                    self._places.leave_if_unfit(gang, member)
+
+    def refused(self, uid: str, node: str) -> None:
+        """Take note that an attempt to put the pod on its planned node failed outside."""
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
+        if member.bound or member.binding or member.assignment is None or member.assignment.node != node:
+            return
+        now = self._clock()
+        self._registry.revision += 1
+        gang.note(What.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
+        if count_refusal(member, node, now, self._limits):
+            self.resting.turned_away(gang, member, now)
+
+    def waited_in_vain(self, uid: str, node: str) -> None:
+        """Take note that the pod reached bind on ``node``, and that its gang didn't gather there.
+
+        Members that keep each other away (affinity between pods, ports of others) may come one after the other and
+        never together, with no refusal to be seen. So once one was refused, waiting in vain again and again counts as
+        one too.
+        """
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
+        here = member.assignment is not None and member.assignment.node == node
+        if member.bound or member.binding or not here or not gang.barrier.doubted:
+            return
+        member.waits += 1
+        if member.waits < self._limits.vain_waits or not may_be_in_the_way(gang, member):
+            return
+        now = self._clock()
+        self._registry.revision += 1
+        member.barred[node] = now + self._limits.barred_for
+        self.resting.turned_away(gang, member, now)
+
+    # Binding.
+
+    def committing(self, gang: Gang) -> None:
+        """The first ungate or Binding is about to go out: from now on the gang's share is its own."""
+        for member in gang.members.values():
+            if member.assignment is not None:
+                self._books.strengthen(member.pod.uid, Claim.COMMITTED)
+        self._registry.revision += 1
+        if gang.state is GangState.PLANNED:
+            gang.state = GangState.COMMITTED
+            gang.note(What.COMMITTED, "", "its places are its own until all members have their nodes")
+
+    def binding(self, gang: Gang, member: Member) -> None:
+        """A Binding of the member goes out: until its outcome is known its place can't be taken from it."""
+        if gang.state is GangState.PLANNED:
+            self.committing(gang)
+        self._books.strengthen(member.pod.uid, Claim.COMMITTED)
+        self._registry.revision += 1
+        member.binding = True
+
+    def handed_over(self, gang: Gang, member: Member) -> None:
+        """kube-scheduler was told the member's node, and binds it there itself."""
+        if not member.binding:
+            self.binding(gang, member)
+        self._docket.note(gang, hand_over(member, self._clock(), self._limits))
+
+    def bound(self, uid: str, node: str) -> None:
+        """Take note that our Binding was accepted."""
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
+        member.binding = False
+        member.unbound = ""
+        if member.bound != node:
+            gang.note(What.BOUND, member.pod.name, f"to {node}")
+        member.bound = node
+        self._books.strengthen(uid, Claim.BOUND)
+        self._registry.revision += 1
+        self._registry.dirty.add(gang.key)
+
+    def not_bound(self, uid: str, why: str = "") -> None:
+        """Our own bind refused the pod, or failed for ``why``: the attempt says nothing about the node."""
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
+        self._registry.revision += 1
+        member.excused = True
+        if member.binding:
+            member.binding = False
+            member.unbound = why
+            self._registry.dirty.add(gang.key)
+            if not member.alive:
+                self._places.drop(member)
+            else:
+                self._places.leave_if_unfit(gang, member)
+
+    def steered(self, uid: str) -> None:
+        """A member's place has been told to the cluster."""
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
+        member.heard = self._clock()
+        if member.trouble:
+            member.trouble = ""
+            self._registry.revision += 1
+            if gang.reason is not None and gang.reason.why is Why.UNTOLD:
+                gang.explain(None, self._clock())
+        self._registry.dirty.add(gang.key)
+
+    def asked(self, uid: str) -> None:
+        """kube-scheduler asks where the pod is to go."""
+        found = self._registry.member(uid)
+        if found is None:
+            return
+        gang, member = found
+        if member.assignment is not None:
+            member.heard = self._clock()
+        elif member.stalled:
+            member.stalled = False
+            gang.rest_until = 0.0
+            self._registry.dirty.add(gang.key)
+
+    def steer_trouble(self, uid: str, why: str) -> bool:
+        """A member can't be told its place; whether that is new."""
+        found = self._registry.member(uid)
+        if found is None or found[1].trouble == why:
+            return False
+        gang, member = found
+        member.trouble = why
+        self._registry.revision += 1
+        gang.explain(
+            Reason(Why.UNTOLD, f"placed, but {member.pod.name} can't be told its node: {why}"), self._clock()
+        )
+        return True
+
+    def steer_failed(self, uid: str) -> None:
+        """A steer didn't reach the cluster: it is to be done again."""
+        found = self._registry.member(uid)
+        if found is not None and found[1].assignment is not None and not found[1].bound:
+            found[1].steer_wanted = True
+            self._registry.dirty.add(found[0].key)
+
+    def clear_failed(self, uid: str) -> None:
+        """A clear didn't reach the cluster: it is to be done again, unless the pod has a place by now."""
+        found = self._registry.member(uid)
+        if found is not None:
+            found[1].clearing = False
+            self._registry.dirty.add(found[0].key)
+
+    def resources_changed(self) -> None:
+        """Move members away from devices that have gone, changed or become too few, and let everyone try again."""
+        for gang in self._docket.unsettled():
+            for member in gang.pending():
+                self._places.leave_if_unfit(gang, member)
+        self.look_at_all()
+
+    def may_bind(self, uid: str, node: str) -> bool:
+        """Whether the pod may still be bound to its planned node, as both are now."""
+        found, there = self._registry.member(uid), self._planner.node(node)
+        return found is not None and there is not None and refusal(found[1].pod, there) is None
+
+    def look_at_all(self) -> None:
+        """Look at every gang again."""
+        self._books.changed()
+        self._registry.revision += 1
+        self._registry.dirty.update(self._registry.gangs)
+
+    def replay(self) -> None:
+        """Take over bound pods after a start."""
+        for member in take_over_bound(self._registry, self._books):
+            if member.pod.deleting:
+                self.pod_changed(member)
+        self.look_at_all()
+
+    def lead(self) -> None:
+        """Begin to decide. What was promised before us is kept; until then only facts were followed."""
+        self._places.clears()
+        resume_promised(self._registry, self._books, self._planner.node)
+        self.preemptor.take_over()
+        for gang in self._registry.gangs.values():
+            gang.gather_anew()
+        for _, member in self._registry.members():
+            member.heard, member.placeless = self._clock(), NEVER
+        self.look_at_all()
+
+    # What is to be done.
+
+    def step(self) -> list[Action]:
+        """Look at what has changed and decide."""
+        now = self._clock()
+        self._relieve_strained()
+        looked_at = self._docket.take_due(now)
+        for gang in self._docket.known(looked_at):
+            for member in lapsed(gang, now):
+                take_back(member)
+                note_silence(member, self._limits)
+                self._places.leave_if_unfit(gang, member)
+                self._registry.dirty.add(gang.key)
+        late = (gang.key for gang in self._docket.known(looked_at) if falls_late(gang, now, self._limits))
+        self._registry.dirty.update(late)
+        for key in sorted(self._registry.dirty):
+            self._registry.dirty.discard(key)
+            self._evaluate(self._registry.gangs[key], now)
+            looked_at.add(key)
+        if not self._registry.dirty:
+            # An emptied set is as slow to walk through as it was large: now it gives its table back.
+            self._registry.dirty.clear()
+        for gang in self._docket.known(looked_at):
+            self.resting.give_up_stalled(gang, now)
+        looked_at |= self._try_waiting(looked_at, now)
+        preempting = self.preemptor.actions(now, looked_at)
+        if looked_at or self._registry.dirty:
+            self._registry.revision += 1
+        actions: list[Action] = []
+        for gang in self._docket.known(looked_at | self._registry.dirty):
+            self._places.clear_unplanned(gang)
+            actions.extend(self._steers(gang))
+            actions.extend(undo(gang, now, self._limits))
+            forget_placeless(gang)
+            actions.extend(self._displacement.replacements(gang, now))
+            actions.extend(announcements(gang, now, self._limits, self._registry))
+            self._docket.file(gang, now)
+        return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
+
+    @property
+    def restless(self) -> bool:
+        """Whether another step is wanted at once."""
+        return bool(self._registry.dirty or self._attempts.left) or self.preemptor.restless
+
+    def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
+        """Try to place who waits: those just looked at, and everybody once there may be more room than before."""
+        version = self._books.version
+        hopeful = looked_at if version == self._tried_version else looked_at | self._docket.waiting
+        hopeful = hopeful | self._attempts.left
+        tried = self._attempts.all(self._docket.known(hopeful), now)
+        self._tried_version = version
+        return tried
+
+    def _relieve_strained(self) -> None:
+        """Nodes where somebody else took promised room: who isn't bound there yet goes elsewhere, the weakest first."""
+        strained = self._books.strained
+        if not strained:
+            return
+        gangs = sorted(
+            self._docket.unsettled(), key=lambda gang: (gang.state is GangState.COMMITTED, gang.priority)
+        )
+        for gang in gangs:
+            for member in gang.pending():
+                node = member.assignment.node if member.assignment is not None else ""
+                if node in strained and not member.binding and node in self._books.strained:
+                    self._places.replan(gang, member)
+
+    def _evaluate(self, gang: Gang, now: float) -> None:
+        """Settle the state and, where nothing can be planned, the reason."""
+        gang.tried = -1
+        alive = gang.alive()
+        if not alive:
+            finish(gang, now)
+            return
+        size = size_of(gang)
+        if not isinstance(size, Reason):
+            gang.size = size
+        complete = not isinstance(size, Reason) and len(alive) + gang.ended >= size
+        gather(gang, alive, complete or gang.begun, now, self._limits)
+        if isinstance(size, Reason):
+            self._places.withdraw(gang)
+            settle_without_size(gang, alive, size, now)
+            return
+        if len(alive) + gang.ended < size:
+            self._places.withdraw(gang)
+        settle(gang, alive, now)
+        explain_unbound(gang, now)
+        gang.barrier.look(gang.gathered)
+
+    def _steers(self, gang: Gang) -> list[Action]:
+        steerable = [m for m in gang.members.values() if m.steer_wanted and m.assignment is not None]
+        wanted = first_to_steer(gang, steerable) if steerable else steerable
+        names = list(self._planner.eligibility.nodes) if wanted else []
+        actions: list[Action] = []
+        for member in wanted:
+            member.steer_wanted = False
+            if member.assignment is not None and member.pending:
+                node = member.assignment.node
+                actions.append(Steer(member.pod, node, self._pin(gang, member.pod, node, names)))
+        if any(GATE in member.pod.gates for member in wanted):
+            self.committing(gang)
+        return actions
+
+    def _pin(self, gang: Gang, pod: Pod, node: str, names: Sequence[str]) -> Pin | None:
+        """What steers the pod in the write that ungates it, where that may be; ``names`` are those of all nodes."""
+        if not self._displacement.may_pin(gang, pod):
+            return None
+        if pod.affinity:
+            return Pin(node, pinning(pod, node, ()))
+        nodes, asked = self._planner.eligibility.nodes, self._books.rounded(pod.requests)
+        return Pin(
+            node, pinning(pod, node, spare_nodes(pod, node, names, nodes, self._books.accounts, asked))
+        )

@@ -1,0 +1,182 @@
+"""Giving members places and taking them back.
+
+Invariant: a member has an assignment exactly while the books hold its share, and a nomination that no assignment stands
+behind is taken back before anybody is nominated in its stead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fluence_extender.gangs.execution.actions import Clear
+from fluence_extender.gangs.lifecycle.agenda import NEVER
+from fluence_extender.gangs.lifecycle.displaced import displaced
+from fluence_extender.gangs.lifecycle.refusals import still_barred
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.membership.topology_told import topology_told
+from fluence_extender.gangs.reporting.history import What
+from fluence_extender.ledger.books import Books
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.listing import first_few
+from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.placement.eligibility import refusal
+from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
+from fluence_extender.placement.trial import Trial
+
+NODES_SHOWN = 4
+
+
+class Places:
+    """Plans and drops assignments, and gathers the nominations to be taken back.
+
+    ``passes`` says for which other gangs' sake no node is closed to a gang.
+    """
+
+    def __init__(
+        self, registry: Registry, books: Books, planner: Planner, clock: Callable[[], float]
+    ) -> None:
+        self._registry = registry
+        self._books = books
+        self._planner = planner
+        self._clock = clock
+        self._clears: list[Clear] = []
+        self.passes: Callable[[Gang], frozenset[object]] = lambda _: frozenset()
+
+    def clears(self) -> list[Clear]:
+        """Hand out the nominations to be taken back."""
+        clears, self._clears = self._clears, []
+        return clears
+
+    def plan(
+        self, gang: Gang, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
+    ) -> Reason | None:
+        """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
+        wishes = self.wishes(members, now, avoided)
+        try:
+            with self._books.keeps.passing(self.passes(gang)):
+                assignments = self._planner.plan(wishes, gang.key, self.settled(gang))
+        except Refused as refused:
+            return refused.reason
+        for member, assignment in zip(members, assignments, strict=True):
+            member.assignment = assignment
+            member.kept = ""
+            member.steer_wanted = True
+            member.clearing = False
+            member.heard = member.placeless = NEVER
+            member.unbound = ""
+            member.forget_refusals()
+        gang.expect()
+        gang.note(What.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments))
+        if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
+            gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
+        return None
+
+    def wishes(
+        self, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
+    ) -> list[Wish]:
+        """What is asked of a planner for ``members``."""
+        return [
+            Wish(member.pod, still_barred(member, now) | avoided, *self.topology(member.pod))
+            for member in members
+        ]
+
+    def settled(self, gang: Gang) -> list[Settled]:
+        """The members that have a place already."""
+        return [
+            Settled(Wish(one.pod, frozenset(), *self.topology(one.pod)), one.assignment.node)
+            for one in gang.alive()
+            if one.assignment is not None
+        ]
+
+    def displaced(self, gang: Gang, members: Sequence[Member], now: float) -> frozenset[str]:
+        """Those of ``members``, by uid, whose pins keep these from being placed together; see `displaced`."""
+        eligibility, topology = self._planner.eligibility, self._planner.topology
+        trial = Trial(self._books, eligibility, topology, any(one.pod.devices for one in members))
+        with self._books.keeps.passing(self.passes(gang)):
+            return displaced(trial, self.wishes(members, now), gang.key, self.settled(gang))
+
+    def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
+        """What `bonds` has to know of a pod's owners."""
+        return topology_told(self._registry.workloads, pod)
+
+    def replan(self, gang: Gang, member: Member) -> None:
+        """Find another place for one member; the whole gang moves when it can't be had and nothing is bound."""
+        self.drop(member)
+        self._registry.dirty.add(gang.key)
+        if self.plan(gang, [member], self._clock()) is not None:
+            self.withdraw(gang)
+
+    def replan_apart(self, gang: Gang, member: Member) -> None:
+        """Find a place for one member that was refused, where no other member of its gang is if there is such a node.
+
+        Members that keep each other away (anti-affinity, spread, ports) would otherwise meet again on each next node.
+        """
+        self.drop(member)
+        others = {one.assignment.node for one in gang.alive() if one.assignment is not None}
+        if not others or self.plan(gang, [member], self._clock(), frozenset(others)) is not None:
+            self.replan(gang, member)
+            return
+        self._registry.dirty.add(gang.key)
+
+    def drop(self, member: Member) -> None:
+        """Take a member's place back, unless it is bound or being bound."""
+        if member.assignment is None or member.bound or member.binding:
+            return
+        self._books.release(member.pod.uid)
+        member.assignment = None
+        member.steer_wanted = False
+        self._clear(member)
+        member.nominated = False
+        member.unbound = ""
+        member.forget_refusals()
+
+    def clear_unplanned(self, gang: Gang) -> None:
+        """Take back nominations that no plan stands behind: kube-scheduler counts such a pod as sitting there."""
+        for member in gang.pending():
+            if member.assignment is None and not member.binding:
+                self._clear(member)
+
+    def _clear(self, member: Member) -> None:
+        if member.pod.nominated and member.pod.nominated != member.kept and not member.clearing:
+            member.clearing = True
+            self._clears.append(Clear(member.pod))
+
+    def withdraw(self, gang: Gang) -> None:
+        """Drop the plan of a gang of which nothing is bound."""
+        if not gang.begun:
+            if any(member.assignment is not None for member in gang.members.values()):
+                gang.note(What.WITHDRAWN, "", "the plan of the gang was dropped")
+            for member in gang.members.values():
+                self.drop(member)
+            gang.barrier.fail("the plan of the gang was withdrawn")
+            gang.gather_anew()
+
+    def leave_if_unfit(self, gang: Gang, member: Member) -> None:
+        """Find another place for a member that its planned node wouldn't take any more, or that asks for another."""
+        if member.assignment is None or member.binding:
+            return
+        node = self._planner.node(member.assignment.node)
+        if node is None or refusal(member.pod, node) is not None or not self._as_asked(member):
+            self.replan(gang, member)
+
+    def _as_asked(self, member: Member) -> bool:
+        """Whether what is held for a member is what it asks for: users can edit a pod that waits."""
+        held = self._books.holdings.get(member.pod.uid)
+        if held is None or held.requests != member.pod.requests or held.ports != member.pod.host_ports:
+            return False
+        devices = held.assignment.devices
+        if not devices:
+            return True
+        return held.uid not in self._books.bookings.short and self._books.devices.suit(member.pod, devices)
+
+
+def _summary(assignments: Sequence[Assignment]) -> str:
+    """Where a plan puts its members: the first few nodes, and the backends."""
+    nodes = sorted({one.node for one in assignments}, key=natural_order)
+    on = f"on {first_few(nodes, NODES_SHOWN)}"
+    backends = ", ".join(sorted({one.backend for one in assignments if one.backend})[:NODES_SHOWN])
+    return f"{on} with {backends}" if backends else on

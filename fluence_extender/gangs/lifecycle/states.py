@@ -1,0 +1,86 @@
+"""Which state a gang is in, by what its members have: the rules alone, nothing is done here.
+
+A gang is whole once it has been bound as large as it has to be, and stays so: what ends or comes later doesn't make it
+incomplete again. But whom kubelet rejects hasn't run, so that a gang of which one is rejected at its beginning isn't
+whole until another one is bound in its stead. What is bound of one that isn't whole runs below its minimum, and since
+when is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.reporting.history import What
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.reason import Reason
+
+
+def have_nodes(bound: int) -> str:
+    """What is told of a gang of which so many members are bound."""
+    return "1 member has its node" if bound == 1 else f"{bound} members have their nodes"
+
+
+def finish(gang: Gang, now: float) -> None:
+    """Nobody is left of the gang: should members come again, it begins anew."""
+    if gang.state is not GangState.FINISHED:
+        gang.note(What.FINISHED, "", "no member is left running")
+    gang.state = GangState.FINISHED
+    gang.begin_anew()
+    gang.explain(None, now)
+
+
+def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
+    """Settle the state of a gang whose size is known."""
+    bound = sum(1 for member in alive if member.bound)
+    assigned = sum(1 for member in alive if member.assignment is not None)
+    gang.expect()
+    whole = is_whole(gang, bound)
+    if bound == len(alive) and whole:
+        if gang.state is not GangState.BOUND:
+            gang.note(What.COMPLETE, "", have_nodes(bound))
+        gang.state = GangState.BOUND
+        gang.whole = True
+        gang.incomplete_since = None
+        gang.replans = gang.rests = gang.stalls = 0
+        gang.explain(None, now)
+    elif bound:
+        gang.state = GangState.COMMITTED
+        # More than make it whole may come and go: those that wait don't put those at risk that run.
+        gang.whole = whole
+        if gang.whole:
+            gang.incomplete_since = None
+        elif gang.incomplete_since is None:
+            gang.incomplete_since = now
+    elif not gang.begun:
+        gang.incomplete_since = None
+        gang.whole = False
+        if not assigned:
+            gang.state = GangState.WAITING
+            gang.begin_anew()
+
+
+def is_whole(gang: Gang, bound: int) -> bool:
+    """Whether the gang is whole with so many bound members, or has been and goes on."""
+    if bound + gang.ended < gang.size:
+        return gang.whole and not gang.short
+    if not gang.whole:
+        gang.make_up()
+    return True
+
+
+def settle_without_size(gang: Gang, alive: Sequence[Member], why: Reason, now: float) -> None:
+    """Settle the state of a gang of which nobody knows, any more, how large it is: who is bound stays where it is."""
+    bound = sum(1 for member in alive if member.bound)
+    gang.whole = gang.whole and not gang.short
+    if gang.whole and bound == len(alive):
+        gang.state = GangState.BOUND
+        gang.explain(None, now)
+        return
+    gang.state = GangState.COMMITTED if gang.begun else GangState.WAITING
+    if not bound:
+        gang.incomplete_since = None
+        gang.whole = False
+    elif not gang.whole and gang.incomplete_since is None:
+        gang.incomplete_since = now
+    gang.explain(why, now)

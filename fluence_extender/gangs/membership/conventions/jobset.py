@@ -1,0 +1,103 @@
+"""JobSets, by the labels their pods carry; the size is that of all Jobs together.
+
+A JobSet may create some of its Jobs only when others are ready or have ended (``dependsOn``, or ``startupPolicy``
+InOrder). With exclusive placement the pods of a Job are created once its first has a node. To wait for all would be to
+wait for ever, so what can exist at once is a part of its own. The order stands in the JobSet alone, and so it is waited
+for; a cluster that serves no JobSets any more leaves the pods' own labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fluence_extender.gangs.membership.conventions.claim import (
+    Claim,
+    Said,
+    Workloads,
+    awaited,
+    derived,
+    number,
+)
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.labels import (
+    COMPLETION_INDEX,
+    JOB_SET_NAME,
+    REPLICATED_JOB,
+    REPLICATED_JOB_REPLICAS,
+)
+from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
+
+LEADERS, FOLLOWERS = "leaders", "followers"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The pods of a JobSet that exist at once; ``name`` is "" where those are all there are."""
+
+    name: str
+    said: Said
+
+
+def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
+    """The claim of a pod of a JobSet."""
+    stage = stage_of(pod, workloads)
+    if stage is None:
+        return None
+    key = GangKey(pod.namespace, pod.labels[JOB_SET_NAME], Convention.JOB_SET, part=stage.name)
+    return derived(pod, key, stage.said)
+
+
+def stage_of(pod: Pod, workloads: Workloads) -> Stage | None:
+    """The stage of its JobSet that a pod belongs to; None for a pod of no JobSet."""
+    name = pod.labels.get(JOB_SET_NAME)
+    if not name:
+        return None
+    job_set = workloads.find(JobSet, pod.namespace, name)
+    if job_set is not None:
+        return _stage(job_set, pod)
+    if workloads.served(JobSet):
+        return Stage("", awaited("JobSet", pod.namespace, name))
+    return Stage(pod.labels.get(REPLICATED_JOB, ""), _of_replicated_job(pod, workloads))
+
+
+def _stage(job_set: JobSet, pod: Pod) -> Stage:
+    said_by = f"JobSet {job_set.name}"
+    replicated = pod.labels.get(REPLICATED_JOB, "")
+    if job_set.in_order:
+        together = [one for one in job_set.jobs if one.name == replicated]
+        name = replicated
+    else:
+        after = {one.after for one in job_set.jobs if one.name == replicated}
+        together = [one for one in job_set.jobs if one.after in after]
+        ordered = any(one.after for one in job_set.jobs)
+        name = next((one.name for one in together), replicated) if ordered else ""
+    first, later = _led(together)
+    if not later:
+        return Stage(name, (max(first, 1), said_by))
+    led = any(one.leaders for one in together if one.name == replicated)
+    follows = led and pod.annotations.get(COMPLETION_INDEX) != "0"
+    part = "-".join(filter(None, (name, FOLLOWERS if follows else LEADERS)))
+    return Stage(part, (later if follows else first, said_by))
+
+
+def _led(together: Sequence[ReplicatedJob]) -> tuple[int, int]:
+    """How many of their pods are created at once, and how many when leaders among those have their nodes."""
+    later = sum(one.pods - one.leaders for one in together if one.leaders)
+    return sum(one.pods for one in together) - later, later
+
+
+def _of_replicated_job(pod: Pod, workloads: Workloads) -> Said:
+    if pod.owner is None or pod.owner.kind != "Job":
+        why = (
+            f"pod {pod.name} says that it is of JobSet {pod.labels[JOB_SET_NAME]}, but has no owning Job; "
+            f"annotation {GROUP_SIZE_ANNOTATION} can say the gang's size instead"
+        )
+        return Reason(Why.INVALID, why), f"pod {pod.name}"
+    job = workloads.find(Job, pod.namespace, pod.owner.name)
+    if job is None:
+        return awaited("Job", pod.namespace, pod.owner.name)
+    return job.pods * (number(pod.labels.get(REPLICATED_JOB_REPLICAS, "")) or 1), f"Job {job.name}"

@@ -1,0 +1,250 @@
+"""One gang and its members, as the controller keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fluence_extender.gangs.execution.barrier import Barrier
+from fluence_extender.gangs.lifecycle.agenda import NEVER
+from fluence_extender.gangs.lifecycle.judgements import Judged
+from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.reporting.history import History, What
+from fluence_extender.model.gang import Convention, GangKey, GangState
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import ENDED, Pod
+from fluence_extender.model.reason import Reason, Why, timed_out
+
+JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
+RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
+
+
+@dataclass(slots=True)
+class Member:
+    """One pod of a gang.
+
+    ``claim`` is what it says of the gang; ``assignment`` is its planned or actual place; ``steer_wanted`` says that the
+    place has yet to be told to the cluster; ``nominated`` that our nomination has been seen there; ``clearing`` that a
+    nomination is being taken back; ``excused`` that the next failed attempt was our own doing; ``binding`` that a
+    Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
+    ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
+    ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
+    ``judged`` is what kube-scheduler's filters said of it last; ``made_up`` says that its gang came to do without
+    it after kubelet had rejected it, or began anew. ``kept`` is the node on which others make way for it;
+    ``placeless`` is since when it is to be replaced because of its pin; ``handed`` is until when kube-scheduler is
+    trusted to bind it itself; ``unbound`` is why its Binding on its place didn't come about, "" as far as is known
+    nothing did.
+    """
+
+    pod: Pod
+    claim: Claim
+    assignment: Assignment | None = None
+    steer_wanted: bool = False
+    nominated: bool = False
+    clearing: bool = False
+    excused: bool = False
+    binding: bool = False
+    bound: str = ""
+    heard: float = NEVER
+    stalled: bool = False
+    trouble: str = ""
+    promised: str = ""
+    kept: str = ""
+    placeless: float = NEVER
+    handed: float = NEVER
+    unbound: str = ""
+    judged: Judged = ()
+    made_up: bool = False
+    barred: dict[str, float] = field(default_factory=dict)
+    refusals: int = 0
+    waits: int = 0
+    refused_first: float = 0.0
+    refused_last: float = 0.0
+
+    @property
+    def alive(self) -> bool:
+        """Whether the pod still counts as a member: neither ended nor going away."""
+        pod = self.pod
+        return not pod.deleting and pod.phase not in ENDED
+
+    @property
+    def pending(self) -> bool:
+        """Whether it still needs a node."""
+        return not self.bound and self.alive
+
+    def forget_refusals(self) -> None:
+        """Start counting refusals anew, as after a change of plan."""
+        self.refusals = self.waits = 0
+        self.refused_first = self.refused_last = 0.0
+
+
+def run_of(pod: Pod) -> str:
+    """Of which run of its owner a pod is, "" without an owner: a run goes on without those that have succeeded.
+
+    The Jobs of a JobSet run together, until a restart makes all of them anew.
+    """
+    job_set = pod.labels.get(JOB_SET_UID)
+    if job_set:
+        return f"{job_set}/{pod.labels.get(RESTART_ATTEMPT, '')}"
+    return pod.owner.uid if pod.owner is not None else ""
+
+
+@dataclass(slots=True)
+class Gang:
+    """One gang.
+
+    ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt, and from ``try_again_at``
+    on there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
+    ``late_after`` after how many seconds it was given up to wait for them, ``patience`` how many it gives itself;
+    ``rests`` is how often in a row it has rested because its members were refused, ``stalls`` because one isn't asked
+    for, or can't be bound; ``whole`` says that as many as make it whole have been bound once; ``expected`` how many
+    members have a place, aren't bound yet and gather at the barrier; ``starts_about`` is when it is expected to get
+    its places, seconds since the epoch, None where that isn't known; ``unpinned`` says that nobody of it is pinned any
+    more, because a member had to be replaced for its pin.
+    """
+
+    key: GangKey
+    members: dict[str, Member] = field(default_factory=dict)
+    size: int = 1
+    state: GangState = GangState.WAITING
+    reason: Reason | None = None
+    reason_since: float = 0.0
+    announced: str = ""
+    tried: int = -1
+    try_again_at: float = NEVER
+    replans: int = 0
+    rest_until: float = 0.0
+    rests: int = 0
+    stalls: int = 0
+    incomplete_since: float | None = None
+    gathering_since: float | None = None
+    late_after: float | None = None
+    patience: float | None = None
+    whole: bool = False
+    expected: int = 0
+    group_reported: bool = False
+    unpinned: bool = False
+    starts_about: float | None = None
+    barrier: Barrier = field(default_factory=Barrier)
+    history: History = field(default_factory=History)
+
+    def alive(self) -> list[Member]:
+        """The members that count."""
+        # Each step walks through the gangs that it looks at some ten times: a call a member would be most of a step.
+        return [
+            member
+            for member in self.members.values()
+            if not member.pod.deleting and member.pod.phase not in ENDED
+        ]
+
+    def pending(self) -> list[Member]:
+        """The members that still need a node or a Binding."""
+        return [
+            member
+            for member in self.members.values()
+            if not member.bound and not member.pod.deleting and member.pod.phase not in ENDED
+        ]
+
+    @property
+    def begun(self) -> bool:
+        """Whether a member is bound already or being bound, so that the rest is to be placed beside it."""
+        return any(member.binding or (member.bound and member.alive) for member in self.members.values())
+
+    def explain(self, reason: Reason | None, now: float) -> None:
+        """Note why the gang waits now, and that it has waited for its members for too long."""
+        if reason is not None and reason.why is Why.WAITING and self.late_after is not None:
+            reason = timed_out(self.late_after, reason)
+        if self.reason != reason:
+            self.reason = reason
+            self.reason_since = now
+            if reason is not None:
+                self.history.wait(reason.why.value, reason.text)
+
+    def note(self, what: What, pod: str = "", detail: str = "") -> None:
+        """Take note in the history that something happened, to the member ``pod`` if it is named."""
+        self.history.note(what, pod, detail, len(self.members))
+
+    def begin_anew(self) -> None:
+        """Forget what belongs to an earlier life: who comes now has to gather again."""
+        self.incomplete_since = None
+        self.whole = False
+        self.make_up()
+        if self.barrier.open:
+            self.gather_anew()
+
+    def make_up(self) -> None:
+        """The gang does without those of its members that kubelets have rejected so far."""
+        for member in self.members.values():
+            if member.pod.rejected:
+                member.made_up = True
+
+    @property
+    def short(self) -> bool:
+        """Whether one of those that began together was rejected by its kubelet: as a whole the gang never ran.
+
+        Members are created before any of them is bound, and who replaces one comes after the others have started.
+        """
+        rejected = [
+            member.pod.created
+            for member in self.members.values()
+            if member.pod.rejected and not member.made_up
+        ]
+        if not rejected:
+            return False
+        started = [member.pod.started for member in self.alive() if member.bound and member.pod.started]
+        return min(rejected) <= min(started, default=NEVER)
+
+    def gather_anew(self) -> None:
+        """A new barrier, for a new plan.
+
+        What kube-scheduler's filters once had against members that they judge by other pods may still hold, and isn't
+        told again in the same words: such members are believed to pass together only while they wait together.
+        """
+        refused = (one.pod for one in self.pending() if one.pod.refusal)
+        self.barrier = Barrier(doubted=any(pod.entangled or pod.host_ports for pod in refused))
+
+    def gathered(self, arrived: Mapping[str, str]) -> bool:
+        """Whether enough members have a place and all of those have reached bind (or are bound)."""
+        if len(arrived) < self.expected:
+            return False
+        placed = [(member, member.assignment) for member in self.alive() if member.assignment is not None]
+        led = self.led_by_marked
+        return len(placed) + self.ended >= self.size and all(
+            member.bound or arrived.get(member.pod.uid) == assignment.node or (led and not member.pod.marked)
+            for member, assignment in placed
+        )
+
+    @property
+    def led_by_marked(self) -> bool:
+        """Whether some of those that aren't bound yet are to be bound together, and so go before the others."""
+        return any(one.pod.marked and one.assignment is not None for one in self.pending())
+
+    def expect(self) -> None:
+        """Count those that are to gather at the barrier."""
+        placed = [member for member in self.pending() if member.assignment is not None]
+        marked = sum(1 for member in placed if member.pod.marked)
+        self.expected = marked or len(placed)
+
+    @property
+    def ended(self) -> int:
+        """Members that have succeeded already, of the same run as those that live.
+
+        Where nobody says what the run is (plain pods of Kueue's), as many as would make the gang whole by themselves
+        are of an earlier one.
+        """
+        done = [run_of(member.pod) for member in self.members.values() if member.pod.phase == "Succeeded"]
+        if not done:
+            return 0
+        now = {run_of(member.pod) for member in self.alive()}
+        loose = done.count("") if "" in now and self.key.convention is Convention.KUEUE else 0
+        return sum(1 for run in done if run and run in now) + (loose if loose < self.size else 0)
+
+    @property
+    def priority(self) -> int:
+        """The highest priority among the living members."""
+        return max((member.pod.priority for member in self.alive()), default=0)
+
+    @property
+    def created(self) -> float:
+        """When its first living member was created, seconds since the epoch."""
+        return min((member.pod.created for member in self.alive()), default=0.0)

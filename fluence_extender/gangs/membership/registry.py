@@ -1,0 +1,227 @@
+"""All that is known of pods and their gangs, by level.
+
+A new list of a kind replaces what was known of it, however many changes were missed in between. The registry decides
+nothing; it says which gangs are touched by what was seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.strangers import Strangers
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.gangs.reporting.history import History, Memory, What
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import CoschedulingGroup, Workload
+
+LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
+"""The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
+
+
+class Registry:
+    """Gangs by key, members by pod uid; ``dirty`` are the gangs to look at again.
+
+    ``workloads`` are the objects that say how large gangs are; ``strangers`` the pods of other schedulers that name
+    a gang; ``touched_groups`` the PodGroups of scheduling.x-k8s.io of whose members something was seen; ``gone`` the
+    gangs without any member left, for those who ask what became of them. ``revision`` grows with every change of any
+    gang; ``clock`` gives seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.gangs: dict[GangKey, Gang] = {}
+        self.gone: Memory[Gang] = Memory(clock)
+        self.revision = 0
+        self._named: dict[str, set[GangKey]] = {}
+        self._in_group: dict[tuple[str, str], set[GangKey]] = {}
+        self.dirty: set[GangKey] = set()
+        self._of: dict[str, GangKey] = {}
+        self._priorities: Counter[int] = Counter()
+        self.workloads = WorkloadIndex()
+        self.strangers = Strangers()
+        self.touched_groups: set[tuple[str, str]] = set()
+
+    def member(self, uid: str) -> tuple[Gang, Member] | None:
+        """The gang and member of a pod of ours."""
+        key = self._of.get(uid)
+        if key is None:
+            return None
+        gang = self.gangs[key]
+        return gang, gang.members[uid]
+
+    def members(self) -> Iterator[tuple[Gang, Member]]:
+        """Every member of every gang."""
+        for gang in self.gangs.values():
+            for member in gang.members.values():
+                yield gang, member
+
+    def named(self, namespace: str, name: str) -> list[Gang]:
+        """The gangs of that name (with its part, if it has one), in the order of their keys."""
+        return [self.gangs[key] for key in sorted(self._named.get(f"{namespace}/{name}", ()))]
+
+    def in_group(self, namespace: str, name: str) -> list[Gang]:
+        """The gangs of a PodGroup of scheduling.x-k8s.io by their keys: several where its pods come in parts."""
+        return [self.gangs[key] for key in sorted(self._in_group.get((namespace, name), ()))]
+
+    @property
+    def lowest_priority(self) -> int:
+        """The lowest priority of any pod of ours; 0 when there is none."""
+        return min((priority for priority, count in self._priorities.items() if count), default=0)
+
+    def put_pod(self, pod: Pod) -> Member:
+        """Take note of a pod of ours, new or changed."""
+        known = self.member(pod.uid)
+        claim = known[1].claim if known is not None and _says_as_before(known[1].pod, pod) else None
+        return self._put(pod, claim or self.workloads.claim(pod))
+
+    def _put(self, pod: Pod, claim: Claim) -> Member:
+        key = claim.key
+        old = self._of.get(pod.uid)
+        if old is not None and old != key:
+            member = self.gangs[old].members.pop(pod.uid)
+            self._touch(old)
+        elif old is not None:
+            member = self.gangs[old].members[pod.uid]
+        else:
+            member = Member(pod, claim)
+        gang = self._gang(key)
+        if old is not None:
+            self._priorities[member.pod.priority] -= 1
+        self._priorities[pod.priority] += 1
+        member.pod, member.claim = pod, claim
+        if pod.uid not in gang.members:
+            gang.members[pod.uid] = member
+            gang.note(What.SEEN, pod.name)
+        self._of[pod.uid] = key
+        self._touch_group(key)
+        self.revision += 1
+        self.dirty.add(key)
+        return member
+
+    def _gang(self, key: GangKey) -> Gang:
+        """The gang of that key; one that was gone goes on with its history."""
+        found = self.gangs.get(key)
+        if found is None:
+            before = self.gone.take(key)
+            if before is None:
+                found = Gang(key, history=History(self.gone.clock))
+            else:
+                found = Gang(key, history=before.history, unpinned=before.unpinned)
+            self.gangs[key] = found
+            self._named.setdefault(str(key), set()).add(key)
+            if key.convention is Convention.COSCHEDULING:
+                self._in_group.setdefault((key.namespace, key.name), set()).add(key)
+        return found
+
+    def drop_pod(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        key = self._of.pop(uid, None)
+        if key is None:
+            return
+        self.workloads.forget(uid)
+        gang = self.gangs[key]
+        member = gang.members.pop(uid)
+        self._priorities[member.pod.priority] -= 1
+        gang.note(What.RELEASED, member.pod.name, "the pod was deleted")
+        self._touch(key)
+
+    def _touch(self, key: GangKey) -> None:
+        self.revision += 1
+        self._touch_group(key)
+        if self.gangs[key].members:
+            self.dirty.add(key)
+            return
+        gang = self.gangs.pop(key)
+        gang.barrier.fail("the gang is gone")
+        self.dirty.discard(key)
+        names = self._named[str(key)]
+        names.discard(key)
+        if not names:
+            del self._named[str(key)]
+        if key.convention is Convention.COSCHEDULING:
+            self._leave_group(key)
+        gang.note(What.GONE)
+        self.gone.keep(key, gang)
+
+    def _leave_group(self, key: GangKey) -> None:
+        group = key.namespace, key.name
+        self._in_group[group].discard(key)
+        if not self._in_group[group]:
+            del self._in_group[group]
+
+    def _touch_group(self, key: GangKey) -> None:
+        if key.convention is Convention.COSCHEDULING:
+            self.touched_groups.add((key.namespace, key.name))
+
+    def put_stranger(self, pod: Pod) -> None:
+        """Take note of a pod of another scheduler, which may name a gang of ours."""
+        self._look_at(self.strangers.put(pod))
+
+    def drop_stranger(self, uid: str) -> None:
+        """Forget such a pod."""
+        self._look_at(self.strangers.drop(uid))
+
+    def elsewhere(self, gang: Gang) -> Counter[str]:
+        """How many pods that name the gang, or the label its own pods have, name another scheduler; by scheduler."""
+        found = self.strangers.schedulers(gang.key)
+        if gang.key.convention in LINKED and any(
+            one.pod.labels.get(GROUP_LABEL) == gang.key.name for one in gang.members.values()
+        ):
+            found += self.strangers.schedulers(replace(gang.key, convention=Convention.LABEL))
+        return found
+
+    def _look_at(self, key: GangKey | None) -> None:
+        if key is None:
+            return
+        also = LINKED if key.convention is Convention.LABEL else ()
+        same = (key, *(replace(key, convention=one) for one in also))
+        same += tuple(replace(one, part="") for one in same if one.part)
+        self.dirty.update(one for one in same if one in self.gangs)
+
+    def put_workload(self, thing: Workload) -> None:
+        """Take note of an object that may say how large gangs are."""
+        if isinstance(thing, CoschedulingGroup):
+            self.touched_groups.add((thing.namespace, thing.name))
+        self._claim_anew(self.workloads.put(thing))
+
+    def drop_workload(self, thing: Workload) -> None:
+        """Forget such an object."""
+        self._claim_anew(self.workloads.drop(thing))
+
+    def replace_workloads(
+        self, kind: type[Workload], things: Iterable[Workload], served: bool = True
+    ) -> None:
+        """Take a whole list of one kind of such objects; ``served`` says whether there can be any."""
+        listed = tuple(things)
+        self.touched_groups.update(
+            (one.namespace, one.name) for one in listed if isinstance(one, CoschedulingGroup)
+        )
+        self._claim_anew(self.workloads.replace(kind, listed, served))
+
+    def _claim_anew(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            found = self.member(uid)
+            if found is None:
+                continue
+            pod = found[1].pod
+            claim = self.workloads.claim(pod)
+            if claim != found[1].claim:
+                self._put(pod, claim)
+                self.gangs[claim.key].group_reported = False
+            self.dirty.add(claim.key)
+
+
+def _says_as_before(old: Pod, new: Pod) -> bool:
+    """Whether everything by which a pod names its gang is as it was."""
+    return (
+        old.labels == new.labels
+        and old.annotations == new.annotations
+        and old.group == new.group
+        and old.owner == new.owner
+    )

@@ -1,0 +1,1 @@
+"""Choosing gangs of lower priority that make room for a gang, and evicting them whole."""

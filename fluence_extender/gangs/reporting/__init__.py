@@ -1,0 +1,1 @@
+"""What users read about a gang: events, conditions, PodGroup status and its history."""

@@ -1,0 +1,71 @@
+"""What users are told unasked: one Event a pod for each new reason, and conditions of gated pods and native PodGroups.
+
+A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't leave a
+trail of counts behind. Of a large gang the first members speak for all.
+"""
+
+from __future__ import annotations
+
+from fluence_extender.cluster.port import Regarding
+from fluence_extender.gangs.execution.actions import Action, ReportGroup, ReportPod, Tell
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.states import have_nodes
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.model.gang import Convention, GangState
+from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import PodGroup
+
+
+def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) -> list[Action]:
+    """What is to be said about ``gang`` now; saying it is noted in the gang."""
+    scheduled = _scheduled(gang, registry)
+    if gang.state is GangState.BOUND:
+        gang.announced = ""
+        return scheduled
+    if gang.reason is None or gang.announced == gang.reason.text:
+        return scheduled
+    if now - gang.reason_since < limits.announce_after:
+        return scheduled
+    gang.announced = gang.reason.text
+    waiting = sorted(
+        (member.pod for member in gang.pending() if member.assignment is None or member.unbound),
+        key=lambda pod: natural_order(pod.name),
+    )
+    actions: list[Action] = [
+        *scheduled,
+        *(
+            Tell(_about(pod), gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}")
+            for pod in waiting[: limits.announced_members]
+        ),
+        *(
+            ReportPod(pod, f"gang {gang.key}: {gang.reason.text}")
+            for pod in waiting[: limits.announced_members]
+            if pod.gates
+        ),
+    ]
+    group = _group(gang, registry)
+    if group is not None and not gang.whole:
+        actions.append(ReportGroup(group, False, gang.reason.why.value, gang.reason.text))
+    return actions
+
+
+def _about(pod: Pod) -> Regarding:
+    return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+
+
+def _group(gang: Gang, registry: Registry) -> PodGroup | None:
+    if gang.key.convention is not Convention.POD_GROUP:
+        return None
+    return registry.workloads.find(PodGroup, gang.key.namespace, gang.key.name)
+
+
+def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
+    """What is said once about a PodGroup of which as many members as it needs have their nodes."""
+    group = _group(gang, registry) if gang.whole and not gang.group_reported else None
+    if group is None:
+        return []
+    gang.group_reported = True
+    members = sum(1 for member in gang.alive() if member.bound)
+    return [ReportGroup(group, True, "Scheduled", have_nodes(members))]

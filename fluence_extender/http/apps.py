@@ -1,0 +1,67 @@
+"""The two ASGI applications: the verbs for the scheduler beside us, the state API for everybody else.
+
+They share nothing but the service and its metrics, so that the verbs can stay on loopback.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fluence_extender.http.listeners.bodies import MAX_BODY
+from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.port import SELF_BINDING, Scheduling
+from fluence_extender.http.scheduler.endpoint import VerbEndpoint
+from fluence_extender.http.scheduler.pending import PendingBinds
+from fluence_extender.http.scheduler.verbs import (
+    Verbs,
+    failed_filter,
+    failed_preempt,
+    failed_prioritize,
+)
+from fluence_extender.http.scheduler.wire import binding_result
+from fluence_extender.http.state.stateapi import api_app
+
+__all__ = ["VerbsApp", "api_app", "verbs_app"]
+
+
+class VerbsApp(Starlette):
+    """The verbs and a liveness probe. Trusts its callers: give it to a loopback listener."""
+
+    def __init__(self, placements: Scheduling, metrics: Metrics, max_body: int = MAX_BODY) -> None:
+        self.pending_binds = PendingBinds()
+        verbs = Verbs(placements, self.pending_binds)
+        self._verbs: dict[str, ASGIApp] = {
+            f"{prefix}/{verb}": VerbEndpoint(verb, answer, failed, metrics, max_body)
+            for prefix, self_binding in (("", False), (SELF_BINDING, True))
+            for verb, answer, failed in (
+                ("filter", partial(verbs.filter, self_binding=self_binding), failed_filter),
+                ("prioritize", verbs.prioritize, failed_prioritize),
+                ("bind", verbs.bind, binding_result),
+                ("preempt", verbs.preempt, failed_preempt),
+            )
+        }
+        super().__init__(routes=[Route("/healthz", _alive)])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. The verbs need none of Starlette's layers, which cost more than a look-up."""
+        verb = self._verbs.get(scope["path"]) if scope["type"] == "http" else None
+        await (super().__call__ if verb is None else verb)(scope, receive, send)
+
+    async def stop(self, grace: float) -> None:
+        """Take no more bindings; end those that wait within ``grace`` seconds."""
+        await self.pending_binds.stop(grace)
+
+
+def verbs_app(placements: Scheduling, metrics: Metrics) -> VerbsApp:
+    """The application of the four verbs over ``placements``."""
+    return VerbsApp(placements, metrics)
+
+
+async def _alive(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("ok\n")

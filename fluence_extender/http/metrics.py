@@ -1,0 +1,121 @@
+"""The service's own metrics, in a registry of its own.
+
+Gauges that mirror the placements are set when they are read, so they can't drift from what `/v1` says.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import choose_encoder
+
+from fluence_extender.http.port import Placements
+from fluence_extender.ledger.audit import DriftKind
+from fluence_extender.model.gang import GangState
+
+VERBS = ("filter", "prioritize", "bind", "preempt")
+
+# Seconds: a look-up takes tens of microseconds, a bind may wait for its gang for many seconds.
+LATENCY_BUCKETS = (
+    50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3,
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0,
+)  # fmt: skip
+
+ERROR_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
+
+
+class Metrics:
+    """All metrics of one service; ``registry`` holds them and nothing else."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        latency = Histogram(
+            "fluence_extender_request_duration_seconds",
+            "Time from a request's arrival to its answer.",
+            ["verb"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self._latency = {verb: latency.labels(verb) for verb in VERBS}
+        self._answers = Counter(
+            "fluence_extender_answers", "Answers given.", ["verb", "outcome"], registry=registry
+        )
+        self._gangs = Gauge("fluence_extender_gangs", "Gangs by state.", ["state"], registry=registry)
+        self._allocations = Gauge(
+            "fluence_extender_allocations", "Pods that hold an allocation.", registry=registry
+        )
+        self._ready = Gauge(
+            "fluence_extender_ready", "1 once the cluster is listed and replayed.", registry=registry
+        )
+        self._leader = Gauge(
+            "fluence_leader", "1 while this replica leads: it decides and writes.", registry=registry
+        )
+        self._engine = Info("fluence_extender_engine", "The matcher engine in use.", registry=registry)
+        self.resources_rejected = Counter(
+            "fluence_extender_resources_rejected",
+            "Changes of resources.yaml that were refused, the old graph kept.",
+            registry=registry,
+        )
+        self.preemptions = Counter(
+            "fluence_preemptions", "Gangs that were made to make way for another.", registry=registry
+        )
+        self.audits = Counter("fluence_audits", "Audits that came to their end.", registry=registry)
+        self._drift = Counter(
+            "fluence_drift",
+            "Differences between books, graph and cluster that an audit found and mended.",
+            ["kind"],
+            registry=registry,
+        )
+        for kind in DriftKind:
+            self._drift.labels(kind)
+        errors = Histogram(
+            "fluence_start_estimate_error_seconds",
+            "By how much the first and the last estimate of a gang's start were off when it got its places.",
+            ["estimate"],
+            buckets=ERROR_BUCKETS,
+            registry=registry,
+        )
+        self._estimates = {which: errors.labels(which) for which in ("first", "last")}
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+
+    def observe_verb(self, verb: str, outcome: str, seconds: float) -> None:
+        """Count one answer of ``verb`` and the time it took."""
+        self._latency[verb].observe(seconds)
+        self._answers.labels(verb, outcome).inc()
+
+    def drifted(self, kind: DriftKind) -> None:
+        """Count one difference that was found."""
+        self._drift.labels(kind).inc()
+
+    def missed(self, estimate: str, seconds: float) -> None:
+        """Count one start that the ``first`` or ``last`` estimate had too early (or too late) by so much."""
+        self._estimates[estimate].observe(abs(seconds))
+
+    def name_engine(self, engine: str, version: str) -> None:
+        """Say which engine places gangs, and its version."""
+        self._engine.info({"engine": engine, "version": version})
+
+    def mirror(self, placements: Placements) -> None:
+        """Set the gauges from the placements as they are now."""
+        counts = placements.counts()
+        for state in GangState:
+            self._gangs.labels(state).set(counts.gangs.get(state.value, 0))
+        self._allocations.set(counts.allocations)
+        self._ready.set(placements.ready)
+        self._leader.set(placements.leading)
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition and its content type, in the format that the ``Accept`` header asks for."""
+        encoder, content_type = choose_encoder(accept)
+        return encoder(self.registry), content_type

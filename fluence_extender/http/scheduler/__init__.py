@@ -1,0 +1,1 @@
+"""The four verbs of the scheduler extender protocol: filter, prioritize, bind and preempt."""

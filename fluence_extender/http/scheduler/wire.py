@@ -1,0 +1,205 @@
+"""The extender v1 protocol on the wire: UpperCamelCase JSON, of which only what is used is decoded.
+
+Source: k8s.io/kube-scheduler/extender/v1 (types without json tags, so Go's field names are the wire names).
+What is long in a request, the node lists, stays raw bytes here. Invariant: whatever the bytes, decoding gives
+a request or raises `BadRequest`, and an answer never has both `Nodes` and `NodeNames` null, which
+kube-scheduler reads as "no node".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from fluence_extender.http.port import AskedPod
+from fluence_extender.model.names import SCHEDULER_NAME
+
+NULL = b"null"
+
+
+class BadRequest(Exception):
+    """The body isn't a request of this verb; the text says what is wrong with it and where."""
+
+
+class ObjectMeta(Struct, frozen=True, gc=False):
+    """What identifies the pod."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """Whose pod it is."""
+
+    scheduler_name: str = "default-scheduler"
+
+
+class WirePod(Struct, frozen=True, gc=False):
+    """A core/v1 Pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+
+    def asked(self) -> AskedPod:
+        """The pod as a look-up wants it."""
+        return AskedPod(
+            namespace=self.metadata.namespace,
+            name=self.metadata.name,
+            uid=self.metadata.uid,
+            scheduler=self.spec.scheduler_name,
+        )
+
+
+class ExtenderArgs(Struct, frozen=True, gc=False, rename="pascal"):
+    """The request of filter and prioritize: one of the two lists is sent, the other is null."""
+
+    pod: WirePod
+    nodes: Raw = Raw(NULL)
+    node_names: Raw = Raw(NULL)
+
+
+class ExtenderBindingArgs(Struct, frozen=True, gc=False, rename="pascal"):
+    """The request of bind."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str = msgspec.field(name="PodUID")
+    node: str
+
+    def asked(self) -> AskedPod:
+        """The pod to bind. The request doesn't say whose it is; only our scheduler's process calls bind."""
+        return AskedPod(self.pod_namespace, self.pod_name, self.pod_uid, scheduler=SCHEDULER_NAME)
+
+
+class MetaPod(Struct, frozen=True, gc=False):
+    """A victim, by uid."""
+
+    uid: str = msgspec.field(name="UID")
+
+
+class MetaVictims(Struct, frozen=True, rename="pascal"):
+    """The victims on one node; the violations are those of PodDisruptionBudgets."""
+
+    pods: list[MetaPod] | None = None
+    num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
+
+    def uids(self) -> list[str]:
+        """The victims' uids, in the order sent."""
+        return [pod.uid for pod in self.pods or ()]
+
+
+class _VictimMeta(Struct, frozen=True, gc=False):
+    uid: str
+
+
+class _VictimPod(Struct, frozen=True, gc=False):
+    metadata: _VictimMeta
+
+
+class _Victims(Struct, frozen=True, rename="pascal"):
+    pods: list[_VictimPod] | None = None
+    num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
+
+    def meta(self) -> MetaVictims:
+        return MetaVictims([MetaPod(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations)
+
+
+class ExtenderPreemptionArgs(Struct, frozen=True, rename="pascal"):
+    """The request of preempt: whole pods, or their uids alone when the extender is nodeCacheCapable."""
+
+    pod: WirePod
+    node_name_to_victims: dict[str, _Victims] | None = None
+    node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+
+    def victims(self) -> dict[str, MetaVictims]:
+        """The victims by node, whichever form was sent."""
+        if self.node_name_to_meta_victims is not None:
+            return self.node_name_to_meta_victims
+        return {node: victims.meta() for node, victims in (self.node_name_to_victims or {}).items()}
+
+
+class HostPriority(Struct, frozen=True, gc=False, rename="pascal"):
+    """The score of one node, 0 to 10."""
+
+    host: str
+    score: int
+
+
+Request = TypeVar("Request")
+
+_ENCODER = msgspec.json.Encoder()
+_ARGS = msgspec.json.Decoder(ExtenderArgs)
+_BINDING = msgspec.json.Decoder(ExtenderBindingArgs)
+_PREEMPTION = msgspec.json.Decoder(ExtenderPreemptionArgs)
+
+
+def decode(decoder: msgspec.json.Decoder[Request], body: bytes | Raw) -> Request:
+    """Decode with ``decoder``. Raises `BadRequest` whatever is wrong with the bytes."""
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadRequest(f"the body isn't a request of this verb: {error}") from error
+
+
+def extender_args(body: bytes) -> ExtenderArgs:
+    """The request of filter or prioritize. Raises `BadRequest`."""
+    return decode(_ARGS, body)
+
+
+def binding_args(body: bytes) -> ExtenderBindingArgs:
+    """The request of bind, every field of it given. Raises `BadRequest`."""
+    args = decode(_BINDING, body)
+    given = {
+        "PodName": args.pod_name,
+        "PodNamespace": args.pod_namespace,
+        "PodUID": args.pod_uid,
+        "Node": args.node,
+    }
+    for name, value in given.items():
+        if not value:
+            raise BadRequest(f"the body isn't a request of this verb: {name} is empty")
+    return args
+
+
+def preemption_args(body: bytes) -> ExtenderPreemptionArgs:
+    """The request of preempt. Raises `BadRequest`."""
+    return decode(_PREEMPTION, body)
+
+
+def encode(value: object) -> bytes:
+    """JSON of any answer part."""
+    return _ENCODER.encode(value)
+
+
+def filter_result(nodes: bytes, unresolvable: Mapping[str, str] | None = None, error: str = "") -> bytes:
+    """The answer of filter.
+
+    ``nodes`` is the pair of lists as JSON members (see `offer`), ``unresolvable`` the reason by node.
+    """
+    failed = encode(unresolvable) if unresolvable else b"{}"
+    return b'{%b,"FailedNodes":{},"FailedAndUnresolvableNodes":%b,"Error":%b}' % (
+        nodes,
+        failed,
+        encode(error),
+    )
+
+
+def binding_result(error: str) -> bytes:
+    """The answer of bind; "" is success."""
+    return encode({"Error": error})
+
+
+def host_priorities(scores: Iterable[tuple[str, int]]) -> bytes:
+    """The answer of prioritize: a bare array."""
+    return encode([HostPriority(host, score) for host, score in scores])
+
+
+def preemption_result(victims: Mapping[str, MetaVictims]) -> bytes:
+    """The answer of preempt, always by uid; a node that isn't there is no candidate any more."""
+    return encode({"NodeNameToMetaVictims": victims})

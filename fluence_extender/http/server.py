@@ -1,0 +1,86 @@
+"""Both listeners in one event loop: the verbs on loopback, the state API on a port of its own.
+
+Invariants: an address that can't be had is told before anything is served; when we stop, no call is left hanging: the
+sockets close first, bindings that wait are answered with an error, open answers are finished within seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from fluence_extender.http.apps import VerbsApp
+from fluence_extender.http.listeners.listening import (
+    Address,
+    actual,
+    allow_open_files,
+    listen,
+    stop_signals,
+    uvicorn_server,
+)
+
+# Seconds that bindings under way have to end before they are given up.
+BIND_GRACE = 1.0
+
+
+class Listeners:
+    """Serves both applications from ``start`` to ``stop``, or as an async context manager."""
+
+    def __init__(self, verbs: VerbsApp, api: ASGIApp, verbs_address: Address, api_address: Address) -> None:
+        self.verbs = verbs
+        self._apps: tuple[ASGIApp, ASGIApp] = (verbs, api)
+        self.verbs_address = verbs_address
+        self.api_address = api_address
+        self._running: list[tuple[uvicorn.Server, socket.socket]] = []
+
+    async def start(self) -> None:
+        """Listen and serve; afterwards the addresses carry the actual ports. Raises `CannotListen`."""
+        with contextlib.ExitStack() as undo:
+            sockets = [undo.enter_context(listen(at)) for at in (self.verbs_address, self.api_address)]
+            self.verbs_address, self.api_address = map(
+                actual, (self.verbs_address, self.api_address), sockets
+            )
+            for app, sock in zip(self._apps, sockets, strict=True):
+                server = uvicorn_server(app)
+                await server.startup(sockets=[sock])
+                self._running.append((server, sock))
+            undo.pop_all()
+
+    async def stop(self) -> None:
+        """Stop accepting, end what waits, finish what is open."""
+        running, self._running = self._running, []
+        closing = [asyncio.create_task(server.shutdown(sockets=[sock])) for server, sock in running]
+        await self.verbs.stop(BIND_GRACE)
+        for closed in closing:
+            await closed
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+async def serve(
+    verbs: VerbsApp,
+    api: ASGIApp,
+    verbs_address: Address,
+    api_address: Address,
+    listening: Callable[[Listeners], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``listening`` is called once both are open. Raises `CannotListen`."""
+    allow_open_files()
+    with stop_signals() as stop:
+        async with Listeners(verbs, api, verbs_address, api_address) as listeners:
+            listening(listeners)
+            await stop.wait()

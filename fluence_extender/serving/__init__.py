@@ -1,1 +1,0 @@
-"""HTTP as every listener of ours serves it: addresses, sockets, signals, and bodies within limits."""

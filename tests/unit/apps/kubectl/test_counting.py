@@ -1,0 +1,87 @@
+"""What ``why`` counts beside the service's reason, and when it leaves counting alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fluence_extender.apps.kubectl.question import Question
+from fluence_extender.apps.kubectl.tree import drawn, tree
+from fluence_extender.apps.kubectl.why import told
+from tests.unit.apps.kubectl.test_questions import GIB, STORY, node
+
+NODES = [node("n1", 4), node("n2", 4)]
+
+
+def answer(reason: str, *asks: dict[str, Any]) -> dict[str, str]:
+    """What stands under each heading of the answer; the last one of several."""
+    story = json.loads(json.dumps({**STORY, "reason": reason, "asks": asks, "history": []}))
+    lines = list(told(story, NODES, [], False))[1:]
+    return {line[2:12].strip(): line[12:] for line in lines}
+
+
+def ask(members: int, **requests: float) -> dict[str, Any]:
+    return {"members": members, "requests": {"pods": 1, **requests}, "devices": {}, "requires": {}}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "unsatisfiable: no node may be used (nodes refused: 2 node selector)",
+        "unsatisfiable: no node that the members may use has a rack (example.com/rack)",
+        "busy: no rack has room for 4 x 3 cpu now (the most is 1, short of cpu)",
+        "unsatisfiable: no backend has 2 qpu (the most is 1)",
+        "busy: 2 of 4 fit now, short of qpu (backends that match: fez)",
+        "busy: no node with qpu may be used now",
+        "group-size must be a whole number",
+        "waiting for members (1 of 4 exist)",
+        "",
+    ],
+)
+def test_nothing_is_counted_where_it_is_not_amounts_that_are_short(reason: str) -> None:
+    found = answer(reason, ask(4, cpu=3, memory=GIB))
+    assert set(found) <= {"reason", "asks", "free"}
+
+
+@pytest.mark.parametrize("tail", ["", " (4 cordoned)", "; expected to start about 2026-06-30T12:00:00Z"])
+def test_counting_that_agrees_with_the_reason_is_told(tail: str) -> None:
+    found = answer(f"busy: 2 of 4 fit now, short of cpu{tail}", ask(4, cpu=3, memory=GIB))
+    assert found["fits now"] == "2 of 4 by these amounts: n1 (1), n2 (1)"
+    assert found["would fit"] == "4 with at most 2 cpu each"
+
+
+def test_counting_that_sees_more_room_than_the_service_is_not_told() -> None:
+    for reason in ("busy: 1 of 4 fit now, short of cpu", "busy: 0 of 2 fit now, short of cpu"):
+        found = answer(reason, ask(4 if "of 4" in reason else 2, cpu=3))
+        assert set(found) == {"reason", "asks", "free"}
+
+
+def test_a_member_too_large_for_any_node_learns_how_large_it_may_be() -> None:
+    found = answer("unsatisfiable: no node has 16 cpu (the largest has 4 cpu)", ask(1, cpu=16, memory=GIB))
+    assert found["fits now"] == "0 of 1 by these amounts"
+    assert found["would fit"] == "1 with at most 4 cpu each"
+
+
+def test_members_that_differ_are_told_where_one_kind_falls_short() -> None:
+    short = answer("busy: 2 of 5 fit now, short of cpu", ask(1, cpu=1), ask(4, cpu=3))
+    assert short["fits now"].startswith("2 of 4")
+    enough = answer("busy: 2 of 3 fit now, short of cpu", ask(1, cpu=4), ask(2, cpu=2))
+    assert "fits now" not in enough
+
+
+def test_no_smaller_request_is_told_of_what_is_not_short() -> None:
+    found = answer("busy: 2 of 4 fit now, short of cpu", ask(4, cpu=3, memory=6 * GIB))
+    assert "memory each" not in found.get("would fit", "")
+
+
+def test_pods_of_a_node_that_is_gone_fill_no_other() -> None:
+    gone = node("n3", 4, held=3, problems=["the node is gone; these pods were there"])
+    gone.update(allocatable={}, free={"cpu": -3})
+    lines = list(drawn(tree([node("n1", 4, held=1, levels={"zone": "z"}), gone]), [], Question("graph")))
+    assert " 1/4 " in lines[0]
+    assert lines[3].startswith("└─ n3")
+    assert lines[3].endswith("the node is gone; these pods were there")
+    total = tree([node("n1", 4, held=1), gone]).json()
+    assert (total["free"]["cpu"], total["held"]["cpu"]) == (3, 1)

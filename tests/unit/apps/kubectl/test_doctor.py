@@ -1,0 +1,382 @@
+"""doctor: each check, and what it says to do."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fluence_extender import __version__
+from fluence_extender.apps.kubectl import checkups
+from tests.unit.apps.kubectl.programs import Ended, Fluence, Program
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NODE = {"name": "n1", "schedulable": True, "problems": []}
+DEVICE = {"backend": "fez", "usable": True, "problems": []}
+GANG = {"namespace": "default", "name": "g", "state": "waiting", "why": "Busy", "reason": "busy"}
+REFUSED_CALL = (
+    'Error from server (InternalError): error when creating "STDIN": Internal error occurred: failed calling webhook '
+    '"devices.fluence.flux-framework.org": failed to call webhook: Post "https://x/mutate": connection refused'
+)
+METRICS = 'fluence_drift_total{kind="held"} 0.0\nfluence_extender_resources_rejected_total 0.0\n'
+
+
+def listed(*items: dict[str, Any]) -> str:
+    return json.dumps({"items": items, "metadata": {"leading": True, "continue": ""}})
+
+
+def lease(ago: float, holder: str = "fluence-0_x") -> str:
+    renewed = NOW - timedelta(seconds=ago)
+    return json.dumps(
+        {"spec": {"holderIdentity": holder, "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}
+    )
+
+
+def deployment(ready: int, wanted: int = 2) -> str:
+    return json.dumps({"spec": {"replicas": wanted}, "status": {"readyReplicas": ready}})
+
+
+def registration(bundle: str = "Q0E=", **client: Any) -> str:
+    where = client or {"service": {"name": "fluence-webhook", "namespace": "kube-system"}}
+    return json.dumps({"webhooks": [{"clientConfig": {**where, "caBundle": bundle}}] * 2})
+
+
+@pytest.fixture
+def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch) -> Fluence:
+    """An installation in which all is well, at a time that stands still: how long the tests take decides nothing."""
+    monkeypatch.setattr(checkups, "now", lambda: NOW)
+    kubectl.answers("get --raw /version", out='{"gitVersion": "v1.36.3"}')
+    kubectl.answers("proxy/v1/nodes", out=listed(NODE))
+    kubectl.answers("proxy/v1/backends", out=listed(DEVICE))
+    kubectl.answers("proxy/v1/gangs", out=listed(GANG))
+    kubectl.answers("proxy/openapi.json", out=json.dumps({"info": {"version": __version__}}))
+    kubectl.answers("proxy/metrics", out=METRICS)
+    kubectl.answers("get deployment fluence-webhook", out=deployment(2))
+    kubectl.answers("get mutatingwebhookconfiguration fluence-webhook", out=registration())
+    kubectl.answers("get serviceaccount fluence", out="{}")
+    kubectl.answers("get deployment fluence", out=deployment(2))
+    kubectl.answers("get lease fluence", out=lease(3))
+    kubectl.answers("get mutatingadmissionpolicybinding fluence-gate", out="{}")
+    kubectl.answers("get mutatingadmissionpolicybinding fluence-groups", out="{}")
+    kubectl.answers("get mutatingadmissionpolicybinding fluence-mark", err="(NotFound): no", code=1)
+    kubectl.answers("auth can-i", out="yes")
+    return fluence
+
+
+def findings(ended: Ended) -> dict[str, tuple[str, str, str]]:
+    return {one["check"]: (one["status"], one["text"], one["fix"]) for one in json.loads(ended.out)["items"]}
+
+
+def test_all_is_well(healthy: Fluence) -> None:
+    ended = healthy("doctor")
+    assert ended.code == 0, ended
+    assert {line.split()[0] for line in ended.out.splitlines()} == {"ok"}
+    assert [line.split()[1] for line in ended.out.splitlines()] == [
+        *("cluster", "service", "versions", "replicas", "scheduler", "gate", "groups", "webhook"),
+        *("rights", "nodes", "drift", "resources", "gangs"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("to", "answer", "check", "status", "text", "fix"),
+    [
+        (
+            "get --raw /version",
+            {"err": "Unable to connect", "code": 1},
+            "cluster",
+            "fault",
+            "can't be asked",
+            "kubectl",
+        ),
+        (
+            "proxy/v1/nodes",
+            {"err": "x (NotFound): y", "code": 1},
+            "service",
+            "fault",
+            "too old",
+            "Deployment",
+        ),
+        ("proxy/v1/nodes", {"out": "[]"}, "service", "fault", "too old", "Deployment"),
+        (
+            "proxy/v1/nodes",
+            {"err": 'Error from server (Forbidden): services "x"', "code": 1},
+            "service",
+            "fault",
+            "you may not ask",
+            "fluence-view",
+        ),
+        (
+            "proxy/openapi.json",
+            {"out": '{"info": {"version": "9"}}'},
+            "versions",
+            "warning",
+            "the service 9",
+            "pip",
+        ),
+        ("proxy/openapi.json", {"out": "{}"}, "versions", "unknown", "doesn't tell", ""),
+        (
+            "get deployment fluence",
+            {"out": deployment(1)},
+            "replicas",
+            "warning",
+            "1 of 2",
+            "kubectl describe",
+        ),
+        ("get deployment fluence", {"out": deployment(0)}, "replicas", "fault", "0 of 2", "kubectl describe"),
+        (
+            "get deployment fluence",
+            {"err": "(Forbidden): no", "code": 1},
+            "replicas",
+            "unknown",
+            "may not look",
+            "",
+        ),
+        (
+            "get lease fluence",
+            {"out": lease(300)},
+            "scheduler",
+            "fault",
+            "last heard of 5m ago",
+            "kubectl logs",
+        ),
+        (
+            "get lease fluence",
+            {"out": lease(1, "")},
+            "scheduler",
+            "fault",
+            "no kube-scheduler leads",
+            "kubectl logs",
+        ),
+        (
+            "get lease fluence",
+            {"err": "(NotFound): no", "code": 1},
+            "scheduler",
+            "fault",
+            "no lease",
+            "apply -k",
+        ),
+        (
+            "get mutatingadmissionpolicybinding fluence-gate",
+            {"err": "(NotFound): no", "code": 1},
+            "gate",
+            "warning",
+            "there is no mutatingadmissionpolicybinding fluence-gate",
+            "only slower, but those that ask for devices wait, unless the webhook marks them",
+        ),
+        (
+            "get mutatingadmissionpolicybinding fluence-mark",
+            {"out": "{}"},
+            "gate",
+            "warning",
+            "fluence-mark is evaluated for nothing",
+            "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark",
+        ),
+        (
+            "get mutatingadmissionpolicybinding fluence-groups",
+            {"err": "(NotFound): no", "code": 1},
+            "groups",
+            "warning",
+            "there is no mutatingadmissionpolicybinding fluence-groups",
+            "need the labels of flux-k8s on the template",
+        ),
+        (
+            "get mutatingwebhookconfiguration fluence-webhook",
+            {"err": "(NotFound): no", "code": 1},
+            *("webhook", "warning", "there is no mutatingwebhookconfiguration", "apply -k deploy adds it"),
+        ),
+        (
+            "get mutatingwebhookconfiguration fluence-webhook",
+            {"err": "(Forbidden): no", "code": 1},
+            *("webhook", "unknown", "you may not look", ""),
+        ),
+        (
+            "get mutatingwebhookconfiguration fluence-webhook",
+            {"out": registration(bundle="")},
+            *(
+                "webhook",
+                "fault",
+                "has no caBundle",
+                "kubectl logs -n kube-system deployment/fluence-webhook",
+            ),
+        ),
+        (
+            "create --dry-run=server",
+            {"err": REFUSED_CALL, "code": 1},
+            *(
+                "webhook",
+                "fault",
+                "pods that ask for devices are refused: failed calling webhook",
+                "kubectl logs",
+            ),
+        ),
+        (
+            "create --dry-run=server",
+            {
+                "err": "Error from server (Forbidden): pods is forbidden: User u cannot create resource",
+                "code": 1,
+            },
+            *("webhook", "unknown", "you may not create pods", ""),
+        ),
+        (
+            "create --dry-run=server",
+            {"err": 'Error from server (Forbidden): exceeded quota: "q"', "code": 1},
+            *("webhook", "unknown", 'not tried: (Forbidden): exceeded quota: "q"', ""),
+        ),
+        (
+            "create --dry-run=server",
+            {
+                "err": 'admission webhook "devices.fluence.flux-framework.org" denied the request: no qpu',
+                "code": 1,
+            },
+            *("webhook", "ok", "answers", ""),
+        ),
+        (
+            "get serviceaccount fluence",
+            {"err": "(NotFound): no", "code": 1},
+            *(
+                "rights",
+                "unknown",
+                "there is no serviceaccount fluence: the service runs as somebody else",
+                "",
+            ),
+        ),
+        ("auth can-i", {"out": "no", "code": 1}, "rights", "fault", "create pods/binding", "apply -k deploy"),
+        (
+            "auth can-i",
+            {"out": "no", "err": "Warning: not namespace scoped", "code": 1},
+            *("rights", "fault", "create pods/binding", "apply -k deploy"),
+        ),
+        ("auth can-i", {"err": "cannot impersonate", "code": 1}, "rights", "unknown", "you may not ask", ""),
+        (
+            "proxy/metrics",
+            {"out": METRICS.replace("0.0", "2.0")},
+            "drift",
+            "warning",
+            "2 differences",
+            "kubectl logs",
+        ),
+        ("proxy/metrics", {"out": "x 1\n"}, "drift", "unknown", "doesn't count", ""),
+        (
+            "proxy/metrics",
+            {"out": METRICS.replace("0.0", "2.0")},
+            "resources",
+            "warning",
+            "2 edits",
+            "configmap",
+        ),
+        (
+            "proxy/v1/backends",
+            {"out": listed({**DEVICE, "usable": False, "problems": ["its node n1: cordoned"]})},
+            "resources",
+            "warning",
+            "fez can't be used: its node n1: cordoned",
+            "kubectl fluence backends",
+        ),
+        (
+            "proxy/v1/nodes",
+            {"out": listed({**NODE, "schedulable": False, "problems": ["cordoned"]})},
+            "nodes",
+            "fault",
+            "0 of 1 are open",
+            "kubectl fluence top nodes",
+        ),
+        (
+            "proxy/v1/nodes",
+            {"out": listed(NODE, {**NODE, "schedulable": False, "problems": ["deficit: 1 cpu more"]})},
+            "nodes",
+            "warning",
+            "more is in use than there is on n1",
+            "kubectl describe node n1",
+        ),
+    ],
+)
+def test_what_is_wrong_is_found_and_told_with_what_to_do(
+    to: str,
+    answer: dict[str, Any],
+    check: str,
+    status: str,
+    text: str,
+    fix: str,
+    healthy: Fluence,
+    kubectl: Program,
+) -> None:
+    kubectl.answers(to, **answer)
+    ended = healthy("doctor", "-o", "json")
+    found = findings(ended)[check]
+    assert found[0] == status, found
+    assert text in found[1], found
+    assert fix in found[2], found
+    assert bool(found[2]) == bool(fix)
+    assert ended.code == int("fault" in {one[0] for one in findings(ended).values()})
+
+
+def test_a_gang_that_waits_for_a_fault_of_the_service_is_one(healthy: Fluence, kubectl: Program) -> None:
+    broken = {**GANG, "why": "PlanningFailed", "reason": "planning failed"}
+    kubectl.answers("proxy/v1/gangs", out=listed(broken))
+    ended = healthy("doctor")
+    assert ended.code == 1
+    assert "fault    gangs      default/g: planning failed\n" in ended.out
+    assert "→ kubectl fluence why gang/g -n default" in ended.out
+
+
+def test_without_an_answer_the_other_checks_go_on(healthy: Fluence, kubectl: Program) -> None:
+    kubectl.answers("proxy/", err='(ServiceUnavailable): no endpoints available for service "x"', code=1)
+    for path in ("v1/nodes", "v1/backends", "v1/gangs", "openapi.json", "metrics"):
+        kubectl.answers(f"proxy/{path}", err="(ServiceUnavailable): no endpoints", code=1)
+    found = findings(healthy("doctor", "-o", "json"))
+    assert found["service"][0] == "fault"
+    assert set(found) == {
+        "cluster",
+        "service",
+        "replicas",
+        "scheduler",
+        "gate",
+        "groups",
+        "webhook",
+        "rights",
+    }
+
+
+def test_without_a_cluster_nothing_is_said_of_rights(healthy: Fluence, kubectl: Program) -> None:
+    kubectl.answers("auth can-i", err="The connection to the server c:6443 was refused", code=1)
+    status, text, fix = findings(healthy("doctor", "-o", "json"))["rights"]
+    assert (status, fix) == ("unknown", "")
+    assert text == "The connection to the server c:6443 was refused"
+
+
+def test_replicas_of_the_webhook_that_are_not_ready_are_told_beside_its_answer(
+    healthy: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers("get deployment fluence-webhook", out=deployment(1))
+    ended = healthy("doctor")
+    assert ended.code == 0
+    assert "warning  webhook    fluence-webhook: 1 of 2 replicas are ready\n" in ended.out
+    assert "ok       webhook    answers\n" in ended.out
+    kubectl.answers("get deployment fluence-webhook", err="(NotFound): no", code=1)
+    ended = healthy("doctor")
+    assert ended.code == 1
+    assert "fault    webhook    there is no deployment fluence-webhook\n" in ended.out
+
+
+def test_a_webhook_at_an_address_has_no_deployment_and_its_address_is_told(
+    healthy: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers("get deployment fluence-webhook", err="(NotFound): no", code=1)
+    kubectl.answers(
+        "get mutatingwebhookconfiguration fluence-webhook", out=registration(url="https://127.0.0.1:9/mutate")
+    )
+    assert findings(healthy("doctor", "-o", "json"))["webhook"][0] == "ok"
+    kubectl.answers("create --dry-run=server", err=REFUSED_CALL, code=1)
+    status, _, fix = findings(healthy("doctor", "-o", "json"))["webhook"]
+    assert (status, fix) == ("fault", "see that its process answers at https://127.0.0.1:9/mutate")
+
+
+def test_the_webhook_is_tried_by_a_pod_of_which_nothing_is_kept(healthy: Fluence, kubectl: Program) -> None:
+    healthy("doctor", "-n", "team")
+    (call,) = [call for call in kubectl.calls if call[0] == "create"]
+    assert call[1] == "--dry-run=server"
+    assert call[call.index("-n") + 1] == "team"
+    pod = json.loads(kubectl.manifest or b"")
+    assert pod["spec"]["schedulerName"] == "fluence"

@@ -1,0 +1,204 @@
+"""How it feels: what is imported, colours, help, and what is said about words nobody knows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+
+import pytest
+
+from fluence_extender import __version__
+from fluence_extender.apps.kubectl.commands import COMMANDS
+from fluence_extender.apps.kubectl.terminal import waiting
+from tests.unit.apps.kubectl.manifests import POD
+from tests.unit.apps.kubectl.programs import Fluence
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "kubectl-fluence"
+HEAVY = {
+    *("kubernetes", "fastapi", "networkx", "numpy", "aiohttp", "pydantic", "click", "rich", "msgspec"),
+    *("cryptography", "uvicorn", "structlog", "cffi"),
+}
+LAZY = {"yaml", "jsonschema", "json", "subprocess", "urllib.request", "asyncio", "ssl", "importlib.metadata"}
+_IMPORTED = """
+import io, sys
+bare = set(sys.modules)
+sys.stdout = io.TextIOWrapper(io.BytesIO())
+from fluence_extender.apps.kubectl.main import main
+code = main(sys.argv[1:])
+print(*sorted(set(sys.modules) - bare), file=sys.__stdout__)
+sys.exit(code)
+"""
+
+
+def imported(*words: str, path: str = "") -> set[str]:
+    """The modules that a command imports; ``path`` is where it finds programs first."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _IMPORTED, *words],
+        env={**os.environ, "PATH": os.pathsep.join([path, os.environ["PATH"]])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended
+    return set(ended.stdout.split())
+
+
+def test_version_imports_next_to_nothing() -> None:
+    modules = imported("version")
+    assert not modules & (HEAVY | LAZY)
+    ours = {name for name in modules if name.startswith("fluence_extender")}
+    assert ours == {
+        "fluence_extender",
+        "fluence_extender.apps",
+        "fluence_extender.apps.kubectl",
+        "fluence_extender.apps.kubectl.commands",
+        "fluence_extender.apps.kubectl.errors",
+        "fluence_extender.apps.kubectl.main",
+    }
+
+
+def test_plain_manifest_is_handed_on_without_what_selection_needs(tmp_path: Path) -> None:
+    (tmp_path / "plain.yaml").write_text("a: b\n")
+    modules = imported("select", "-f", str(tmp_path / "plain.yaml"))
+    assert not modules & (HEAVY | {"jsonschema", "urllib.request", "asyncio"})
+
+
+def test_selection_needs_nothing_of_the_service(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("backends: [{name: a, attributes: {cost: 1, memory_gb: 30}}]")
+    (tmp_path / "pod.yaml").write_text(POD)
+    words = ("--kubeconfig=/dev/null", "-f", str(tmp_path / "pod.yaml"))
+    assert not imported("select", *words, "--attributes", str(tmp_path / "a.yaml")) & HEAVY
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("explain", "group"), ("jobs", "--help"), ("completion", "bash"), ("why", "--help"), ("doctor", "-h")],
+)
+def test_what_asks_nobody_needs_little(words: tuple[str, ...]) -> None:
+    assert not imported(*words) & (HEAVY | LAZY)
+
+
+def test_question_needs_nothing_of_the_service_and_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "kubectl").write_text('#!/bin/sh\necho \'{"items": [], "metadata": {}}\'\n')
+    (tmp_path / "kubectl").chmod(0o755)
+    for words in (("jobs", "-A"), ("backends",), ("top",), ("graph",)):
+        modules = imported(*words, path=str(tmp_path))
+        assert not modules & (HEAVY | {"yaml", "jsonschema", "asyncio", "ssl", "urllib.request"}), words
+
+
+def test_installed_script_tells_its_version() -> None:
+    ended = subprocess.run([str(SCRIPT), "version"], capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (0, f"kubectl-fluence {__version__}\n")
+
+
+def test_help_lists_what_exists_and_explains_each(fluence: Fluence) -> None:
+    shown = fluence("--help")
+    assert shown.code == 0
+    assert [line.split()[0] for line in shown.out.splitlines() if line.startswith("  ")][1:] == [
+        one.name for one in COMMANDS
+    ]
+    assert shown == fluence("-h") == fluence("help")
+    for one in COMMANDS:
+        explained = fluence(one.name, "--help")
+        assert explained.code == 0
+        assert f"kubectl fluence {one.name}" in explained.out
+        assert fluence("help", one.name) == explained
+        assert callable(one.load())
+
+
+def test_without_a_command_usage_is_an_error(fluence: Fluence) -> None:
+    ended = fluence()
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Choose a backend")
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("aply", 'unknown command "aply"; did you mean "apply"?'),
+        ("frobnicate", 'unknown command "frobnicate"'),
+        ("--frobnicate", 'unknown command "--frobnicate"'),
+    ],
+)
+def test_unknown_command_is_told_with_usage(word: str, told: str, fluence: Fluence) -> None:
+    ended = fluence(word)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: {told}\n")
+    assert "Usage:" in ended.err
+
+
+def test_flags_may_come_before_the_command(fluence: Fluence) -> None:
+    assert fluence("--context", "c", "-n", "apply", "version").out == f"kubectl-fluence {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "coloured"),
+    [
+        (True, {}, True),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"TERM": "dumb"}, False),
+        (False, {}, False),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(
+    terminal: bool,
+    environment: dict[str, str],
+    coloured: bool,
+    fluence: Fluence,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert ("\033[" in fluence("aply").err) == coloured
+
+
+def completed(*words: str) -> tuple[list[str], str]:
+    """What the real kubectl offers for the last of these words, and its directive."""
+    path = os.pathsep.join([str(SCRIPT.parent), os.environ["PATH"]])
+    ended = subprocess.run(
+        ["kubectl", "__complete", "fluence", *words],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    *candidates, directive = ended.stdout.split("\n")[:-1]
+    return [line.partition("\t")[0] for line in candidates], directive
+
+
+def test_kubectl_completes_commands_flags_and_files() -> None:
+    assert completed("") == ([one.name for one in COMMANDS], ":4")
+    assert completed("help", "ve") == (["version"], ":4")
+    assert completed("apply", "--dry-run=") == (
+        ["--dry-run=client", "--dry-run=none", "--dry-run=server"],
+        ":4",
+    )
+    assert completed("select", "-f", "") == ([], ":0")
+    flags, _ = completed("apply", "--")
+    assert {"--filename", "--kustomize", "--attributes", "--confirm", "--dry-run", "--help"} <= set(flags)
+    assert "--confirm" not in completed("select", "--")[0]
+    assert completed("frobnicate", "") == ([], ":4")
+
+
+def test_long_wait_is_explained_on_a_terminal_only(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fluence_extender.apps.kubectl.terminal._PATIENCE", 0.0)
+    said = threading.Event()
+    monkeypatch.setattr("fluence_extender.apps.kubectl.terminal.tell", lambda *words: said.set())
+    with waiting("reading"):
+        assert not any(isinstance(one, threading.Timer) for one in threading.enumerate())
+    assert not said.is_set()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with waiting("reading"):
+        assert said.wait(10)

@@ -1,0 +1,201 @@
+"""explain knows every key of ours; the shells' scripts ask what kubectl asks; krew gets what it wants."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from fluence_extender import __version__
+from fluence_extender.apps.kubectl.commands import COMMANDS
+from fluence_extender.apps.kubectl.keys import KEYS, look_up
+from fluence_extender.model import coordination, names, pod_keys
+from tests.unit.apps.kubectl.programs import Fluence
+
+ROOT = Path(__file__).resolve().parents[4]
+SCRIPTS = sysconfig.get_path("scripts")
+
+
+def test_every_key_of_ours_is_explained() -> None:
+    prefixes = (
+        f"{names.DOMAIN}/",
+        f"producer.{names.DOMAIN}/",
+        names.RESOURCE_PREFIX,
+        coordination.READY_GATE,
+    )
+    ours = {
+        value
+        for name, value in [*vars(names).items(), *vars(coordination).items()]
+        if isinstance(value, str) and value.startswith(prefixes) and name != "SELECT_PREFIX"
+    }
+    explained = {one.key.rstrip("*") for one in KEYS}
+    assert ours == explained
+    for one in KEYS:
+        assert one.key.rstrip("*") in one.example
+
+
+def test_what_admission_remarks_on_goes_by_the_keys_that_are_explained() -> None:
+    ours = [one for one in KEYS if one.key.startswith(f"{names.DOMAIN}/") and not one.key.endswith("*")]
+    assert {one.key for one in ours if one.kind == "label"} == pod_keys.LABELS
+    assert {one.key for one in ours if one.kind == "annotation"} == pod_keys.ANNOTATIONS
+    assert {one.key for one in ours if one.kind == "annotation" and "you" in one.by} == pod_keys.REQUESTED
+    starts = {
+        one.key[:-1] for one in KEYS if one.key.startswith(f"{names.DOMAIN}/") and one.key.endswith("*")
+    }
+    assert starts == set(pod_keys.PREFIXES)
+
+
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [
+        (names.GROUP_LABEL, names.GROUP_LABEL),
+        ("group-size", names.GROUP_SIZE_ANNOTATION),
+        ("group-size:", names.GROUP_SIZE_ANNOTATION),
+        ("require-backend", names.REQUIRE_BACKEND_ANNOTATION),
+        ("require-vendor", f"{names.REQUIRE_PREFIX}*"),
+        (f"{names.REQUIRE_PREFIX}vendor", f"{names.REQUIRE_PREFIX}*"),
+        ("coordination", coordination.COORDINATION_ANNOTATION),
+        (coordination.READY_GATE, coordination.READY_GATE),
+        ("backend", names.BACKEND_ANNOTATION),
+        (f"producer.{names.ATTRIBUTE_PREFIX}vendor", f"{coordination.PRODUCER_ATTRIBUTE_PREFIX}*"),
+        ("attr-region", f"{names.ATTRIBUTE_PREFIX}*"),
+        (f"{names.RESOURCE_PREFIX}qpu", f"{names.RESOURCE_PREFIX}*"),
+    ],
+)
+def test_keys_are_known_in_full_and_in_short(asked: str, key: str) -> None:
+    assert look_up(asked).key == key
+
+
+def test_explain_tells_one_key_or_lists_all(fluence: Fluence) -> None:
+    shown = fluence("explain", "group")
+    assert shown.out.startswith(f"{names.GROUP_LABEL}\n")
+    assert "label on pod, written by you" in shown.out
+    assert len(fluence("explain").out.splitlines()) == len(KEYS) + 1
+    assert (
+        yaml.safe_load(fluence("explain", "gang", "-o", "yaml").out)["items"][0]["kind"] == "scheduling gate"
+    )
+    unknown = fluence("explain", "gruop")
+    assert (unknown.code, unknown.err) == (1, 'error: "gruop" is no key of ours; did you mean "group"?\n')
+    assert (
+        fluence("explain", "zzz").err == 'error: "zzz" is no key of ours; kubectl fluence explain lists all\n'
+    )
+
+
+def in_bash(line: str) -> list[str]:
+    """What bash offers after our script is read, for ``line`` as typed."""
+    script = f"""
+source <({Path(SCRIPTS) / "kubectl-fluence"} completion bash)
+COMP_LINE={line!r}
+read -ra COMP_WORDS <<< "$COMP_LINE"
+[[ "$COMP_LINE" == *" " ]] && COMP_WORDS+=("")
+COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
+_kubectl_fluence
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    ended = subprocess.run(
+        ["bash", "-c", script],
+        env={**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return ended.stdout.split()
+
+
+def test_bash_completes_the_program_called_by_its_own_name(tmp_path: Path) -> None:
+    assert in_bash("kubectl-fluence ") == [one.name for one in COMMANDS]
+    assert in_bash("kubectl-fluence do") == ["doctor"]
+    assert in_bash("kubectl-fluence graph --j") == ["--json", "--jgf"]
+    assert in_bash("kubectl-fluence completion ") == ["bash", "zsh", "fish"]
+    (tmp_path / "manifest.yaml").touch()
+    assert in_bash(f"kubectl-fluence apply -f {tmp_path}/man") == [f"{tmp_path}/manifest.yaml"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script_that_asks_our_program(shell: str, fluence: Fluence) -> None:
+    shown = fluence("completion", shell)
+    assert shown.code == 0
+    assert "kubectl_complete-fluence" in shown.out
+    assert f"completion {shell}" in shown.out
+    assert fluence("completion").code == 2
+    assert fluence("completion", "tcsh").err == "error: completion for which shell? One of bash, zsh, fish\n"
+
+
+@pytest.fixture
+def krew() -> ModuleType:
+    """The script that makes what krew installs."""
+    spec = importlib.util.spec_from_file_location("build_krew", ROOT / "deploy" / "krew" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_krews_manifest_is_as_krew_wants_it(krew: ModuleType) -> None:
+    packed = krew.archive()
+    assert packed == krew.archive()
+    document = yaml.safe_load(krew.manifest(packed))
+    # The rules of krew's developer guide and its validation.
+    assert document["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2"
+    assert document["kind"] == "Plugin"
+    assert set(document) == {"apiVersion", "kind", "metadata", "spec"}
+    assert document["metadata"] == {"name": "fluence"}
+    assert re.fullmatch(r"[\w-]+", document["metadata"]["name"])
+    assert not document["metadata"]["name"].startswith("kubectl-")
+    spec = document["spec"]
+    assert set(spec) == {"version", "homepage", "shortDescription", "description", "caveats", "platforms"}
+    assert re.fullmatch(r"v\d+\.\d+\.\d+", spec["version"])
+    assert spec["version"] == f"v{__version__}"
+    assert len(spec["shortDescription"]) <= 50
+    assert not spec["shortDescription"].endswith(".")
+    assert "kubectl" not in spec["shortDescription"]
+    assert all(len(line) <= 80 for line in spec["description"].splitlines())
+    (platform,) = spec["platforms"]
+    assert set(platform) == {"selector", "uri", "sha256", "files", "bin"}
+    assert platform["sha256"] == hashlib.sha256(packed).hexdigest()
+    assert platform["uri"].endswith((".zip", ".tar.gz"))
+    assert f"/v{__version__}/" in platform["uri"]
+    (expression,) = platform["selector"]["matchExpressions"]
+    assert (expression["key"], expression["operator"]) == ("os", "In")
+    contained = zipfile.ZipFile(io.BytesIO(packed)).namelist()
+    assert [one["from"] for one in platform["files"]] == contained
+    assert "LICENSE" in contained
+    assert platform["bin"] in contained
+
+
+def test_krews_launcher_runs_the_plugin(krew: ModuleType, tmp_path: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(krew.archive())) as packed:
+        packed.extractall(tmp_path)
+        mode = packed.getinfo("kubectl-fluence").external_attr >> 16
+    assert mode & 0o111
+    launcher = tmp_path / "kubectl-fluence"
+    assert "VERSION" not in launcher.read_text()
+    beside = Path(sys.executable).parent
+
+    def run(path: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["/bin/sh", str(launcher), "version"],
+            env={"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert run(f"{beside}:/usr/bin:/bin").stdout == f"kubectl-fluence {__version__}\n"
+    lost = run(str(tmp_path))
+    assert lost.returncode == 1
+    assert lost.stderr.startswith("error: kubectl fluence needs Python's fluence-extender; pip install")

@@ -1,0 +1,475 @@
+"""Questions: what is asked of the service, how, and how the answers look."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.apps.kubectl.programs import Fluence, Program
+
+NOW = "2026-06-30T12:00:00Z"
+GIB = 2**30
+
+
+def gang(name: str, state: str = "bound", **fields: Any) -> dict[str, Any]:
+    members = fields.pop("members", [("", "")])
+    return {
+        "namespace": "default",
+        "name": name,
+        "convention": "group",
+        "state": state,
+        "reason": "",
+        "why": "",
+        "size": len(members),
+        "created": NOW,
+        "members": [
+            {"pod": f"{name}-{number}", "uid": f"u{number}", "node": node, "backend": backend}
+            for number, (node, backend) in enumerate(members)
+        ],
+        **fields,
+    }
+
+
+def node(name: str, cpu: float, held: float = 0, others: float = 0, **fields: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "schedulable": not fields.get("problems"),
+        "problems": [],
+        "levels": {},
+        "allocatable": {"cpu": cpu, "memory": 8 * GIB, "pods": 110},
+        "held": {"cpu": held},
+        "others": {"cpu": others},
+        "free": {"cpu": cpu - held - others, "memory": 8 * GIB, "pods": 110},
+        **fields,
+    }
+
+
+def device(backend: str, held: int = 0, **fields: Any) -> dict[str, Any]:
+    return {
+        "backend": backend,
+        "name": backend,
+        "path": f"/cluster/{backend}",
+        "type": "qpu",
+        "node": "",
+        "attributes": {"vendor": "ibm"},
+        "total": 1,
+        "held": held,
+        "free": 1 - held,
+        "holders": [{"namespace": "other", "pod": "long"}] if held else [],
+        "usable": True,
+        "problems": [],
+        **fields,
+    }
+
+
+GANGS = [
+    gang("vqe", members=[("n1", "ibm_fez"), ("n2", "")]),
+    gang("big", "waiting", reason="busy: 2 of 4 fit now, short of cpu", why="Busy", size=4),
+]
+NODES = [
+    node("n1", 4, held=2, others=1, levels={"zone": "z1"}),
+    node("n2", 8, held=1, levels={"zone": "z1"}),
+    node("n10", 4, problems=["cordoned"]),
+]
+DEVICES = [device("ibm_fez", held=1), device("lab", attributes={"vendor": "lab"}, node="n1")]
+STORY = {
+    **GANGS[1],
+    "asks": [
+        {
+            "members": 4,
+            "requests": {"cpu": 3, "memory": GIB, "pods": 1},
+            "devices": {"qpu": 1},
+            "requires": {"vendor": "ibm"},
+        }
+    ],
+    "history": [
+        {"at": NOW, "until": NOW, "what": "seen", "pod": "big-0", "detail": "", "count": 1},
+        {"at": NOW, "until": NOW, "what": "waiting", "pod": "", "detail": "busy", "count": 3},
+    ],
+    "forgotten": 2,
+    "leading": True,
+}
+
+
+def listed(items: list[dict[str, Any]], leading: bool = True) -> str:
+    return json.dumps({"items": items, "metadata": {"leading": leading, "continue": ""}})
+
+
+@pytest.fixture
+def service(kubectl: Program, fluence: Fluence) -> Fluence:
+    """``kubectl fluence`` in a cluster with a service."""
+    kubectl.answers("proxy/v1/gangs/default/big", out=json.dumps(STORY))
+    kubectl.answers(
+        "proxy/v1/gangs/default/vqe", out=json.dumps({**GANGS[0], "asks": [], "history": [], "forgotten": 0})
+    )
+    kubectl.answers("proxy/v1/gangs", out=listed(GANGS))
+    kubectl.answers("proxy/v1/nodes", out=listed(NODES))
+    kubectl.answers("proxy/v1/backends", out=listed(DEVICES))
+    kubectl.answers("proxy/v1/allocations", out=listed(ALLOCATIONS))
+    kubectl.answers("config view", out="")
+    return fluence
+
+
+ALLOCATIONS = [
+    {
+        "namespace": "default",
+        "pod": f"vqe-{number}",
+        "gang": "vqe",
+        "node": f"n{number + 1}",
+        "core": 1.5,
+        "memory": GIB,
+        "gpu": 0,
+        "devices": {"qpu": 1} if number == 0 else {},
+        "backend": "",
+    }
+    for number in range(2)
+]
+
+
+def cells(line: str) -> list[str]:
+    return [cell for cell in line.split("   ") if cell.strip()]
+
+
+def test_jobs_are_a_table_of_the_contexts_namespace(service: Fluence, kubectl: Program) -> None:
+    kubectl.answers("config view", out="team")
+    shown = service("jobs", "--context", "c")
+    assert shown.code == 0
+    head, vqe, big = shown.out.splitlines()
+    assert head.split() == ["NAME", "STATE", "PLACED", "AGE", "NODES", "BACKEND", "STARTS", "IN", "REASON"]
+    assert vqe.split()[:3] == ["vqe", "bound", "2/2"]
+    assert "n1, n2" in vqe
+    assert big.endswith("busy: 2 of 4 fit now, short of cpu")
+    raw = next(call for call in kubectl.calls if "--raw" in call)
+    path = "/api/v1/namespaces/kube-system/services/http:fluence:api/proxy/v1/gangs?namespace=team"
+    assert raw[:3] == ["get", "--raw", path]
+    assert raw[3:5] == ["--context", "c"]
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (("-A",), "proxy/v1/gangs"),
+        (("-n", "team"), "proxy/v1/gangs?namespace=team"),
+        (("-nteam",), "proxy/v1/gangs?namespace=team"),
+        (("--namespace=a b",), "proxy/v1/gangs?namespace=a+b"),
+        (("-A", "--gone"), "proxy/v1/gangs?gone=true"),
+        (("-A", "--fluence-ns=hpc"), "/namespaces/hpc/services/http:fluence:api/proxy/v1/gangs"),
+    ],
+)
+def test_what_is_asked_follows_the_flags(
+    words: tuple[str, ...], path: str, service: Fluence, kubectl: Program
+) -> None:
+    assert service("jobs", *words).code == 0
+    assert next(call for call in kubectl.calls if "--raw" in call)[2].endswith(path)
+
+
+def test_an_expected_start_is_told_where_there_is_one(service: Fluence, kubectl: Program) -> None:
+    soon = (datetime.now(UTC) + timedelta(minutes=30, seconds=30)).isoformat()
+    kubectl.answers("proxy/v1/gangs/default/big", out=json.dumps({**STORY, "expected_start": soon}))
+    kubectl.answers("proxy/v1/gangs", out=listed([GANGS[0], {**GANGS[1], "expected_start": soon}]))
+    head, _, big = service("jobs").out.splitlines()
+    assert "STARTS IN" in head
+    assert " 30m " in big
+    assert "in 30m, as far as running pods say" in service("why", "big").out
+
+
+def test_all_namespaces_are_told_apart(service: Fluence) -> None:
+    head, first, *_ = service("jobs", "-A").out.splitlines()
+    assert (head.split()[0], first.split()[0]) == ("NAMESPACE", "default")
+
+
+def test_programs_get_json_yaml_and_names(service: Fluence) -> None:
+    assert json.loads(service("jobs", "-o", "json").out) == {"items": GANGS}
+    assert yaml.safe_load(service("jobs", "-oyaml").out) == {"items": GANGS}
+    assert service("jobs", "-o=name").out == "gang/vqe\ngang/big\n"
+    assert "KIND" in service("jobs", "-o", "wide").out
+    assert service("backends", "-oname").out == "backend/ibm_fez\nbackend/lab\n"
+    assert service("top", "-o", "name").out.splitlines()[0].startswith("node/")
+    assert json.loads(service("graph", "--json").out)["cluster"]["children"]
+    refused = service("jobs", "-o", "xml")
+    assert (refused.code, refused.err) == (2, 'error: -o must be one of json, yaml, wide, name, not "xml"\n')
+
+
+def test_tables_are_coloured_on_a_terminal_alone(service: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    plain = {words: service(*words).out for words in (("jobs",), ("graph",), ("top",))}
+    assert not any("\033[" in text for text in plain.values())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "\033[32mbound" in service("jobs").out
+    assert "\033[32m#####\033[0m" in service("graph").out
+    assert re.sub(r"\033\[\d*m", "", service("graph").out) == plain["graph",]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert service("jobs").out == plain["jobs",]
+
+
+def test_a_watch_shows_what_changes_and_nothing_else(
+    service: Fluence, kubectl: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(
+        [
+            listed(GANGS),
+            listed([GANGS[0], {**GANGS[1], "state": "planned", "reason": "placed, being bound"}]),
+            listed(GANGS[:1]),
+        ]
+    )
+
+    def tick(_: float) -> None:
+        answer = next(looks, None)
+        if answer is None:
+            raise KeyboardInterrupt
+        kubectl.answers("proxy/v1/gangs", out=answer)
+
+    monkeypatch.setattr("fluence_extender.apps.kubectl.jobs.sleep", tick)
+    shown = service("jobs", "-w")
+    assert shown.code == 130
+    lines = shown.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["NAME", "vqe", "big", "big", "big"]
+    assert lines[3].split()[1] == "planned"
+    assert lines[4] == "big is gone"
+
+
+def test_why_tells_the_reason_what_is_asked_what_is_free_and_what_would_fit(service: Fluence) -> None:
+    shown = service("why", "big", "-n", "default")
+    assert shown.code == 0, shown
+    lines = [line.strip() for line in shown.out.splitlines()]
+    assert lines[0] == "gang default/big: waiting"
+    assert lines[1].split(None, 1) == ["reason", "busy: 2 of 4 fit now, short of cpu"]
+    assert lines[2].endswith("4 members of 3 cpu, 1Gi memory, 1 qpu (vendor=ibm)")
+    assert lines[3].endswith("8 cpu, 16Gi memory on 2 of 3 nodes; 1 cordoned")
+    assert lines[4].endswith("2 of 4 by these amounts: n2 (2)")
+    assert lines[5].endswith("4 with at most 1750m cpu each")
+    assert lines[6].endswith("ibm_fez: 0 of 1 free; held by other/long")
+    assert lines[7].endswith("lab: 1 of 1 free; isn't vendor=ibm")
+    assert lines[8] == "history"
+    assert lines[9].endswith("seen big-0")
+    assert lines[10].endswith("waiting (3 times): busy")
+    assert lines[11] == "(2 entries in between are forgotten)"
+    assert json.loads(service("why", "big", "-o", "json").out) == STORY
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("vqe",),
+        ("gang/vqe",),
+        ("vqe-1",),
+        ("pod/vqe-1",),
+        ("pod", "vqe-0"),
+        ("job/vqe",),
+        ("jobs.batch", "vqe"),
+    ],
+)
+def test_why_knows_a_gang_by_its_pods_and_its_job(words: tuple[str, ...], service: Fluence) -> None:
+    shown = service("why", *words)
+    assert shown.out.startswith("gang default/vqe: bound\n"), shown
+    assert "n1 (1), n2 (1)" in shown.out
+    assert "ibm_fez" in shown.out
+
+
+def test_gang_of_the_very_name_goes_before_one_whose_pods_are_named_alike(
+    service: Fluence, kubectl: Program
+) -> None:
+    alike = gang("a", members=[("n1", "")])
+    alike["members"][0]["pod"] = "vqe-big-0"
+    kubectl.answers("proxy/v1/gangs", out=listed([alike, *GANGS]))
+    for words in (("vqe",), ("job/vqe",)):
+        assert service("why", *words).out.startswith("gang default/vqe: bound\n")
+
+
+def test_why_of_nobody_is_told(service: Fluence) -> None:
+    for words in (("nobody",), ("pod/vqe",), ("job/other",)):
+        shown = service("why", *words)
+        assert shown.code == 1
+        assert shown.err.startswith("error: no pod, Job or gang ")
+    assert service("why").code == 2
+    assert (
+        service("why", "secret/x").err
+        == 'error: why knows pod, job, deployment, statefulset, gang, not "secret"\n'
+    )
+    assert service("why", "vqe", "-A").code == 2
+
+
+def test_why_of_a_deployment_tells_of_a_pod_that_waits(fluence: Fluence, kubectl: Program) -> None:
+    kubectl.answers("config view", out="")
+    pods = [gang(f"web-{state}", state, members=[("", "")]) for state in ("bound", "waiting")]
+    for one in pods:
+        one["members"][0]["pod"] = one["name"]
+    story = {**pods[1], "asks": [], "history": [], "forgotten": 0}
+    kubectl.answers("proxy/v1/gangs/default/web-waiting", out=json.dumps(story))
+    kubectl.answers("proxy/v1/gangs", out=listed(pods))
+    for words in (("deploy/web",), ("deployment", "web"), ("sts/web",), ("web",)):
+        assert fluence("why", *words).out.startswith("gang default/web-waiting: waiting\n")
+
+
+def test_part_of_a_workload_is_found_by_its_name_and_by_the_workloads(
+    fluence: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers("config view", out="")
+    part = gang("js/w")
+    kubectl.answers("proxy/v1/gangs?namespace=default", out=listed([part, gang("jsw")]))
+    kubectl.answers(
+        "proxy/v1/gangs/default/js/w", out=json.dumps({**part, "asks": [], "history": [], "forgotten": 0})
+    )
+    for name in ("js", "js/w"):
+        assert fluence("jobs", name, "-n", "default", "-o", "name").out == "gang/js/w\n"
+    assert fluence("why", "js/w").code == 0
+
+
+def test_gang_that_is_gone_is_found_by_the_pods_that_it_had(fluence: Fluence, kubectl: Program) -> None:
+    kubectl.answers("config view", out="")
+    gone = {**gang("low", "gone", reason="its pods are gone: preempted by gang default/high"), "members": []}
+    gone["former"] = ["low-a", "other"]
+    story = {**gone, "asks": [], "history": [], "forgotten": 0}
+    kubectl.answers("proxy/v1/gangs/default/low", out=json.dumps(story))
+    kubectl.answers("proxy/v1/gangs", out=listed([*GANGS, gone]))
+    for words in (("pod/other",), ("low-a",), ("job/low",)):
+        assert "preempted by gang default/high" in fluence("why", *words).out
+
+
+def test_what_others_call_a_command_is_known(service: Fluence) -> None:
+    shown = service("gangs")
+    assert shown.code == 2
+    assert shown.err.startswith('error: unknown command "gangs"; did you mean "jobs"?')
+
+
+def test_backends_are_listed_with_their_holders(service: Fluence) -> None:
+    head, fez, lab = service("backends").out.splitlines()
+    assert head.split()[:5] == ["BACKEND", "TYPE", "TOTAL", "HELD", "FREE"]
+    assert fez.split()[:5] == ["ibm_fez", "qpu", "1", "1", "0"]
+    assert "other/long" in fez
+    assert "vendor=lab" in lab
+    bare = service("backends", "--no-headers").out.splitlines()
+    assert [line.split() for line in bare] == [fez.split(), lab.split()]
+
+
+def test_parts_of_a_backend_are_counted_together(service: Fluence, kubectl: Program) -> None:
+    pools = [
+        device("ibm_fez", type="qubit", total=5, held=2, free=3, path=f"/cluster/ibm_fez/qpu{number}/qubit")
+        for number in range(2)
+    ]
+    kubectl.answers("proxy/v1/backends", out=listed(pools))
+    (row,) = service("backends", "--no-headers").out.splitlines()
+    assert row.split()[:5] == ["ibm_fez", "qubit", "10", "4", "6"]
+    assert len(service("backends", "-o", "wide").out.splitlines()) == 3
+
+
+def test_top_shows_the_fullest_first(service: Fluence) -> None:
+    head, *rows = service("top").out.splitlines()
+    assert head.startswith("NODE")
+    assert [row.split()[0] for row in rows] == ["n1", "n2", "n10"]
+    assert "[##########+++++.....]" in rows[0]
+    assert "3/4" in rows[0]
+    assert rows[2].endswith("cordoned")
+    shown = service("top", "jobs", "-A").out.splitlines()[1].split()
+    assert shown[:5] == ["default", "vqe", "2", "3", "2Gi"]
+    assert service("top", "pods").code == 2
+
+
+def test_graph_is_a_tree_with_bars(service: Fluence) -> None:
+    lines = service("graph").out.splitlines()
+    assert lines[0].startswith("cluster")
+    assert [line.split("  ")[0].rstrip() for line in lines[:5]] == [
+        "cluster",
+        "├─ zone z1",
+        "│",
+        "│",
+        "└─ n10",
+    ]
+    assert "├─ n1 " in lines[2]
+    assert "[#####++...]" in lines[2]
+    assert lines[4].endswith("cordoned")
+    assert any("ibm_fez (qpu)" in line and "1/1" in line for line in lines)
+    dot = service("graph", "--dot").out
+    assert dot.startswith("digraph cluster {")
+    assert '"/cluster/zone=z1" -> "node/n1";' in dot
+    assert '"/cluster" -> "/cluster/ibm_fez";' in dot
+    assert '"node/n1" -> "/cluster/lab";' in dot
+    assert service("graph", "--dot", "--json").code == 2
+
+
+def test_many_nodes_are_summed_up_unless_wanted(service: Fluence, kubectl: Program) -> None:
+    kubectl.answers("proxy/v1/nodes", out=listed([node(f"n{number}", 4) for number in range(100)]))
+    assert "100 nodes" in service("graph").out
+    assert "n99" in service("graph", "--nodes").out
+    assert "n99" in service("graph", "-o", "wide").out
+
+
+def test_the_matchers_graph_is_handed_on_as_it_is(service: Fluence, kubectl: Program) -> None:
+    kubectl.answers("proxy/v1/graph", out='{"graph":{"nodes":[],"edges":[]}}')
+    assert service("graph", "--jgf").out == '{"graph":{"nodes":[],"edges":[]}}\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            'Error from server (Forbidden): services "http:fluence:api" is forbidden: User "u" cannot get resource',
+            "you may not ask the service kube-system/fluence; an administrator allows it with kubectl create"
+            " rolebinding fluence-view -n kube-system --clusterrole=fluence-view --user=YOU",
+        ),
+        (
+            'Error from server (NotFound): services "fluence" not found',
+            "there is no service kube-system/fluence; install it",
+        ),
+        (
+            'Error from server (ServiceUnavailable): no endpoints available for service "http:fluence:api"',
+            "no replica of the service kube-system/fluence is ready; see kubectl get pods",
+        ),
+        (
+            "Error from server (NotFound): the server could not find the requested resource",
+            "has no /v1/nodes as kubectl-fluence",
+        ),
+        (
+            "The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?",
+            "the cluster can't be asked: The connection to the server 127.0.0.1:1 was refused",
+        ),
+        (
+            "error: You must be logged in to the server (Unauthorized)",
+            "the cluster doesn't know you; log in again",
+        ),
+    ],
+)
+def test_what_keeps_the_service_from_answering_is_told_in_one_line(
+    said: str, told: str, service: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers("proxy/v1/nodes", err=said + "\n", code=1)
+    shown = service("top")
+    assert (shown.code, shown.out) == (1, "")
+    assert told in shown.err
+    assert shown.err.startswith("error: ")
+    assert len(shown.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("answer", ["[]", "{}", "<html>", '{"items": 1}'])
+def test_a_service_of_another_version_is_told(answer: str, service: Fluence, kubectl: Program) -> None:
+    kubectl.answers("proxy/v1/gangs", out=answer)
+    shown = service("jobs")
+    assert shown.code == 1
+    assert "same version of both" in shown.err or "gave no JSON" in shown.err
+
+
+def test_a_standby_is_told_to_be_one(service: Fluence, kubectl: Program) -> None:
+    kubectl.answers("proxy/v1/nodes", out=listed(NODES, leading=False))
+    shown = service("top")
+    assert shown.code == 0
+    assert shown.err == "note: answered by a replica that stands by: it shows what it sees of the cluster\n"
+
+
+@pytest.mark.parametrize(
+    "verb", ["jobs", "why", "graph", "backends", "top", "doctor", "explain", "completion"]
+)
+def test_unknown_flags_and_words_are_told(verb: str, service: Fluence) -> None:
+    shown = service(verb, "--frobnicate")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.splitlines()[0] == (
+        f'error: {verb} doesn\'t know "--frobnicate"; see kubectl fluence {verb} --help'
+    )
+    assert service(verb, "a", "b", "c").code == 2
+    assert service(verb, "-q").code == 2

@@ -1,0 +1,80 @@
+"""The configuration of the kube-scheduler beside us."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from fluence_extender.apps.cli import main
+from fluence_extender.apps.scheduler_config import scheduler_config
+
+
+def election(lease: str = "", duration: int = 15) -> dict[str, object]:
+    config = yaml.safe_load(scheduler_config("http://x", "", lease, duration))
+    found: dict[str, object] = config["leaderElection"]
+    return found
+
+
+def test_without_a_lease_nobody_is_elected() -> None:
+    assert election() == {"leaderElect": False}
+
+
+def test_lease_is_elected_in_kube_schedulers_own_proportions() -> None:
+    assert election("kube-system/fluence") == {
+        "leaderElect": True,
+        "leaseDuration": "15s",
+        "renewDeadline": "10000ms",
+        "retryPeriod": "2000ms",
+        "resourceLock": "leases",
+        "resourceName": "fluence",
+        "resourceNamespace": "kube-system",
+    }
+
+
+@pytest.mark.parametrize("duration", [3, 4, 6, 60])
+def test_any_duration_is_one_that_kube_scheduler_accepts(duration: int) -> None:
+    """leaseDuration > renewDeadline > 1.2 retryPeriods (client-go, leaderelection)."""
+    found = election("a/b", duration)
+    renew, retry = (int(str(found[key]).removesuffix("ms")) for key in ("renewDeadline", "retryPeriod"))
+    assert duration * 1000 > renew > 1.2 * retry > 0
+
+
+@pytest.mark.parametrize("command", ["serve", "scheduler-config"])
+@pytest.mark.parametrize("lease", ["fluence", "/fluence", "kube-system/", "a/b/c"])
+def test_lease_is_namespace_and_name(command: str, lease: str) -> None:
+    result = CliRunner().invoke(main, [command, f"--lease={lease}"])
+    assert result.exit_code == 2
+    assert "is not NAMESPACE/NAME" in result.output
+
+
+def extenders(barrier: bool = False) -> list[dict[str, object]]:
+    config = yaml.safe_load(scheduler_config("http://x/", "", barrier=barrier))
+    found: list[dict[str, object]] = config["extenders"]
+    return found
+
+
+def test_one_extender_looks_at_every_pod_and_another_binds_the_marked_ones() -> None:
+    looks, binds = extenders()
+    assert (looks["urlPrefix"], binds["urlPrefix"]) == ("http://x/self-binding", "http://x")
+    assert "managedResources" not in looks
+    assert "bindVerb" not in looks
+    assert binds["bindVerb"] == "bind"
+    assert "filterVerb" not in binds
+    assert binds["managedResources"] == [
+        {"name": "fluence.flux-framework.org/binding"},
+        {"name": "fluxion.flux-framework.org/qpu"},
+        {"name": "fluxion.flux-framework.org/qubit"},
+    ]
+
+
+def test_with_the_barrier_one_extender_does_it_all() -> None:
+    (one,) = extenders(barrier=True)
+    assert one["urlPrefix"] == "http://x"
+    assert {one[verb] for verb in ("filterVerb", "prioritizeVerb", "bindVerb", "preemptVerb")} == {
+        "filter",
+        "prioritize",
+        "bind",
+        "preempt",
+    }
+    assert "managedResources" not in one

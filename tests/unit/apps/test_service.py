@@ -1,0 +1,134 @@
+"""The service as the verbs and the state API see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fluence_extender.apps.extender.service import Service
+from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.execution.driver import Driver
+from fluence_extender.http.port import Anywhere, AskedPod, Nowhere, On, Unseen
+from fluence_extender.http.state.state import AllocationView
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
+from tests.core.engine import FINE_EMBEDDED
+from tests.core.shown import drawn, every
+from tests.core.values import GIB, asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import gang
+
+POOL = ResourcesFile("test", "resources: [{type: simulator, name: sv1, count: 3, attributes: {vendor: aws}}]")
+
+
+@pytest.fixture
+def w() -> Iterator[World]:
+    made = World(node("n0", extra={"nvidia.com/gpu": 2}), node("n1"), POOL, scheduling=False)
+    yield made
+    made.close()
+
+
+def test_pods_of_others_may_go_anywhere(w: World) -> None:
+    assert w.service.locate(AskedPod("default", "p", "u", "default-scheduler")) == Anywhere()
+
+
+def test_pod_that_was_not_seen_yet_has_to_wait(w: World) -> None:
+    assert w.service.locate(AskedPod("default", "p", "u", "fluence")) == Unseen(
+        "the pod has not been seen yet"
+    )
+
+
+def test_place_is_the_planned_node_and_then_the_bound_one(w: World) -> None:
+    one = gang(w, "g", 1000)[0]
+    assert w.service.locate(w.asked(one)) == Unseen("the gang is about to be placed")
+    w.advance(1)
+    assert w.service.locate(w.asked(one)) == On("n0")
+    w.run(w.service.bind(w.asked(one), "n0"))
+    w.change(node("n0"), unschedulable=True)
+    w.advance(1)
+    assert w.service.locate(w.asked(one)) == On("n0")
+
+
+def test_asking_changes_nothing(w: World) -> None:
+    one, lonely = gang(w, "g", 1000)[0], gang(w, "h", 1000, size=2)[0]
+    w.advance(1)
+    holdings, version = dict(w.books.holdings), w.books.version
+    answers = {str(w.service.locate(w.asked(pod))) for _ in range(50) for pod in (one, lonely)}
+    assert len(answers) == 2
+    assert (dict(w.books.holdings), w.books.version) == (holdings, version)
+
+
+def test_reason_is_the_gangs(w: World) -> None:
+    one = gang(w, "g", 1000, size=3)[0]
+    w.advance(1)
+    assert w.service.locate(w.asked(one)) == Nowhere("waiting for members (1 of 3 exist)")
+
+
+def test_gangs_are_listed_with_state_reason_and_members(w: World) -> None:
+    gang(w, "b", 9000)
+    pods = gang(w, "a", 1000, 1000, devices={"simulator": 1})
+    w.advance(1)
+    first, second = every(w.service.gangs())
+    assert (first.namespace, first.name, first.state, first.size) == ("default", "a", "committed", 2)
+    assert [(one.pod, one.uid, one.node, one.backend) for one in first.members] == [
+        (pod.name, pod.uid, "n0", "sv1") for pod in pods
+    ]
+    assert (second.state, second.reason) == (
+        "waiting",
+        "unsatisfiable: no node has 9 cpu (the largest has 4 cpu)",
+    )
+
+
+def test_allocations_say_what_each_pod_holds(w: World) -> None:
+    one = w.pod("p", gates=(GATE,), requests=asks(1500, 2, nvidia_com__gpu=1), devices={"simulator": 2})
+    w.advance(1)
+    assert every(w.service.allocations()) == [
+        AllocationView(
+            "default", "p", one.uid, "n0", 1.5, 2 * GIB, 1, "sv1", {"simulator": 2}, "p", "committed"
+        )
+    ]
+
+
+def test_eviction_may_not_leave_a_gang_below_its_size(w: World) -> None:
+    pods = gang(w, "g", 500, 500, 500, size=2)
+    w.advance(1)
+    w.run(_bind_all(w, pods))
+    uids = [pod.uid for pod in pods]
+    assert w.service.may_evict(uids[:1])
+    assert not w.service.may_evict(uids[:2])
+    assert w.service.may_evict(uids)
+    assert w.service.may_evict(["stranger"])
+
+
+async def _bind_all(w: World, pods: list[Pod]) -> None:
+    for pod in pods:
+        await w.cluster.bind(w.now(pod), "n0", {})
+
+
+def test_graph_is_the_cluster_in_whole_units(w: World) -> None:
+    names = {one["metadata"]["name"] for one in drawn(w, False)["graph"]["nodes"]}
+    assert {"cluster", "n0", "n1", "sv1"} <= names
+    cores = [one for one in drawn(w, True)["graph"]["nodes"] if one["metadata"]["type"] == "core"]
+    assert len(cores) == 8
+
+
+def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
+    missing = ["waiting for the list of pod"]
+    controller = Controller(FINE_EMBEDDED.books())
+    service = Service(controller, Driver(controller, w.cluster), lambda: missing[0])
+    assert (service.ready, service.not_ready_reason) == (False, "waiting for the list of pod")
+    missing[0] = ""
+    assert service.not_ready_reason == "the cluster has been listed, what runs there is being replayed"
+    controller.start()
+    assert (service.ready, service.not_ready_reason) == (True, "")
+    controller.books.close()
+
+
+def test_gang_that_has_places_says_what_kube_scheduler_has_against_a_member(w: World) -> None:
+    first = gang(w, "g", 1000, 1000)[0]
+    w.advance(1)
+    w.change(first, refusal="no PersistentVolumeClaim data")
+    (view,) = every(w.service.gangs())
+    assert view.reason == "placed; kube-scheduler says of g-0: no PersistentVolumeClaim data"

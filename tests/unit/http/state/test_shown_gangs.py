@@ -1,0 +1,46 @@
+"""What is shown of gangs that run."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.http.state.gangs import gang_view
+from fluence_extender.model.gang import Convention, GangKey, GangState
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, Why
+from tests.core.values import pod
+
+KEY = GangKey("default", "g", Convention.LABEL)
+
+
+def gang(*phases: str, size: int = 3, state: GangState = GangState.BOUND) -> Gang:
+    """A gang with a member on n0 for each of ``phases``."""
+    made = Gang(KEY, size=size, state=state)
+    for number, phase in enumerate(phases):
+        one: Pod = pod(f"g-{number}", node="n0", phase=phase)
+        made.members[one.uid] = Member(one, Claim(KEY, size, "test"), bound="n0")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("phases", "reason"),
+    [
+        (("Running", "Running", "Running"), ""),
+        (("Running", "Running", "Running", "Running"), ""),
+        (("Running", "Running", "Succeeded"), ""),
+        (("Running", "Running"), "1 member is missing; replacements are placed beside the others"),
+        (("Running", "Failed"), "2 members are missing; replacements are placed beside the others"),
+    ],
+)
+def test_gang_that_runs_with_less_than_its_size_says_so(phases: tuple[str, ...], reason: str) -> None:
+    seen = gang_view(gang(*phases))
+    assert (seen.state, seen.reason, seen.why) == ("bound", reason, "")
+
+
+def test_reason_that_is_there_counts_before_what_is_missing() -> None:
+    waits = gang("Running", state=GangState.COMMITTED)
+    waits.reason = Reason(Why.BUSY, "busy: 0 of 1 fit now")
+    assert gang_view(waits).reason == "busy: 0 of 1 fit now"
+    assert gang_view(gang("Succeeded", state=GangState.FINISHED)).reason == ""

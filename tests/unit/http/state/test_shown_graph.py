@@ -1,0 +1,71 @@
+"""The graph is told as it is at one moment, however long the telling takes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fluence_extender.graph import jgf
+from fluence_extender.graph.cluster_graph import build_containment
+from fluence_extender.graph.containment import Containment
+from fluence_extender.graph.shown import in_units, sized
+from fluence_extender.graph.units import FINE
+from fluence_extender.http.state import graph as module
+from fluence_extender.http.state.graph import pieces_of, scale_of
+from fluence_extender.http.state.state import Pieces
+from tests.core.values import node
+
+
+def cluster(count: int) -> Containment:
+    return build_containment([node(f"n{number}", 2500, 3) for number in range(count)], units=FINE)
+
+
+async def told(pieces: Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
+    vertices = [one async for piece in pieces.vertices() for one in piece]
+    return vertices, [one async for piece in pieces.edges() for one in piece]
+
+
+@pytest.mark.parametrize("expanded", [False, True])
+async def test_the_pieces_are_the_whole_document(expanded: bool) -> None:
+    containment = cluster(400)
+    vertices, edges = await told(await pieces_of(lambda: containment, expanded))
+    whole = in_units(jgf.to_jgf(containment), scale_of(FINE))
+    graph = (jgf.expand(whole) if expanded else sized(whole))["graph"]
+    assert vertices == graph["nodes"]
+    assert sorted(edges, key=str) == sorted(graph["edges"], key=str)
+    assert len(vertices) == (1 + 400 * 6 if expanded else 1 + 400 * 3)
+
+
+async def test_a_graph_that_changes_meanwhile_is_gathered_anew() -> None:
+    now = [cluster(400)]
+    other = cluster(3)
+
+    def look() -> Containment:
+        return now[0]
+
+    reading = asyncio.create_task(pieces_of(look, False))
+    await asyncio.sleep(0)
+    now[0] = other
+    vertices, _ = await told(await reading)
+    assert len(vertices) == 10
+
+
+async def test_a_graph_that_never_stands_still_is_told_all_the_same() -> None:
+    containment = cluster(400)
+
+    def look() -> Containment:
+        containment.revision += 1
+        return containment
+
+    vertices, edges = await told(await pieces_of(look, False))
+    assert (len(vertices), len(edges)) == (1201, 1200)
+
+
+async def test_a_graph_with_too_many_leaves_is_refused_before_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_VERTICES", 100)
+    containment = cluster(40)
+    with pytest.raises(jgf.GraphTooLarge):
+        await pieces_of(lambda: containment, True)

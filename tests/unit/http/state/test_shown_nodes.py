@@ -1,0 +1,92 @@
+"""What is said of nodes: who uses what, and why nothing new lands there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fluence_extender.http.state.state import NodeView
+from fluence_extender.model.node import Taint
+from tests.core.shown import every
+from tests.core.values import GIB, asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+
+def only(w: World) -> NodeView:
+    (found,) = every(w.service.nodes())
+    return found
+
+
+def test_what_is_held_by_us_and_used_by_others_and_free_adds_up(world: MakeWorld) -> None:
+    w = world(node("n0", 4000, 8), scheduling=False)
+    gang(w, "g", 1500)
+    w.foreign("n0", "daemon", requests=asks(250, 1))
+    w.advance(1)
+    found = only(w)
+    assert (found.schedulable, found.problems) == (True, ())
+    assert found.allocatable == {"cpu": 4.0, "memory": 8 * GIB, "pods": 110}
+    assert found.held == {"cpu": 1.5, "memory": GIB, "pods": 1}
+    assert found.others == {"cpu": 0.25, "memory": GIB, "pods": 1}
+    assert found.free == {"cpu": 2.25, "memory": 6 * GIB, "pods": 108}
+
+
+def test_one_node_names_the_pods_that_use_it(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    gang(w, "g", 1500)
+    w.foreign("n0", "daemon", requests=asks(250, 1))
+    w.advance(1)
+    found = w.service.node("n0")
+    assert found is not None
+    assert [(one.namespace, one.pod, one.gang, one.claim, one.requests["cpu"]) for one in found.pods] == [
+        ("default", "g-0", "g", "committed", 1.5),
+        ("others", "daemon", "", "other", 0.25),
+    ]
+    assert w.service.node("nowhere") is None
+
+
+def test_why_a_node_takes_nothing_is_said_in_full(world: MakeWorld) -> None:
+    taint = Taint("dedicated", "NoSchedule", "ml")
+    shunned = replace(
+        node("n0"),
+        unschedulable=True,
+        ready=False,
+        taints=(
+            taint,
+            Taint("wobbly", "PreferNoSchedule"),
+            Taint("node.kubernetes.io/unschedulable", "NoSchedule"),
+        ),
+    )
+    w = world(shunned)
+    found = only(w)
+    assert (found.schedulable, found.problems) == (
+        False,
+        ("cordoned", "not ready", "taint dedicated=ml:NoSchedule"),
+    )
+    w.change(shunned, unschedulable=False, ready=True, taints=())
+    assert only(w).schedulable
+
+
+def test_a_node_on_which_too_much_is_used_says_how_much(world: MakeWorld) -> None:
+    w = world(node("n0", 4000, 8))
+    w.foreign("n0", "greedy", requests=asks(5500, 1))
+    found = only(w)
+    assert found.problems == ("deficit: 1500m cpu more in use than it has",)
+    assert found.free["cpu"] == -1.5
+
+
+def test_a_node_that_went_with_pods_on_it_is_still_shown(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    gang(w, "g", 1000)
+    w.advance(3)
+    (held,) = every(w.service.allocations())
+    w.cluster.remove(node(held.node))
+    shown = {one.name: one for one in every(w.service.nodes())}
+    assert shown[held.node].problems == ("the node is gone; these pods were there",)
+    assert shown[held.node].allocatable == {}
+    assert shown[held.node].held["cpu"] == 1.0
+    assert shown[held.node].free["cpu"] == -1.0
+
+
+def test_topology_is_what_the_labels_say(world: MakeWorld) -> None:
+    w = world(replace(node("n0"), labels={"topology.kubernetes.io/zone": "z1", "other": "x"}))
+    assert only(w).levels == {"zone": "z1"}
