@@ -1,7 +1,7 @@
 """What goes on beside deciding costs on a full cluster of 5,000 nodes and 20,000 pods, and how long others wait for it.
 
 A what-if question about 9,000 pods (as one gang, and as many; that fit, and that don't), and an audit of all that the
-books say. While each is worked on, a task in the same event loop asks for its turn again and again.
+ledger says. While each is worked on, a task in the same event loop asks for its turn again and again.
 
     python -m benchmarks.beside [--nodes 5000] [--rounds 3]
 """

@@ -33,7 +33,7 @@ from fluence_extender.gangs.leadership.renewal import Renewal
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.port import AskedPod
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
@@ -89,7 +89,7 @@ def pods(count: int) -> list[Pod]:
 
 def started(count: int, engine: str, per_node: list[Pod]) -> Controller:
     """A controller of a cluster of so many nodes that has replayed all pods."""
-    controller = Controller(Books(create_mirror(choose_engine(engine), "lonode", LEVELS)))
+    controller = Controller(Ledger(create_mirror(choose_engine(engine), "lonode", LEVELS)))
     tied = ", ".join(
         f"{{type: fpga, name: f{number}, count: 1, parent: n{number}}}" for number in range(TIED)
     )
@@ -163,8 +163,8 @@ def costs() -> list[Cluster]:
             for cluster in clusters:
                 cluster.make(name, turn)
     for cluster in clusters:
-        assert not cluster.controller.books.behind
-        cluster.controller.books.close()
+        assert not cluster.controller.ledger.behind
+        cluster.controller.ledger.close()
     return clusters
 
 
@@ -201,7 +201,7 @@ async def storm() -> Storm:
     watching = asyncio.create_task(stalls.run())
     begun = time.monotonic()
     made = 0
-    while made < STORM or controller.books.behind:
+    while made < STORM or controller.ledger.behind:
         if made < STORM:
             driver.sink(_of_storm(made))
             made += 1
@@ -214,7 +214,7 @@ async def storm() -> Storm:
     for task in (*tasks, watching):
         task.cancel()
     await asyncio.gather(*tasks, watching, return_exceptions=True)
-    controller.books.close()
+    controller.ledger.close()
     return Storm(calls, stalls.wall * 1e3, stalls.own * 1e3, slowest * 1e3, rebuilds, followed)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fluence_extender.apps.extender.engines import choose_engine, create_mirror
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -32,10 +32,10 @@ A_RACK, A_ZONE = 40, 400
 KINDS = ((4, 16, 0), (8, 8, 1), (2, 32, 0), (1, 1, 0), (16, 64, 2), (3, 5, 0), (6, 20, 1), (2, 2, 0))
 
 
-def cluster(nodes: int, engine: str) -> tuple[Planner, Books]:
+def cluster(nodes: int, engine: str) -> tuple[Planner, Ledger]:
     """A planner on a cluster that is half full with pods of every size."""
     dice = random.Random(nodes)
-    books = Books(create_mirror(choose_engine(engine), "lonode", LEVELS))
+    ledger = Ledger(create_mirror(choose_engine(engine), "lonode", LEVELS))
     index = EligibilityIndex()
     amounts = Resources({"cpu": 64_000, "memory": 256 * GIB, "pods": 110, "nvidia.com/gpu": 8})
     made = [
@@ -48,14 +48,14 @@ def cluster(nodes: int, engine: str) -> tuple[Planner, Books]:
     ]
     for one in made:
         index.put(one)
-    books.load(made)
+    ledger.load(made)
     for one in made:
         for number in range(dice.randint(0, 6)):
             mine = pod(f"f{number}-{one.name}", dice.choice(KINDS), {})
             other = replace(mine, node=one.name, scheduler="other")
-            if books.accounts[one.name].takes(other.requests):
-                books.put_foreign(other)
-    return Planner(books, index), books
+            if ledger.accounts[one.name].takes(other.requests):
+                ledger.put_foreign(other)
+    return Planner(ledger, index), ledger
 
 
 def pod(name: str, kind: tuple[int, int, int], notes: Mapping[str, str]) -> Pod:
@@ -88,7 +88,7 @@ CASES: tuple[tuple[str, int, int, Mapping[str, str]], ...] = (
 )
 
 
-def cost(planner: Planner, books: Books, wishes: list[Wish], rounds: int) -> list[float]:
+def cost(planner: Planner, ledger: Ledger, wishes: list[Wish], rounds: int) -> list[float]:
     """Milliseconds of CPU for planning, each time; taking it back isn't counted."""
     spent = []
     for _ in range(rounds):
@@ -96,7 +96,7 @@ def cost(planner: Planner, books: Books, wishes: list[Wish], rounds: int) -> lis
         with contextlib.suppress(Refused):
             planner.plan(wishes, "gang")
         spent.append((time.process_time() - began) * 1000)
-        books.undo([wish.pod.uid for wish in wishes])
+        ledger.undo([wish.pod.uid for wish in wishes])
     return spent
 
 
@@ -112,12 +112,12 @@ def main() -> None:
     sizes = (given.nodes // 5, given.nodes)
     measured: dict[tuple[str, int], list[float]] = {}
     for nodes in sizes:
-        planner, books = cluster(nodes, given.engine)
+        planner, ledger = cluster(nodes, given.engine)
         for name, members, kinds, notes in CASES:
             wishes = gang(members, kinds, notes)
-            cost(planner, books, wishes, 2)
-            measured[name, nodes] = cost(planner, books, wishes, given.rounds)
-        books.close()
+            cost(planner, ledger, wishes, 2)
+            measured[name, nodes] = cost(planner, ledger, wishes, given.rounds)
+        ledger.close()
     print(f"| gang | {sizes[0]:,} nodes: median (slowest) ms | {sizes[1]:,} nodes: median (slowest) ms |")
     print("|---|---:|---:|")
     for name, *_ in CASES:

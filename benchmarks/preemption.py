@@ -24,7 +24,7 @@ from fluence_extender.apps.extender.engines import choose_engine, create_mirror
 from fluence_extender.cluster.port import Changed, Deleted, Kind
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import AskBudgets, Evict
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (
     GATE,
@@ -90,8 +90,8 @@ def requests(cores: int) -> Resources:
 def cluster(nodes: int, clock: Callable[[], float]) -> Controller:
     """A controller whose cluster is full: low pods on all nodes, a foreign one on each second one."""
     dice = random.Random(nodes)
-    books = Books(create_mirror(choose_engine("embedded"), "lonode", {"rack": RACK}))
-    controller = Controller(books, clock=clock, calendar=clock)
+    ledger = Ledger(create_mirror(choose_engine("embedded"), "lonode", {"rack": RACK}))
+    controller = Controller(ledger, clock=clock, calendar=clock)
     room = Resources({"cpu": 36_000, "memory": 128 * GIB, "pods": 110})
     for number in range(nodes):
         labels = {RACK: f"r{number // A_RACK}"}

@@ -32,7 +32,7 @@ from fluence_extender.http.apps import api_app, verbs_app
 from fluence_extender.http.listeners.listening import Address
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.server import Listeners
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -121,8 +121,8 @@ def cluster() -> tuple[list[Node], list[Pod]]:
 
 def controller() -> Controller:
     """One that has taken over that cluster."""
-    books = Books(create_mirror(choose_engine("embedded"), "lonode", LEVELS))
-    made = Controller(books)
+    ledger = Ledger(create_mirror(choose_engine("embedded"), "lonode", LEVELS))
+    made = Controller(ledger)
     nodes, pods = cluster()
     made.observe(Listed(Kind.NODE, tuple(nodes)))
     made.observe(Listed(Kind.POD, tuple(pods)))
@@ -190,7 +190,7 @@ async def measure() -> list[Cost]:
     client.stdin.close()
     await client.wait()
     ticking.cancel()
-    known.books.close()
+    known.ledger.close()
     return found
 
 

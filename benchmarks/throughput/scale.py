@@ -17,7 +17,7 @@ from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.graph.containment import LEVELS
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -40,8 +40,8 @@ def cost_by_size(sizes: tuple[int, ...], gangs: dict[str, tuple[int, int]]) -> d
 
 async def _cost(nodes: int, gangs: int, members: int) -> float:
     cluster = MemoryCluster(*(Node(f"node-{number}", allocatable=NODE) for number in range(nodes)))
-    books = Books(create_mirror(choose_engine("embedded"), "lonode", dict(LEVELS)), "lonode")
-    controller = Controller(books)
+    ledger = Ledger(create_mirror(choose_engine("embedded"), "lonode", dict(LEVELS)), "lonode")
+    controller = Controller(ledger)
     driver = Driver(controller, cluster)
     controller.observe(Listed(Kind.NODE, tuple(cluster.nodes())))
     controller.start()
@@ -51,7 +51,7 @@ async def _cost(nodes: int, gangs: int, members: int) -> float:
     began = time.process_time()
     await _place(cluster, controller, driver, "timed", gangs, members)
     spent = time.process_time() - began
-    books.close()
+    ledger.close()
     return spent * 1000 / (gangs * members)
 
 

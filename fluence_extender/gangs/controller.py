@@ -29,7 +29,7 @@ from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Workload
@@ -49,17 +49,17 @@ class Controller:
 
     def __init__(
         self,
-        books: Books,
+        ledger: Ledger,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
         calendar: Callable[[], float] = time.time,
         leading: bool = True,
     ) -> None:
-        self.books = books
+        self.ledger = ledger
         self.registry = Registry(calendar)
         self.eligibility = EligibilityIndex()
         self.lifecycle = Lifecycle(
-            self.registry, books, Planner(books, self.eligibility), limits or Limits(), clock
+            self.registry, ledger, Planner(ledger, self.eligibility), limits or Limits(), clock
         )
         self._clock = clock
         self.on_resources: ReadResources = lambda _: None
@@ -67,7 +67,7 @@ class Controller:
         self.started = False
         self.revision = 0
         self.leading = leading
-        self._standby = Standby(self.registry, books, clock)
+        self._standby = Standby(self.registry, ledger, clock)
         self._looked = 0
         self._dropped: set[str] | None = None
 
@@ -123,7 +123,7 @@ class Controller:
             case Node():
                 self.eligibility.drop(thing.name)
                 if self.started:
-                    self.books.drop_node(thing.name)
+                    self.ledger.drop_node(thing.name)
                     self.lifecycle.node_changed(thing.name)
             case _ if isinstance(thing, Workload):
                 self.registry.drop_workload(thing)
@@ -135,9 +135,9 @@ class Controller:
         self.revision += 1
         self.eligibility.put(node)
         if self.started:
-            self.books.put_node(node)
-            if old is None and any(one.parent == node.name for one in self.books.upkeep.resources.resources):
-                take_up_devices(self.registry, self.books)
+            self.ledger.put_node(node)
+            if old is None and any(one.parent == node.name for one in self.ledger.upkeep.resources.resources):
+                take_up_devices(self.registry, self.ledger)
             self.lifecycle.node_changed(node.name)
 
     def _put_pod(self, pod: Pod) -> None:
@@ -159,19 +159,19 @@ class Controller:
 
     def _count_foreign(self, pod: Pod) -> None:
         if pod.node and not pod.finished:
-            self.books.put_foreign(pod)
+            self.ledger.put_foreign(pod)
         else:
-            self.books.drop_foreign(pod.uid)
+            self.ledger.drop_foreign(pod.uid)
 
     def _drop_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
         if not pod.ours:
-            self.books.drop_foreign(pod.uid)
+            self.ledger.drop_foreign(pod.uid)
             self.registry.drop_stranger(pod.uid)
             return
         if self._dropped is not None:
             self._dropped.add(pod.uid)
-        self.books.release(pod.uid)
+        self.ledger.release(pod.uid)
         self.registry.drop_pod(pod.uid)
 
     def start(self) -> None:
@@ -181,15 +181,15 @@ class Controller:
         our pods that were steered and not bound yet; everything else is planned anew.
         """
         self.revision += 1
-        self.books.load(self.eligibility.nodes.values())
+        self.ledger.load(self.eligibility.nodes.values())
         others = (pod for pod in self._pods.values() if not pod.ours)
-        self.books.put_foreign(*(pod for pod in others if pod.node and not pod.finished))
+        self.ledger.put_foreign(*(pod for pod in others if pod.node and not pod.finished))
         self.lifecycle.replay()
         if self.leading:
             self.lifecycle.lead()
         # The first to be placed needn't wait until the rooms of all nodes have been added up.
-        self.books.free.now()
-        self.books.whole.now()
+        self.ledger.free.now()
+        self.ledger.whole.now()
         self.started = True
 
     def begin_look(self) -> dict[str, str]:
@@ -233,15 +233,15 @@ class Controller:
         """Take over virtual resources that have changed; what is held stays held."""
         self.revision += 1
         if not self.started:
-            self.books.upkeep.resources = resources
+            self.ledger.upkeep.resources = resources
             return
-        self.books.replace_resources(resources)
+        self.ledger.replace_resources(resources)
         self.graph_changed()
 
     def graph_changed(self) -> None:
         """Take up devices that weren't there before, and let everybody try again."""
         self.revision += 1
-        take_up_devices(self.registry, self.books)
+        take_up_devices(self.registry, self.ledger)
         self.lifecycle.resources_changed()
 
     def step(self) -> list[Action]:

@@ -71,7 +71,7 @@ class Metrics:
         self.audits = Counter("fluence_audits", "Audits that came to their end.", registry=registry)
         self._drift = Counter(
             "fluence_drift",
-            "Differences between books, graph and cluster that an audit found and mended.",
+            "Differences between ledger, graph and cluster that an audit found and mended.",
             ["kind"],
             registry=registry,
         )

@@ -1,6 +1,6 @@
-"""Comparing the books with the cluster and with the matcher's graph, object by object.
+"""Comparing the ledger with the cluster and with the matcher's graph, object by object.
 
-Whatever is seen is taken into the books at once, so at any moment between two observations the three agree; where they
+Whatever is seen is taken into the ledger at once, so at any moment between two observations the three agree; where they
 don't, something has been missed or miscounted. Each function looks at one object, changes nothing and costs what that
 object costs, so that a whole audit can be cut into slices.
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fluence_extender.graph.units import request_counts
-from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim, Holding
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
@@ -45,7 +45,7 @@ class DriftKind(StrEnum):
 class Drift:
     """One difference: ``subject`` is the pod (``namespace/name``), node or job, ``uid`` the pod's, "" for others.
 
-    ``found`` is what the books say, ``expected`` what they ought to.
+    ``found`` is what the ledger says, ``expected`` what they ought to.
     """
 
     kind: DriftKind
@@ -57,14 +57,14 @@ class Drift:
     job: int = 0
 
 
-def of_pod(books: Books, pod: Pod, place: Assignment | None) -> Iterator[Drift]:
-    """What the books have wrong of a pod as the cluster shows it; ``place`` is the one planned for it."""
+def of_pod(ledger: Ledger, pod: Pod, place: Assignment | None) -> Iterator[Drift]:
+    """What the ledger has wrong of a pod as the cluster shows it; ``place`` is the one planned for it."""
     if not pod.ours:
-        yield from _of_foreign(books, pod)
-    elif place is not None and not pod.node and pod.uid not in books.holdings:
+        yield from _of_foreign(ledger, pod)
+    elif place is not None and not pod.node and pod.uid not in ledger.holdings:
         yield _about(pod, DriftKind.PLAN_DIFFERS, "holds nothing", f"planned on {place.node}")
     elif pod.node and not pod.finished:
-        held = books.holdings.get(pod.uid)
+        held = ledger.holdings.get(pod.uid)
         if held is None:
             yield _about(pod, DriftKind.NOT_HELD, "holds nothing", f"bound to {pod.node}")
         elif held.assignment.node != pod.node:
@@ -75,10 +75,10 @@ def of_pod(books: Books, pod: Pod, place: Assignment | None) -> Iterator[Drift]:
             yield _about(pod, DriftKind.WRONG_CLAIM, held.claim.name.lower(), "bound")
 
 
-def _of_foreign(books: Books, pod: Pod) -> Iterator[Drift]:
-    node = books.foreign.get(pod.uid, "")
+def _of_foreign(ledger: Ledger, pod: Pod) -> Iterator[Drift]:
+    node = ledger.foreign.get(pod.uid, "")
     expected = pod.node if not pod.finished else ""
-    account = books.accounts.get(node)
+    account = ledger.accounts.get(node)
     counted = account.users.get(pod.uid) if account is not None and pod.uid in account.foreign else None
     if node != expected or (node and counted != pod.requests):
         found = f"counted on {node} with {counted}" if node else "not counted"
@@ -86,14 +86,14 @@ def _of_foreign(books: Books, pod: Pod) -> Iterator[Drift]:
         yield _about(pod, DriftKind.FOREIGN_DIFFERS, found, due)
 
 
-def of_foreign_gone(books: Books, uid: str) -> Iterator[Drift]:
+def of_foreign_gone(ledger: Ledger, uid: str) -> Iterator[Drift]:
     """The drift of a counted pod of others that the cluster doesn't have."""
-    node = books.foreign.get(uid)
+    node = ledger.foreign.get(uid)
     if node is not None:
         yield Drift(DriftKind.FOREIGN_DIFFERS, uid, f"counted on {node}", "the pod is gone", uid, node)
 
 
-def of_holding(books: Books, held: Holding, pod: Pod | None, place: Assignment | None) -> Iterator[Drift]:
+def of_holding(ledger: Ledger, held: Holding, pod: Pod | None, place: Assignment | None) -> Iterator[Drift]:
     """What is wrong with a hold; ``pod`` is None where the cluster has none of that uid, ``place`` is the plan's."""
     if pod is None or pod.finished or not pod.ours:
         yield _holder(
@@ -104,40 +104,40 @@ def of_holding(books: Books, held: Holding, pod: Pod | None, place: Assignment |
         expected = "no place is planned" if place is None else f"planned on {place.node}"
         yield _holder(held, DriftKind.PLAN_DIFFERS, f"held on {held.assignment.node}", expected)
         return
-    if not books.behind:
-        yield from _of_job(books, held)
-        yield from _of_devices(books, held)
+    if not ledger.behind:
+        yield from _of_job(ledger, held)
+        yield from _of_devices(ledger, held)
 
 
-def _of_job(books: Books, held: Holding) -> Iterator[Drift]:
+def _of_job(ledger: Ledger, held: Holding) -> Iterator[Drift]:
     node = held.assignment.node
-    if node not in books.mirror.graph.nodes or books.bookings.awaits_room(held):
+    if node not in ledger.mirror.graph.nodes or ledger.bookings.awaits_room(held):
         return
-    counts = request_counts(books.rounded(held.requests), books.mirror.units)
+    counts = request_counts(ledger.rounded(held.requests), ledger.mirror.units)
     if not counts:
         return
-    job = books.bookings.job(held.uid)
-    if job is None or not books.mirror.holds(job, node, counts):
+    job = ledger.bookings.job(held.uid)
+    if job is None or not ledger.mirror.holds(job, node, counts):
         yield _holder(held, DriftKind.JOB_MISSING, f"the matcher's job {job}", f"{counts} on {node}")
 
 
-def _of_devices(books: Books, held: Holding) -> Iterator[Drift]:
-    if not held.assignment.devices or held.uid in books.bookings.short:
+def _of_devices(ledger: Ledger, held: Holding) -> Iterator[Drift]:
+    if not held.assignment.devices or held.uid in ledger.bookings.short:
         return
-    mirror = books.mirror
+    mirror = ledger.mirror
     devices = (mirror.catalogue.at(one.path) for one in held.assignment.devices)
     wanted = {device.path for device in devices if device is not None}
-    jobs = books.bookings.device_jobs(held.uid)
+    jobs = ledger.bookings.device_jobs(held.uid)
     booked = {path for job in jobs for path in mirror.placement(job) or ()}
     if not wanted <= booked:
         lacking = ", ".join(sorted(wanted - booked))
         yield _holder(held, DriftKind.DEVICE_NOT_BOOKED, f"jobs {jobs}", f"{lacking} held")
 
 
-def of_node(books: Books, name: str, node: Node | None) -> Iterator[Drift]:
-    """What the books have wrong of a node; None where the cluster has none of that name."""
-    account = books.accounts.get(name)
-    known = books.node(name)
+def of_node(ledger: Ledger, name: str, node: Node | None) -> Iterator[Drift]:
+    """What the ledger has wrong of a node; None where the cluster has none of that name."""
+    account = ledger.accounts.get(name)
+    known = ledger.node(name)
     if known != node or (node is not None and (account is None or account.allocatable != node.allocatable)):
         found = "unknown" if known is None or account is None else f"{account.allocatable}"
         yield _at(name, DriftKind.NODE_DIFFERS, found, "gone" if node is None else f"{node.allocatable}")
@@ -146,20 +146,20 @@ def of_node(books: Books, name: str, node: Node | None) -> Iterator[Drift]:
         return
     if (account.free, account.foreign_use) != account.sums():
         yield _at(name, DriftKind.ACCOUNT_DIFFERS, f"{account.free} free", f"{account.sums()[0]} free")
-    elif node is not None and not books.behind:
-        others = books.bookings.others
-        if name not in books.mirror.graph.nodes:
+    elif node is not None and not ledger.behind:
+        others = ledger.bookings.others
+        if name not in ledger.mirror.graph.nodes:
             yield _at(name, DriftKind.NODE_DIFFERS, "not in the graph", "in the graph")
         elif others.differs(name, account.allocatable, account.foreign_use):
             expected = f"{account.foreign_use} used by others"
             yield _at(name, DriftKind.JOB_MISSING, f"the matcher's job {others.job(name)}", expected)
 
 
-def of_jobs(books: Books) -> Iterator[Drift]:
+def of_jobs(ledger: Ledger) -> Iterator[Drift]:
     """The matcher's jobs that nobody holds."""
-    for job in sorted(books.mirror.jobs - books.bookings.owned()):
+    for job in sorted(ledger.mirror.jobs - ledger.bookings.owned()):
         yield Drift(
-            DriftKind.JOB_ORPHANED, f"job {job}", str(books.mirror.placement(job)), "nobody's", job=job
+            DriftKind.JOB_ORPHANED, f"job {job}", str(ledger.mirror.placement(job)), "nobody's", job=job
         )
 
 

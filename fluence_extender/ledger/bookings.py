@@ -1,4 +1,4 @@
-"""The bookings: the matcher's jobs that stand for holds and for others' pods, made equal to the books.
+"""The bookings: the matcher's jobs that stand for holds and for others' pods, made equal to the ledger.
 
 A hold is booked on its node and on its devices. Invariant: what can't be booked, because somebody else has it or it
 isn't there, is remembered and booked as soon as it can be, the strongest claim first; until then the node is strained.
@@ -26,7 +26,7 @@ Use = tuple[Resources, Resources]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What the books said at one moment: what graph and bookings are to stand for."""
+    """What the ledger said at one moment: what graph and bookings are to stand for."""
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
     resources: VirtualResources = field(default_factory=lambda: VirtualResources(""))

@@ -1,7 +1,7 @@
 """Building a graph and its bookings beside those in use.
 
 Only `Rebuild.run` takes long, and it touches nothing that anybody else uses, so it may run in a thread of its own. What
-the books take in meanwhile is booked in further runs, each shorter than the one before.
+the ledger take in meanwhile is booked in further runs, each shorter than the one before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Rebuild:
         self._wanted = wanted
 
     def lacks(self, now: Position) -> int:
-        """Aim at what the books say now; how much has to be booked for that."""
+        """Aim at what the ledger says now; how much has to be booked for that."""
         differences = self._wanted.differences(now)
         self._wanted = now
         return differences

@@ -28,7 +28,7 @@ FEW_DIFFERENCES = 16
 
 
 class Upkeep:
-    """See the module docstring. ``nodes``, ``accounts`` and ``holdings`` are the books' own, looked at as they change.
+    """See the module docstring. ``nodes``, ``accounts`` and ``holdings`` are the ledger' own, looked at as they change.
 
     ``resources`` are the virtual resources that the graph is to have. ``on_behind`` is called when the graph has fallen
     behind and is to be rebuilt, ``fault`` says why that has failed. ``on_renewed`` is called when another graph has
@@ -124,7 +124,7 @@ class Upkeep:
         self.finish_rebuild(rebuild, None)
 
     def begin_rebuild(self) -> Rebuild:
-        """Begin to build a graph for what the books say now. Run it, wherever, then `finish_rebuild` it here."""
+        """Begin to build a graph for what the ledger says now. Run it, wherever, then `finish_rebuild` it here."""
         return Rebuild(self._mirror.blank(), self._position(), self._changes)
 
     def finish_rebuild(self, rebuild: Rebuild, most: int | None = FEW_DIFFERENCES) -> bool:

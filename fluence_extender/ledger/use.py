@@ -1,4 +1,4 @@
-"""What one pod uses, as the books count it: for copies of the books, in which it may go and come back."""
+"""What one pod uses, as the ledger counts it: for copies of the ledger, in which it may go and come back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Account(Protocol):
 
 
 class Uses(Protocol):
-    """What pods use: the books, or a copy of them."""
+    """What pods use: the ledger, or a copy of them."""
 
     @property
     def holdings(self) -> Mapping[str, Held]:
@@ -67,17 +67,17 @@ class Uses(Protocol):
         ...
 
 
-def use_of(books: Uses, uid: str) -> Use | None:
+def use_of(ledger: Uses, uid: str) -> Use | None:
     """What a pod uses now, ours or another scheduler's; None when it isn't counted."""
-    held = books.holdings.get(uid)
-    assignment = held.assignment if held is not None else Assignment(uid, books.foreign.get(uid, ""))
-    account = books.accounts.get(assignment.node)
+    held = ledger.holdings.get(uid)
+    assignment = held.assignment if held is not None else Assignment(uid, ledger.foreign.get(uid, ""))
+    account = ledger.accounts.get(assignment.node)
     if account is None or uid not in account.users:
         return None
     return Use(assignment, account.users[uid], held.ports if held is not None else ())
 
 
-def uses_of_devices(books: Uses) -> dict[str, Use]:
+def uses_of_devices(ledger: Uses) -> dict[str, Use]:
     """What the pods use that hold devices, by uid."""
-    uses = (use_of(books, uid) for uid, held in books.holdings.items() if held.assignment.devices)
+    uses = (use_of(ledger, uid) for uid, held in ledger.holdings.items() if held.assignment.devices)
     return {use.uid: use for use in uses if use is not None}

@@ -11,7 +11,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why, busy, unsatisfiable
 from fluence_extender.placement.device_search import DeviceUse
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.ledger_port import Ledger
+from fluence_extender.placement.ledger_port import LedgerPort
 
 MOST_BACKENDS = 10
 """So many backends are named."""
@@ -73,7 +73,7 @@ def too_few(pods: Sequence[Pod], fitting: int, catalogue: DeviceCatalogue, use: 
     return None
 
 
-def devices_in_use(books: Ledger) -> DeviceUse:
-    """How much of each device the pods hold that are in the books."""
-    held = [share for one in books.holdings.values() for share in one.assignment.devices]
-    return DeviceUse(books.mirror.catalogue, held)
+def devices_in_use(ledger: LedgerPort) -> DeviceUse:
+    """How much of each device the pods hold that are in the ledger."""
+    held = [share for one in ledger.holdings.values() for share in one.assignment.devices]
+    return DeviceUse(ledger.mirror.catalogue, held)

@@ -1,6 +1,6 @@
-"""What placement needs of the books: the rooms of nodes, the devices, and a way to take and to give back.
+"""What placement needs of the ledger: the rooms of nodes, the devices, and a way to take and to give back.
 
-The books of the service are one such ledger, a copy to plan on is another.
+The ledger of the service are one such ledger, a copy to plan on is another.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DeviceLedger(Protocol):
         ...
 
 
-class Ledger(Protocol):
+class LedgerPort(Protocol):
     """See the module docstring. Amounts are exact; `rounded` requests are what is taken."""
 
     @property

@@ -2,7 +2,7 @@
 
 Equal members are one question to the matcher; members of different shapes, or with devices that hang on a node, are
 placed together by `search`. Devices are drafted pod by pod first; where that strands somebody, those of all are
-searched for together. What fails leaves the books as they were.
+searched for together. What fails leaves the ledger as it was.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 
 from fluence_extender.graph.catalogue import choice
-from fluence_extender.ledger.books import NoRoom
+from fluence_extender.ledger.ledger import NoRoom
 from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -19,7 +19,7 @@ from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.device_reasons import devices_in_use
 from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.ledger_port import Ledger
+from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.search import BUDGET, Counts, Shape, place
 from fluence_extender.placement.wish import Group, NoPlace, Refused, ShapeKey, Wish, grouped
@@ -38,9 +38,12 @@ class Matching:
     """See the module docstring. ``node_order`` is what nodes are sorted by to be given out in the order of ranks."""
 
     def __init__(
-        self, books: Ledger, eligibility: EligibilityIndex, node_order: Callable[[str], tuple[object, ...]]
+        self,
+        ledger: LedgerPort,
+        eligibility: EligibilityIndex,
+        node_order: Callable[[str], tuple[object, ...]],
     ) -> None:
-        self._books = books
+        self._ledger = ledger
         self._eligibility = eligibility
         self._node_order = node_order
         self._asked_last: tuple[tuple[Wish, ...], dict[ShapeKey, list[Pod]]] = ((), {})
@@ -61,10 +64,10 @@ class Matching:
             shares, nodes = self._devices_and_nodes(wishes, gang, within, budget)
             return self._take(wishes, shares, nodes, gang)
         except NoRoom as error:
-            self._books.undo(uids)
+            self._ledger.undo(uids)
             raise NoPlace(self.groups(wishes, gang, within), error.reason) from error
         except Exception:
-            self._books.undo(uids)
+            self._ledger.undo(uids)
             raise
 
     def _take(
@@ -77,7 +80,7 @@ class Matching:
         assignments = tuple(
             Assignment(wish.pod.uid, nodes[wish.pod.uid], shares.get(wish.pod.uid, ())) for wish in wishes
         )
-        self._books.take_all([(wish.pod, one) for wish, one in zip(wishes, assignments, strict=True)], gang)
+        self._ledger.take_all([(wish.pod, one) for wish, one in zip(wishes, assignments, strict=True)], gang)
         return assignments
 
     # Devices.
@@ -97,7 +100,7 @@ class Matching:
         except (Refused, NoPlace) as error:
             if not self._may_go_otherwise(error):
                 raise
-            self._books.undo([wish.pod.uid for wish in asking])
+            self._ledger.undo([wish.pod.uid for wish in asking])
             found = self._together(wishes, askers, gang, within, budget)
             if found is not None:
                 return found
@@ -108,11 +111,11 @@ class Matching:
         """Whether another choice of devices could help."""
         if isinstance(error, Refused):
             return error.reason.why is Why.BUSY
-        return bool(self._books.mirror.catalogue.nodes())
+        return bool(self._ledger.mirror.catalogue.nodes())
 
     def _askers(self, asking: Sequence[Wish], gang: object, within: Set[str] | None) -> list[Asker]:
         """The pods that ask for devices with their nodes, those with the smallest choice first."""
-        catalogue = self._books.mirror.catalogue
+        catalogue = self._ledger.mirror.catalogue
         nodes = {
             key: self._usable(key, some[0].pod, gang, within) for key, some in grouped(asking, {}).items()
         }
@@ -121,8 +124,8 @@ class Matching:
 
     def _draft(self, askers: Sequence[Asker]) -> dict[str, tuple[DeviceShare, ...]]:
         """Draft the devices pod by pod. Raises `Refused`."""
-        devices = self._books.devices
-        local = self._books.mirror.catalogue.nodes()
+        devices = self._ledger.devices
+        local = self._ledger.mirror.catalogue.nodes()
         shares: dict[str, tuple[DeviceShare, ...]] = {}
         for asker in askers:
             drafted = devices.draft(asker.pod, asker.pod.requires, local - asker.nodes if local else ())
@@ -132,7 +135,7 @@ class Matching:
         return shares
 
     def _pins(self, shares: Mapping[str, tuple[DeviceShare, ...]]) -> dict[str, str]:
-        catalogue = self._books.mirror.catalogue
+        catalogue = self._ledger.mirror.catalogue
         nodes = {uid: catalogue.node_of(held) for uid, held in shares.items()}
         return {uid: node for uid, node in nodes.items() if node is not None}
 
@@ -146,11 +149,11 @@ class Matching:
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]] | None:
         """Search for the devices of all pods at once; None when that finds no place either."""
         search = DeviceSearch(
-            askers, self._books.mirror.catalogue, devices_in_use(self._books), self._books.free.now()
+            askers, self._ledger.mirror.catalogue, devices_in_use(self._ledger), self._ledger.free.now()
         )
         vain: set[object] = set()
         asking = [wish for wish in wishes if wish.pod.devices]
-        cells = max(len(self.groups(wishes, gang, within)) * len(self._books.free.now().names), 1)
+        cells = max(len(self.groups(wishes, gang, within)) * len(self._ledger.free.now().names), 1)
         trials = min(max(PINNED_CELLS // cells, PINNED_TRIALS[0]), PINNED_TRIALS[1])
         for way, pins in islice(search.ways(), MOST_WAYS):
             asked = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
@@ -173,7 +176,7 @@ class Matching:
     ) -> dict[str, tuple[DeviceShare, ...]] | None:
         shares = {}
         for asker in askers:
-            held = self._books.devices.hold(asker.pod, way[asker.pod.uid])
+            held = self._ledger.devices.hold(asker.pod, way[asker.pod.uid])
             if held is None:
                 return None
             shares[asker.pod.uid] = held
@@ -195,8 +198,8 @@ class Matching:
             pod = pods[0]
             asked = (key.signature, key.barred, key.pin)
             if asked not in orders:
-                orders[asked] = self._books.in_order(self._usable(key, pod, gang, within))
-            shape = Shape(self._books.rounded(pod.requests), len(pods), orders[asked], pod.host_ports)
+                orders[asked] = self._ledger.in_order(self._usable(key, pod, gang, within))
+            shape = Shape(self._ledger.rounded(pod.requests), len(pods), orders[asked], pod.host_ports)
             found.append((shape, pods))
         return found
 
@@ -220,7 +223,7 @@ class Matching:
         usable: Set[str] = self._eligibility.eligible(pod)
         if within is not None:
             usable = usable & within
-        for shut in (key.barred, self._books.closed(gang)):
+        for shut in (key.barred, self._ledger.closed(gang)):
             if not shut.isdisjoint(usable):
                 usable = usable - shut
         return usable & {key.pin} if key.pin else usable
@@ -229,7 +232,7 @@ class Matching:
         """How many members of each shape each node gets. Raises `NoPlace`."""
         shapes = [shape for shape, _ in groups]
         try:
-            counts = self._ask_matcher(shapes) or place(shapes, self._books.free.now(), budget)
+            counts = self._ask_matcher(shapes) or place(shapes, self._ledger.free.now(), budget)
         except Busy:
             counts = None
         if counts is None:
@@ -245,12 +248,12 @@ class Matching:
             return None
         shape = shapes[0]
         try:
-            counts = self._books.ask(shape.requests, shape.count, shape.nodes)
+            counts = self._ledger.ask(shape.requests, shape.count, shape.nodes)
         except Busy:
             raise
         except MatcherError:
             return None
-        rooms = self._books.free.now()
+        rooms = self._ledger.free.now()
         for name, count in counts.items():
             room = rooms.room(name)
             if any(amount * count > room.get(one, 0) for one, amount in shape.requests.items() if amount > 0):
@@ -262,7 +265,7 @@ class Matching:
         nodes: dict[str, str] = {}
         for (_, pods), placed in zip(groups, counts, strict=True):
             waiting = iter(pods)
-            for name in sorted(self._books.in_order(placed.keys()), key=self._node_order):
+            for name in sorted(self._ledger.in_order(placed.keys()), key=self._node_order):
                 for _ in range(placed[name]):
                     nodes[next(waiting).uid] = name
         return nodes

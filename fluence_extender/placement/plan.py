@@ -2,8 +2,8 @@
 
 Where members are bound to a topology domain, the sets of nodes that this leaves are tried in turn, the best first, bond
 by bond and from the outermost to the innermost; within a set of nodes `matching` does the placing, on either engine.
-Each pod becomes an allocation of its own in the books, so that one pod's end frees exactly its share. A plan that fails
-leaves the books as they were.
+Each pod becomes an allocation of its own in the ledger, so that one pod's end frees exactly its share. A plan that
+fails leaves the ledger as it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.bonds import Bond, bonds
 from fluence_extender.placement.domains import Nearness, candidates, why_not
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.ledger_port import Ledger
+from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.matching import Matching
 from fluence_extender.placement.reasons import Reasons
 from fluence_extender.placement.search import BUDGET, Shape
@@ -67,16 +67,16 @@ class _Trip:
 
 
 class Planner:
-    """Plans gangs against the books. The books hold the result as planned; whoever drops it releases it there."""
+    """Plans gangs against the ledger. The ledger holds the result as planned; whoever drops it releases it there."""
 
     def __init__(
-        self, books: Ledger, eligibility: EligibilityIndex, topology: Topology | None = None
+        self, ledger: LedgerPort, eligibility: EligibilityIndex, topology: Topology | None = None
     ) -> None:
-        self._books = books
+        self._ledger = ledger
         self._eligibility = eligibility
-        self._topology = topology or Topology(eligibility, books.mirror.levels)
-        self._matching = Matching(books, eligibility, self._topology.place)
-        self._reasons = Reasons(books, eligibility)
+        self._topology = topology or Topology(eligibility, ledger.mirror.levels)
+        self._matching = Matching(ledger, eligibility, self._topology.place)
+        self._reasons = Reasons(ledger, eligibility)
         self._asked_last: tuple[tuple[Wish, ...], int, dict[Bond | None, tuple[Wish, ...]]] = ((), -1, {})
 
     @property
@@ -195,7 +195,7 @@ class Planner:
         shapes = self._matching.groups(task.wishes, trip.gang, task.within)
         nodes = [one.node for one in trip.settled if bond in _bonds(one.wish)]
         failed: NoPlace | Refused | None = None
-        rooms = self._books.free.now()
+        rooms = self._ledger.free.now()
         for within in candidates(self._topology, near, [shape for shape, _ in shapes], rooms, nodes):
             if failed is not None and trip.attempts <= 0:
                 break
@@ -215,7 +215,7 @@ class Planner:
                 near.required,
                 [shape for shape, _ in shapes],
                 possible,
-                (rooms, self._books.whole.now()),
+                (rooms, self._ledger.whole.now()),
                 nodes,
             )
         raise failed or NoPlace(shapes)
@@ -230,7 +230,7 @@ class Planner:
 
     def _undo(self, trip: _Trip, mark: int) -> None:
         """Take back what was placed after the first ``mark``."""
-        self._books.undo([one.uid for one in trip.done[mark:]])
+        self._ledger.undo([one.uid for one in trip.done[mark:]])
         del trip.done[mark:]
 
 

@@ -1,7 +1,7 @@
-"""The books copied, to plan on what isn't so: without some of the pods, or later.
+"""The ledger copied, to plan on what isn't so: without some of the pods, or later.
 
 A copy counts on accounts of its own and asks no matcher: whether a gang fits is for the exact search to say, on the
-same accounts as the service's. What is found is a promise for later and not a place; nothing of it reaches the books.
+same accounts as the service's. What is found is a promise for later and not a place; nothing of it reaches the ledger.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NoMatcher(MatcherError):
 
 
 class Rules(Protocol):
-    """What a copy doesn't count itself: the books, or what was noted of them."""
+    """What a copy doesn't count itself: the ledger, or what was noted of them."""
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """The nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
@@ -52,7 +52,7 @@ class CopiedDevices(DeviceLedger, Protocol):
 
 
 class PlanningCopy:
-    """A `Ledger` for the planner, from which pods can be taken out and put back.
+    """A `LedgerPort` for the planner, from which pods can be taken out and put back.
 
     ``rooms`` are what its nodes have left and what they have when nothing runs, for it alone to count on; ``within``
     are the only nodes that may be used, None for all. ``holdings`` are those of pods with devices and of those that
@@ -101,7 +101,7 @@ class PlanningCopy:
 
     def ask(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int]:
         """There is nobody to ask. Raises `NoMatcher`."""
-        raise NoMatcher("a copy of the books has no matcher")
+        raise NoMatcher("a copy of the ledger has no matcher")
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Hold places; their devices have been chosen before."""

@@ -1,4 +1,4 @@
-"""The reasons for which gangs find no place on given books."""
+"""The reasons for which gangs find no place on given ledger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluence_extender.model.reason import Reason, Why
 from fluence_extender.placement.device_reasons import devices_in_use, refusals_among, tied_to, too_few
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.explain import Asked, never_a_place, no_place_now
-from fluence_extender.placement.ledger_port import Ledger
+from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.shortage import part_that_fits
 from fluence_extender.placement.wish import Group, NoPlace
 
@@ -19,17 +19,17 @@ MOST_REMEMBERED = 128
 
 
 class Reasons:
-    """Explains on ``books``."""
+    """Explains on ``ledger``."""
 
-    def __init__(self, books: Ledger, eligibility: EligibilityIndex) -> None:
-        self._books = books
+    def __init__(self, ledger: LedgerPort, eligibility: EligibilityIndex) -> None:
+        self._ledger = ledger
         self._eligibility = eligibility
         self._nevers: dict[object, Reason | None] = {}
         self._nevers_at = -1
 
     def possible(self, groups: Sequence[Group]) -> list[tuple[str, ...]]:
         """For each shape the nodes that it could ever use, cordoned and not ready ones included."""
-        return [self._books.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
+        return [self._ledger.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
 
     def why(self, no: NoPlace) -> Reason:
         """Why the shapes have no place."""
@@ -37,22 +37,22 @@ class Reasons:
         never = self._never(asked)
         if never is not None:
             return never
-        found = no_place_now(asked, self._books.free.now())
+        found = no_place_now(asked, self._ledger.free.now())
         if no.devices is not None and all(one.shape.nodes or not one.tie for one in asked):
             pods = [pod for _, pods in no.groups for pod in pods]
-            fitting = part_that_fits([one.shape for one in asked], self._books.free.now()).members
-            in_use = devices_in_use(self._books)
-            return too_few(pods, fitting, self._books.mirror.catalogue, in_use) or no.devices
+            fitting = part_that_fits([one.shape for one in asked], self._ledger.free.now()).members
+            in_use = devices_in_use(self._ledger)
+            return too_few(pods, fitting, self._ledger.mirror.catalogue, in_use) or no.devices
         if no.fallback is not None:
             return Reason(Why.BUSY, f"busy: {no.fallback}")
         return found
 
     def _never(self, asked: Sequence[Asked]) -> Reason | None:
         """`never_a_place`, remembered until a node has something else: many that wait are alike."""
-        whole = self._books.whole.now()
-        if self._books.whole.revision != self._nevers_at or len(self._nevers) >= MOST_REMEMBERED:
+        whole = self._ledger.whole.now()
+        if self._ledger.whole.revision != self._nevers_at or len(self._nevers) >= MOST_REMEMBERED:
             self._nevers.clear()
-            self._nevers_at = self._books.whole.revision
+            self._nevers_at = self._ledger.whole.revision
         key = tuple(
             (replace(one.shape, nodes=()), one.possible, one.tie, tuple(one.refusals.items()))
             for one in asked
@@ -63,7 +63,7 @@ class Reasons:
 
     def _asked(self, groups: Sequence[Group]) -> list[Asked]:
         """The shapes with what is known of their nodes, those apart that their devices tie to some nodes."""
-        catalogue, known = self._books.mirror.catalogue, self._eligibility.nodes
+        catalogue, known = self._ledger.mirror.catalogue, self._eligibility.nodes
         found = []
         for (shape, pods), possible in zip(groups, self.possible(groups), strict=True):
             by_tie: dict[tuple[frozenset[str] | None, str], list[Pod]] = {}

@@ -1,4 +1,4 @@
-"""Planning as if some pods were gone: on a copy of the accounts, so that the books never notice."""
+"""Planning as if some pods were gone: on a copy of the accounts, so that the ledger never notices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEARCHED = Reason(Why.BUSY, "busy: all devices are searched for together")
 
 
 class Standing(Uses, Rules, Protocol):
-    """What a trial is made on: the books, or a copy of them."""
+    """What a trial is made on: the ledger, or a copy of them."""
 
     @property
     def free(self) -> RoomSource:
@@ -43,25 +43,25 @@ class Standing(Uses, Rules, Protocol):
 
 
 class Trial:
-    """A copy of ``books`` as they are now, on which a gang's questions are answered, whatever becomes of the books.
+    """A copy of ``ledger`` as they are now, on which a gang's questions are answered, whatever becomes of the ledger.
 
     ``topology`` follows the same nodes as ``eligibility``. ``crowd`` are pods that may be asked about; what others use
-    is read from the books when they are. ``devices`` says whether the gang asks for devices.
+    is read from the ledger then. ``devices`` says whether the gang asks for devices.
     """
 
     def __init__(
         self,
-        books: Standing,
+        ledger: Standing,
         eligibility: EligibilityIndex,
         topology: Topology | None = None,
         devices: bool = True,
     ) -> None:
-        self._books = books
+        self._ledger = ledger
         self._copy = PlanningCopy(
-            (books.free.now().copy(), books.whole.now()),
-            books.mirror,
-            books,
-            uses_of_devices(books) if devices else {},
+            (ledger.free.now().copy(), ledger.whole.now()),
+            ledger.mirror,
+            ledger,
+            uses_of_devices(ledger) if devices else {},
             _SearchedDevices(),
         )
         self._planner = Planner(self._copy, eligibility, topology)
@@ -146,7 +146,7 @@ class Trial:
     def _single(self, uids: Collection[str]) -> Iterator[Use]:
         for uid in uids:
             if uid not in self._read:
-                self._read[uid] = self.crowd.apart.get(uid) or use_of(self._books, uid)
+                self._read[uid] = self.crowd.apart.get(uid) or use_of(self._ledger, uid)
             use = self._read[uid]
             if use is not None:
                 yield use

@@ -1,1 +1,1 @@
-"""What would happen if: gangs planned on a copy of the books, now and as running pods end. Nothing real is changed."""
+"""What would happen if: gangs planned on a copy of the ledger, now and as running pods end. Nothing real is changed."""

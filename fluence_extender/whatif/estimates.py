@@ -130,7 +130,7 @@ class Estimates:
     async def refresh(self) -> None:
         """Compute the estimates anew if anything has changed that they depend on."""
         queue = self._queue()
-        seen = (self._controller.books.version, tuple(one.key for one in queue))
+        seen = (self._controller.ledger.version, tuple(one.key for one in queue))
         if seen == self._seen:
             return
         self._seen = seen

@@ -35,7 +35,7 @@ def end_of(pod: Pod, job: Job | None) -> float | None:
 
 
 class Forecast:
-    """A copy of the books that can be looked at as it will be once certain pods have ended.
+    """A copy of the ledger that can be looked at as it will be once certain pods have ended.
 
     ``tick`` is called before each plan, and may raise to put an end to it.
     """
@@ -99,7 +99,7 @@ class Forecast:
             self._ends.insert(place, end)
 
     def rewind(self) -> None:
-        """Show the books as they are now."""
+        """Show the ledger as it is now."""
         self._go(0)
 
     def _last_at(self, number: int) -> bool:
@@ -117,7 +117,7 @@ class Forecast:
         return True
 
     def _go(self, passed: int) -> None:
-        """Show the books as they are after the first ``passed`` ends."""
+        """Show the ledger as it is after the first ``passed`` ends."""
         while self._passed < passed:
             self._copy.end(self._ends[self._passed].use)
             self._passed += 1

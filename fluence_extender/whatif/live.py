@@ -64,9 +64,9 @@ def _job(pod: Pod, find: Callable[[type[Job], str, str], Job | None]) -> Job | N
 
 
 def copied(controller: Controller) -> tuple[Snapshot, dict[str, float]]:
-    """The books as they are now, and when running pods end."""
+    """The ledger as it is now, and when running pods end."""
     known = ends(controller)
-    return snapshot(controller.books, controller.eligibility.nodes.values(), known), known
+    return snapshot(controller.ledger, controller.eligibility.nodes.values(), known), known
 
 
 class Simulator:

@@ -17,7 +17,7 @@ from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.books import LOW_FIRST
+from fluence_extender.ledger.ledger import LOW_FIRST
 from fluence_extender.ledger.rooms import Room, Rooms
 from fluence_extender.ledger.use import Use
 from fluence_extender.model.gang import GangKey

@@ -1,4 +1,4 @@
-"""Who would make way: the preemptor's own search, on a copy of the books and of the gangs.
+"""Who would make way: the preemptor's own search, on a copy of the ledger and of the gangs.
 
 What the leader does next is kept in mind for the gangs that are asked about after: the nodes found are kept, the
 victims are going. Nobody is asked to go.
@@ -23,7 +23,7 @@ from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.plan import Planner, Wish
-from fluence_extender.whatif.standing import CopiedBooks, CopiedGangs
+from fluence_extender.whatif.standing import CopiedGangs, CopiedLedger
 
 STEP = 10_000
 """What is spent on a search, in its own measure, between two looks at the time."""
@@ -66,7 +66,7 @@ class Preemption:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What the search has to know beside the books.
+    """What the search has to know beside the ledger.
 
     ``gangs`` may have to make way, ``going`` are pods whose room comes free by itself, ``leaving`` the gangs that make
     way already, and ``pressing`` those for which they do. ``budgets`` are the PodDisruptionBudgets, None where they
@@ -81,13 +81,13 @@ class Surroundings:
 
 
 class Preemptions:
-    """Looks for victims on ``books``; ``tick`` is called between two steps, and may raise to put an end to it."""
+    """Looks for victims on ``ledger``; ``tick`` is called between two steps, and may raise to put an end to it."""
 
     def __init__(
-        self, around: Surroundings, books: CopiedBooks, planner: Planner, tick: Callable[[], None]
+        self, around: Surroundings, ledger: CopiedLedger, planner: Planner, tick: Callable[[], None]
     ) -> None:
         self._around = around
-        self._books = books
+        self._ledger = ledger
         self._planner = planner
         self._tick = tick
 
@@ -109,7 +109,7 @@ class Preemptions:
             reason,
             pressing,
             stepped_over,
-            self._books.keeps,
+            self._ledger.keeps,
             lambda other: (-pressing[other].priority, other),
         )
 
@@ -142,7 +142,7 @@ class Preemptions:
         spared: set[GangKey] = set()
         while True:
             query = self._query(key, wishes, spared)
-            work = search(self._around.gangs, self._books, self._planner, query)
+            work = search(self._around.gangs, self._ledger, self._planner, query)
             while not work.over:
                 self._tick()
                 work.go_on(STEP)
@@ -180,7 +180,7 @@ class Preemptions:
         return forbidding_anywhere(self._around.budgets or (), all_of_them), pods
 
     def _keep(self, key: GangKey, pods: Sequence[Pod], found: Found) -> None:
-        self._books.keeps.keep(key, {one.node for one in found.places})
+        self._ledger.keeps.keep(key, {one.node for one in found.places})
         kinds = frozenset(kind for pod in pods for kind in pod.devices)
         self._around.pressing[key] = Pressing(min(pod.priority for pod in pods), kinds)
         self._around.going |= {uid for one in found.victims for uid in one.uids}

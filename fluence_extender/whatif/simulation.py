@@ -1,4 +1,4 @@
-"""Would it fit: each gang of some manifests is placed on a copy of the books, one after the other.
+"""Would it fit: each gang of some manifests is placed on a copy of the ledger, one after the other.
 
 One that doesn't fit now is told why, who would make way for it, when at the earliest it would fit by itself, and the
 smallest reductions by which it would fit now.
@@ -24,7 +24,7 @@ from fluence_extender.whatif.manifests import Asked, Wanted
 from fluence_extender.whatif.preemption import Outcome, Preemption, Preemptions, Surroundings
 from fluence_extender.whatif.reductions import BONDS, Probe, Reduction
 from fluence_extender.whatif.snapshot import Snapshot, planning
-from fluence_extender.whatif.standing import CopiedBooks
+from fluence_extender.whatif.standing import CopiedLedger
 
 MOST_REDUCED = 16
 """How many gangs that don't fit are looked at for an earliest start and reductions; each costs a hundred plans."""
@@ -89,8 +89,8 @@ class _Work:
         self._task = task
         self._copy, self._planner = planning(task.taken)
         self._forecast = Forecast(self._copy, self._planner, task.ends, task.taken.uses, self._tick)
-        self._books = CopiedBooks(task.taken, self._copy)
-        self._preemptions = Preemptions(task.around, self._books, self._planner, self._tick)
+        self._ledger = CopiedLedger(task.taken, self._copy)
+        self._preemptions = Preemptions(task.around, self._ledger, self._planner, self._tick)
         self._began = time.monotonic()
         self._reduced = 0
         self._vain: dict[object, Answer] = {}
@@ -150,7 +150,7 @@ class _Work:
         """Let a gang that has got places stand in the way of others, unless it has to make way for them."""
         for one in placed:
             use: Use = self._copy.holdings[one.uid]
-            self._books.put(use)
+            self._ledger.put(use)
             self._task.taken.hold(use, wanted.key)
         size = wanted.size if isinstance(wanted.size, int) else len(pods)
         claim = Claim(wanted.key, size, "")

@@ -1,4 +1,4 @@
-"""The books as they were at one moment, to plan on beside the event loop.
+"""The ledger as it was at one moment, to plan on beside the event loop.
 
 Taking references to immutable values is done in milliseconds between two observations; all that follows works on the
 copy alone, in another thread.
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
-from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.devices import why_not
 from fluence_extender.ledger.keeps import Keeps
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.ledger.use import Use, use_of, uses_of_devices
 from fluence_extender.model.node import Node
@@ -113,27 +113,27 @@ class Snapshot:
         return tuple(sorted((name for name in names if name in self._place), key=self._place.__getitem__))
 
 
-def snapshot(books: Books, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
-    """Copy the books as they are now; ``ending`` are the uids of running pods whose end is known."""
+def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
+    """Copy the ledger as it is now; ``ending`` are the uids of running pods whose end is known."""
     present = list(nodes)
-    uses = (use_of(books, uid) for uid in ending)
-    gangs = books.gangs_apart()
+    uses = (use_of(ledger, uid) for uid in ending)
+    gangs = ledger.gangs_apart()
     return Snapshot(
         present,
-        (books.free.now().copy(), books.whole.now().copy()),
-        books.in_order([node.name for node in present]),
-        GraphCopy(books.mirror.levels, books.mirror.catalogue),
-        frozenset(books.strained),
-        books.mirror.rounded,
-        {use.uid: use for use in uses if use is not None} | uses_of_devices(books),
-        dict(books.holdings),
-        books.keeps.copy(),
+        (ledger.free.now().copy(), ledger.whole.now().copy()),
+        ledger.in_order([node.name for node in present]),
+        GraphCopy(ledger.mirror.levels, ledger.mirror.catalogue),
+        frozenset(ledger.strained),
+        ledger.mirror.rounded,
+        {use.uid: use for use in uses if use is not None} | uses_of_devices(ledger),
+        dict(ledger.holdings),
+        ledger.keeps.copy(),
         None if gangs is None else dict(gangs),
     )
 
 
 def planning(taken: Snapshot) -> tuple[PlanningCopy, Planner]:
-    """A copy of the books as they were, which uses ``taken`` up, and a planner on it."""
+    """A copy of the ledger as it was, which uses ``taken`` up, and a planner on it."""
     index = EligibilityIndex()
     for node in taken.nodes:
         index.put(node)

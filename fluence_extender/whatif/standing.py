@@ -1,4 +1,4 @@
-"""A copy of the books and of the gangs, as the search for victims reads them."""
+"""A copy of the ledger and of the gangs, as the search for victims reads them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Account:
     users: Mapping[str, Resources]
 
 
-class CopiedBooks:
+class CopiedLedger:
     """What a snapshot's pods hold, and what was placed on its planning ``copy`` since."""
 
     def __init__(self, taken: Snapshot, copy: PlanningCopy) -> None:

@@ -1,4 +1,4 @@
-"""Books on a real matcher."""
+"""Ledger on a real matcher."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.jgf import expand
 from fluence_extender.graph.units import COARSE, FINE, Units
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher import MatcherOptions, create_matcher
 from fluence_extender.matcher.factory import Engine as EngineName
@@ -27,8 +27,8 @@ class CoreEngine:
     units: Units
     incremental: bool
 
-    def books(self, policy: str = "lonode", levels: Mapping[str, str] = LEVELS) -> Books:
-        """Empty books under ``policy``."""
+    def ledger(self, policy: str = "lonode", levels: Mapping[str, str] = LEVELS) -> Ledger:
+        """Empty ledger under ``policy``."""
         options = MatcherOptions(
             policy=policy.removesuffix("x") if policy.endswith("nodex") else policy,
             prune_filters="ALL:core,ALL:memory,ALL:gpu",
@@ -39,7 +39,7 @@ class CoreEngine:
                 self.name, expand(document) if self.name == "fluxion" else document, options
             )
 
-        return Books(Mirror(make, self.units, levels, self.incremental), policy)
+        return Ledger(Mirror(make, self.units, levels, self.incremental), policy)
 
 
 FINE_EMBEDDED = CoreEngine("embedded", FINE, True)

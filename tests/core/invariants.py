@@ -1,6 +1,6 @@
 """What must hold of the core whenever it has had a moment to look.
 
-Each check reads the cluster and computes from scratch what the books should say.
+Each check reads the cluster and computes from scratch what the ledger should say.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def no_gang_breaks_the_planning(world: World) -> None:
 
 def holdings_are_those_of_living_pods(world: World) -> None:
     """A bound pod of ours holds its share on its node until it is gone; nothing else is held but plans."""
-    holdings = world.books.holdings
+    holdings = world.ledger.holdings
     pods = {pod.uid: pod for pod in world.cluster.pods() if pod.ours and not pod.finished}
     for uid, pod in pods.items():
         if pod.node:
@@ -86,12 +86,12 @@ def accounts_equal_the_cluster(world: World) -> None:
     for pod in world.cluster.pods():
         if pod.node and not pod.ours and not pod.finished:
             used[pod.node] = used.get(pod.node, NOTHING) + pod.requests
-    for held in world.books.holdings.values():
+    for held in world.ledger.holdings.values():
         node = held.assignment.node
-        used[node] = used.get(node, NOTHING) + world.books.rounded(held.requests)
+        used[node] = used.get(node, NOTHING) + world.ledger.rounded(held.requests)
     whole = {node.name: node.allocatable for node in world.cluster.nodes()}
-    assert set(world.books.accounts) == set(whole) | set(used)
-    for name, account in world.books.accounts.items():
+    assert set(world.ledger.accounts) == set(whole) | set(used)
+    for name, account in world.ledger.accounts.items():
         expected = whole.get(name, NOTHING) - used.get(name, NOTHING)
         assert account.free == expected, f"{name}: {account.free} is said to be free, {expected} is"
 
@@ -101,18 +101,18 @@ def matcher_equals_the_accounts(world: World) -> None:
 
     A graph that lags behind has no more than that, and no less than it has seen.
     """
-    mirror = world.books.mirror
-    strained = world.books.strained
+    mirror = world.ledger.mirror
+    strained = world.ledger.strained
     there = {node.name for node in world.cluster.nodes()}
-    assert set(world.books.containment.nodes) == there
-    if not world.books.behind:
+    assert set(world.ledger.containment.nodes) == there
+    if not world.ledger.behind:
         assert set(mirror.containment.nodes) == there
-    for name, account in world.books.accounts.items():
+    for name, account in world.ledger.accounts.items():
         if name in strained or name not in there or name not in mirror.containment.nodes:
             continue
         most, least = (
             leaf_counts(account.free, mirror.units),
-            leaf_counts(world.books.room(name), mirror.units),
+            leaf_counts(world.ledger.room(name), mirror.units),
         )
         for leaf in leaf_counts(account.allocatable, mirror.units):
             count = most.get(leaf, 0)
@@ -121,7 +121,7 @@ def matcher_equals_the_accounts(world: World) -> None:
 
 
 def _grants(world: World, node: str, counts: dict[str, int]) -> bool:
-    mirror = world.books.mirror
+    mirror = world.ledger.mirror
     try:
         job = mirror.match(compute_jobspec(counts, 1, [mirror.rank(node)])).jobid
     except MatcherError:
@@ -137,20 +137,20 @@ def no_device_is_held_twice(world: World) -> None:
     size, by pods that are bound or whose Binding is on its way; one that was taken out is nobody's concern.
     """
     taken: Counter[str] = Counter()
-    kinds = {device.place: device.type for device in world.books.mirror.catalogue.devices}
-    for held in world.books.holdings.values():
+    kinds = {device.place: device.type for device in world.ledger.mirror.catalogue.devices}
+    for held in world.ledger.holdings.values():
         for share in held.assignment.devices:
             if kinds.get(without_levels(share.path)) == share.type:
                 taken[without_levels(share.path)] += share.amount
             else:
                 assert _is_given(world, held), f"{held.name} is planned on {share.path}, which is gone"
-        if held.uid in world.books.bookings.short:
+        if held.uid in world.ledger.bookings.short:
             assert _is_given(world, held), f"{held.name} is planned on more than there is"
-    for device in world.books.mirror.catalogue.devices:
+    for device in world.ledger.mirror.catalogue.devices:
         above = sum(taken[place] for place in taken if device.place.startswith(f"{place}/"))
         below = sum(taken[place] for place in taken if place.startswith(f"{device.place}/"))
         here = taken[device.place]
-        if here > device.count and world.books.bookings.short:
+        if here > device.count and world.ledger.bookings.short:
             assert not _gives(world, device, 1), f"{device.path} has some free"
             continue
         assert here <= device.count, f"{here} of {device.count} held of {device.path}"
@@ -167,7 +167,7 @@ def _is_given(world: World, held: Holding) -> bool:
 
 
 def _gives(world: World, device: Device, amount: int) -> bool:
-    mirror = world.books.mirror
+    mirror = world.ledger.mirror
     for jobspec in jobspecs_for((device,), amount):
         try:
             mirror.cancel((mirror.match(jobspec).jobid,))
@@ -180,7 +180,7 @@ def _gives(world: World, device: Device, amount: int) -> bool:
 def check_at_rest(world: World) -> None:
     """What holds when nothing has happened for long: nobody waits who could go on."""
     check(world)
-    assert not world.books.behind
+    assert not world.ledger.behind
     gangs_are_whole_or_not_begun(world)
     every_place_is_taken(world)
     nobody_waits_who_fits(world)
@@ -208,7 +208,7 @@ def every_place_is_taken(world: World) -> None:
 
 def nobody_waits_who_fits(world: World) -> None:
     """No whole gang waits that a fresh plan has a place for, pinned elsewhere or not."""
-    planner = Planner(world.books, world.controller.eligibility)
+    planner = Planner(world.ledger, world.controller.eligibility)
     for gang in world.controller.registry.gangs.values():
         size = size_of(gang)
         ready = [one for one in needy(gang) if not foreign_gates(one.pod) and not one.pod.problem]
@@ -222,5 +222,5 @@ def nobody_waits_who_fits(world: World) -> None:
             planner.plan(wishes, gang.key)
         except Refused:
             continue
-        world.books.undo([wish.pod.uid for wish in wishes])
+        world.ledger.undo([wish.pod.uid for wish in wishes])
         raise AssertionError(f"{gang.key} waits ({gang.reason}) although it fits")

@@ -8,7 +8,7 @@ from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster import port
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from tests.core.invariants import (
@@ -25,7 +25,7 @@ LAGS = (0.0, 0.1, 0.25)
 
 
 class Pair(World):
-    """A `World` whose controller, books and so on are those of the replica that leads, or led last.
+    """A `World` whose controller, ledger and so on are those of the replica that leads, or led last.
 
     ``together`` are the replicas that were found to lead at the same time.
     """
@@ -71,7 +71,7 @@ class Pair(World):
                 name,
                 self.cluster,
                 self.board,
-                self.engine.books(self.policy),
+                self.engine.ledger(self.policy),
                 self.limits,
                 offset,
                 lag,
@@ -98,7 +98,7 @@ class Pair(World):
         self.replicas.remove(replica)
         replica.kill()
         self.advance(0.0)
-        replica.books.close()
+        replica.ledger.close()
 
     def kill(self) -> None:
         """End everything."""
@@ -127,8 +127,8 @@ class Pair(World):
         return self.foremost.controller
 
     @property
-    def books(self) -> Books:  # type: ignore[override]
-        return self.foremost.books
+    def ledger(self) -> Ledger:  # type: ignore[override]
+        return self.foremost.ledger
 
     @property
     def driver(self) -> Driver:  # type: ignore[override]
@@ -149,7 +149,7 @@ class Seen:
 
     def __init__(self, world: Pair, replica: Replica) -> None:
         self._world = world
-        self.books = replica.books
+        self.ledger = replica.ledger
         self.controller = replica.controller
         self.service = replica.service
         self.shown = replica.shown
@@ -180,4 +180,4 @@ def check_pair(world: Pair) -> None:
 def only_bound_pods_hold(seen: Seen) -> None:
     """Who stands by follows facts alone."""
     bound = {pod.uid: pod.node for pod in seen.cluster.pods() if pod.ours and pod.node and not pod.finished}
-    assert {uid: held.assignment.node for uid, held in seen.books.holdings.items()} == bound
+    assert {uid: held.assignment.node for uid, held in seen.ledger.holdings.items()} == bound

@@ -17,7 +17,7 @@ from fluence_extender.gangs.leadership.election import Election
 from fluence_extender.gangs.leadership.leadership import ByLease
 from fluence_extender.gangs.leadership.renewal import Renewal
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.lease import Lease
 from tests.core.link import Link
 from tests.core.scheduler import KubeScheduler
@@ -76,7 +76,7 @@ class Replica:
         name: str,
         cluster: MemoryCluster,
         board: LeaseBoard,
-        books: Books,
+        ledger: Ledger,
         limits: Limits,
         offset: float,
         lag: float,
@@ -88,8 +88,8 @@ class Replica:
         self.board = board
         self.shown: tuple[object, dict[str, tuple[str, str]]] = (None, {})
         self.link = Link(cluster, lag)
-        self.books = books
-        self.controller = Controller(books, limits, clock=loop.time, leading=False)
+        self.ledger = ledger
+        self.controller = Controller(ledger, limits, clock=loop.time, leading=False)
         self.leadership = ByLease(name, loop.time)
         self.driver = WatchedDriver(self.controller, self.link, limits, self.leadership, on_led)
         self.live = LiveResources(self.controller.replace_resources, lambda _, __: None)

@@ -91,8 +91,8 @@ class World:
         """Start the extender: list, replay, decide."""
         self._generation += 1
         generation = self._generation
-        self.books = self.engine.books(self.policy)
-        self.controller = Controller(self.books, self.limits, clock=self.loop.time)
+        self.ledger = self.engine.ledger(self.policy)
+        self.controller = Controller(self.ledger, self.limits, clock=self.loop.time)
         self._watch_for_crashes(self.controller)
         self.driver = Driver(self.controller, self.cluster, self.limits, clock=self.loop.time)
         live = LiveResources(self.controller.replace_resources, lambda _, why: self.rejected.append(why))
@@ -141,7 +141,7 @@ class World:
         for task in self._tasks:
             task.cancel()
         self.advance(0.0)
-        self.books.close()
+        self.ledger.close()
 
     def restart(self) -> None:
         """Kill it and start another."""

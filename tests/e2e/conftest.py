@@ -228,7 +228,7 @@ def fluence(
 ) -> Iterator[Fluence]:
     """The state API of the service under test.
 
-    After each test the books must agree with the cluster, first with the test's pods still there, then without them;
+    After each test the ledger must agree with the cluster, first with the test's pods still there, then without them;
     and the service's log must tell of no fault.
     """
     if not cluster.plane:
@@ -260,11 +260,11 @@ def agreeing(cluster: Cluster, fluence: Fluence, namespace: Namespace) -> Iterat
 
 
 def agree(cluster: Cluster, fluence: Fluence) -> None:
-    """Wait until the books and the cluster say the same."""
+    """Wait until the ledger and the cluster say the same."""
     wait_for(
         lambda: not discrepancies(cluster, fluence),
         LONGEST,
-        "the books and the cluster to agree",
+        "the ledger and the cluster to agree",
         lambda: discrepancies(cluster, fluence),
     )
 

@@ -175,7 +175,7 @@ def backends(fluence: Fluence) -> set[str]:
 
 
 def discrepancies(cluster: Cluster, fluence: Fluence) -> list[str]:
-    """Where the books and the cluster differ.
+    """Where the ledger and the cluster differ.
 
     Each bound pod of ours has exactly one allocation, of its node and its effective requests; nobody else has one but
     pods that wait for their node; each living pod of ours is a member of one gang; no node holds more than it has.

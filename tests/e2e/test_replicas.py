@@ -148,7 +148,7 @@ class Witness:
 def wait_until_whole(
     cluster: Cluster, namespace: Namespace, history: History, count: int, leader: Stack
 ) -> None:
-    """Wait until so many pods are bound, and the leader's books say the same as the cluster."""
+    """Wait until so many pods are bound, and the leader's ledger says the same as the cluster."""
     namespace.wait_until_bound(count, PATIENCE)
     history.wait(count)
     agree(cluster, state_of(leader))

@@ -297,4 +297,4 @@ def test_service_goes_on_after_a_restart_of_the_api_server(
     namespace.delete_pod("gone")
     namespace.create_in_the_end(*gang("after", 2, cpu="1"))
     namespace.wait_until_bound(4)
-    wait_for(lambda: not discrepancies(cluster, fluence), what="the books to agree with the cluster")
+    wait_for(lambda: not discrepancies(cluster, fluence), what="the ledger to agree with the cluster")

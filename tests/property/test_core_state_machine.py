@@ -1,7 +1,7 @@
 """The whole placement core under arbitrary histories of a cluster.
 
 Gangs, nodes, other schedulers' pods and resources come and go, writes fail, the extender is killed; after every step
-the books equal the cluster and the matcher equals the books, and when all is quiet nobody waits who could go on.
+the ledger equal the cluster and the matcher equals the ledger, and when all is quiet nobody waits who could go on.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ class Core(RuleBasedStateMachine):
     def foreign_pod_takes_promised_room(self, random: Random) -> None:
         planned = [
             held.assignment.node
-            for held in self.world.books.holdings.values()
+            for held in self.world.ledger.holdings.values()
             if not self.world.member(held.uid).bound
         ]
         if planned:

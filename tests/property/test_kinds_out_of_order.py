@@ -1,7 +1,7 @@
 """The placement core when each kind is watched at a pace of its own.
 
 Watches of nodes, pods, Jobs and the rest are independent: a node may be seen long after the pods on it, a pod long
-after its node went and came again. Whatever is decided meanwhile, once all has been seen the books equal the cluster,
+after its node went and came again. Whatever is decided meanwhile, once all has been seen the ledger equal the cluster,
 and nobody waits who could go on.
 """
 

@@ -26,26 +26,26 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
     wrong: list[int] = []
     for seed in range(scenes):
         one = scene(seed)
-        books, index = FINE_EMBEDDED.books(), EligibilityIndex()
+        ledger, index = FINE_EMBEDDED.ledger(), EligibilityIndex()
         for node in one.nodes:
             index.put(node)
-        books.load(one.nodes, parse_resources(one.resources))
-        catalogue = books.mirror.catalogue
+        ledger.load(one.nodes, parse_resources(one.resources))
+        catalogue = ledger.mirror.catalogue
         fits = can_be_placed(one, catalogue)
         possible += fits
         try:
-            placed = Planner(books, index).plan([Wish(pod) for pod in one.pods], "gang")
+            placed = Planner(ledger, index).plan([Wish(pod) for pod in one.pods], "gang")
         except Refused as refused:
             never = refused.reason.why in (Why.UNSATISFIABLE, Why.NO_BACKEND)
             told += never
             if fits:
                 missed.append(seed)
             wrong += [seed] if fits and never else []
-            assert not books.holdings
+            assert not ledger.holdings
         else:
             assert fits, f"scene {seed} can't be placed and was"
             assert not faults(one, catalogue, placed), (seed, faults(one, catalogue, placed))
-        books.close()
+        ledger.close()
     assert possible > scenes // 3
     assert not wrong, f"{wrong} can be placed and are told otherwise"
     assert told >= MOSTLY * (scenes - possible), f"{told} of {scenes - possible} are told that they never fit"

@@ -36,11 +36,11 @@ def made(shape: list[tuple[str, str, int]]) -> list[Node]:
 
 
 def planner(nodes: list[Node]) -> Planner:
-    books, index = FINE_EMBEDDED.books(levels=LEVELS), EligibilityIndex()
+    ledger, index = FINE_EMBEDDED.ledger(levels=LEVELS), EligibilityIndex()
     for one in nodes:
         index.put(one)
-    books.load(nodes)
-    return Planner(books, index)
+    ledger.load(nodes)
+    return Planner(ledger, index)
 
 
 def members(sizes: list[int], notes: dict[str, str]) -> list[Pod]:

@@ -1,4 +1,4 @@
-"""Looking for victims in steps, on arrays: the answer is that of trying each set by itself on the books as they are."""
+"""Looking for victims in steps, on arrays: the answer is that of trying each set by itself on the ledger as it is."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def wanted(dice: random.Random) -> list[Pod]:
 
 
 def by_itself(world: World, planner: Planner, query: Query) -> tuple[Victim, ...]:
-    """Each set tried on a new copy of the books, pod by pod."""
+    """Each set tried on a new copy of the ledger, pod by pod."""
 
     def fits(gone: frozenset[str]) -> bool:
-        trial = Trial(world.books, world.controller.eligibility)
+        trial = Trial(world.ledger, world.controller.eligibility)
         return trial.place(query.wishes, query.key, query.settled, gone) is not None
 
     gangs = world.controller.registry.gangs.values()
@@ -93,12 +93,12 @@ def by_itself(world: World, planner: Planner, query: Query) -> tuple[Victim, ...
 
 
 def in_steps(world: World, planner: Planner, query: Query, cost: int) -> Found | None:
-    return to_the_end(search(world.controller.registry, world.books, planner, query), cost)
+    return to_the_end(search(world.controller.registry, world.ledger, planner, query), cost)
 
 
 def confirmed(world: World, planner: Planner, query: Query, found: Found) -> Found | None:
     return to_the_end(
-        VictimSearch(query, confirm(world.controller.registry, world.books, planner, query, found)),
+        VictimSearch(query, confirm(world.controller.registry, world.ledger, planner, query, found)),
         EVERYTHING,
     )
 
@@ -116,16 +116,16 @@ def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -
     dice = random.Random(seed)
     world = crowded(dice)
     try:
-        planner = Planner(world.books, world.controller.eligibility)
+        planner = Planner(world.ledger, world.controller.eligibility)
         wishes = [Wish(one) for one in wanted(dice)]
         usable = None if any(one.pod.devices for one in wishes) else set(world.controller.eligibility.nodes)
         query = Query(HIGH, wishes, (), frozenset(), 2, lambda _: True, usable, frozenset())
-        version, held = world.books.version, dict(world.books.holdings)
+        version, held = world.ledger.version, dict(world.ledger.holdings)
         expected = by_itself(world, planner, query)
         for cost in (1, 40, EVERYTHING):
             found = in_steps(world, planner, query, cost)
             assert (found.victims if found is not None else ()) == expected
-        assert (world.books.version, dict(world.books.holdings)) == (version, held)
+        assert (world.ledger.version, dict(world.ledger.holdings)) == (version, held)
     finally:
         world.close()
 
@@ -152,25 +152,25 @@ def disturb(world: World, dice: random.Random) -> None:
 
 def fits_there(world: World, query: Query, found: Found) -> bool:
     """Whether the places have room for whoever goes there once the victims have gone, counted anew."""
-    left = {name: account.free for name, account in world.books.accounts.items()}
+    left = {name: account.free for name, account in world.ledger.accounts.items()}
     for uid in (uid for victim in found.victims for uid in victim.uids):
-        node = world.books.holdings[uid].assignment.node
-        left[node] = left[node] + world.books.accounts[node].users[uid]
+        node = world.ledger.holdings[uid].assignment.node
+        left[node] = left[node] + world.ledger.accounts[node].users[uid]
     nodes = {one.uid: one.node for one in found.places}
     for wish in query.wishes:
         node = nodes[wish.pod.uid]
-        left[node] = left[node] - world.books.rounded(wish.pod.requests)
+        left[node] = left[node] - world.ledger.rounded(wish.pod.requests)
         if refusal(wish.pod, world.controller.eligibility.nodes[node]) is not None:
             return False
     return all(amount >= 0 for node in nodes.values() for amount in left[node].values())
 
 
 @given(st.integers(0, 2**20))
-def test_what_is_confirmed_holds_on_the_books_as_they_are(seed: int) -> None:
+def test_what_is_confirmed_holds_on_the_ledger_as_it_is(seed: int) -> None:
     dice = random.Random(seed)
     world = crowded(dice)
     try:
-        planner = Planner(world.books, world.controller.eligibility)
+        planner = Planner(world.ledger, world.controller.eligibility)
         wishes = [Wish(one) for one in wanted(dice)]
         query = Query(HIGH, wishes, (), frozenset(), 2, lambda _: True, None, frozenset())
         found = in_steps(world, planner, query, 40)
@@ -179,7 +179,7 @@ def test_what_is_confirmed_holds_on_the_books_as_they_are(seed: int) -> None:
         registry = world.controller.registry
         same = confirmed(world, planner, query, found)
         assert same is not None
-        at_once = Trial(world.books, world.controller.eligibility).place(wishes, HIGH, (), frozenset())
+        at_once = Trial(world.ledger, world.controller.eligibility).place(wishes, HIGH, (), frozenset())
         assert same.victims == found.victims or at_once is not None
         disturb(world, dice)
         now = confirmed(world, planner, query, found)

@@ -92,7 +92,7 @@ PORTS = click.IntRange(0, 65535)
     type=click.FloatRange(min=1),
     default=60.0,
     show_default=True,
-    help="Seconds from one comparison of books, graph and cluster to the next.",
+    help="Seconds from one comparison of ledger, graph and cluster to the next.",
 )
 @setting(
     "--lease",

@@ -41,7 +41,7 @@ from fluence_extender.http.listeners.background import background
 from fluence_extender.http.listeners.listening import Address
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.server import Listeners, serve
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.mirror import LoadFailed
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.whatif.estimates import Estimates
@@ -92,8 +92,8 @@ async def _run(
     metrics = Metrics()
     metrics.name_engine(engine.name, engine.version)
     limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
-    books = Books(create_mirror(engine, settings.policy, settings.levels), settings.policy)
-    controller = Controller(books, limits, leading=not settings.lease)
+    ledger = Ledger(create_mirror(engine, settings.policy, settings.levels), settings.policy)
+    controller = Controller(ledger, limits, leading=not settings.lease)
     leadership = ByLease(settings.identity) if settings.lease else ALONE
     controller.lifecycle.preemptor.evictions.on_preempted = metrics.preemptions.inc
     driver = Driver(controller, cluster, limits, leadership)
@@ -133,7 +133,7 @@ async def _run(
                 lambda listeners: listening(listeners, engine),
             )
     finally:
-        books.close()
+        ledger.close()
 
 
 def _auditor(
@@ -144,7 +144,7 @@ def _auditor(
     watcher: Watcher,
     metrics: Metrics,
 ) -> Auditor:
-    """What compares books, graph and cluster; where the watch shows all there is, also with a fresh list."""
+    """What compares ledger, graph and cluster; where the watch shows all there is, also with a fresh list."""
     return Auditor(
         controller,
         metrics.drifted,
@@ -187,7 +187,7 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
     try:
         await driver.start()
     except LoadFailed as error:
-        raise StartRefused(controller.books.upkeep.fault or str(error)) from error
+        raise StartRefused(controller.ledger.upkeep.fault or str(error)) from error
     # What was listed stays for as long as the process: the collector needn't walk it again and again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
@@ -197,8 +197,8 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
         "ready",
         version=__version__,
         nodes=len(controller.eligibility.nodes),
-        backends=len({device.backend for device in controller.books.mirror.catalogue.devices}),
-        held=len(controller.books.holdings),
+        backends=len({device.backend for device in controller.ledger.mirror.catalogue.devices}),
+        held=len(controller.ledger.holdings),
     )
 
 

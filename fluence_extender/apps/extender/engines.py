@@ -56,7 +56,7 @@ def shared_policy(policy: str) -> str:
     """The policy under which pods of one gang share a node that the gang has for itself.
 
     A node-exclusive policy grants a node to one job, and each pod is a job of its own; so the matcher runs the plain
-    policy, and the books keep other gangs away.
+    policy, and the ledger keeps other gangs away.
     """
     return NODE_EXCLUSIVE.get(policy, policy)
 

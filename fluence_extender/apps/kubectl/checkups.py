@@ -271,7 +271,7 @@ def controller_rights(at: CheckUp) -> Iterator[Finding]:
 
 
 def drift(at: CheckUp) -> Iterator[Finding]:
-    """Whether the books ever had to be repaired."""
+    """Whether the ledger ever had to be repaired."""
     if not at.answers:
         return
     try:
@@ -289,7 +289,7 @@ def drift(at: CheckUp) -> Iterator[Finding]:
         fix = f"look for drift in kubectl logs -n {at.namespace} deployment/{SERVICE} -c extender, and report it"
         yield Finding("drift", WARNING, f"{repaired:g} differences from the cluster were repaired", fix)
     else:
-        yield Finding("drift", OK, "the books agree with the cluster")
+        yield Finding("drift", OK, "the ledger agrees with the cluster")
 
 
 def resources(at: CheckUp) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The audit while the service runs: books, graph and cluster are compared, and what differs is set right.
+"""The audit while the service runs: ledger, graph and cluster are compared, and what differs is set right.
 
 Beside the objects as the watch shows them, our pods are listed afresh now and then, so that an observation that got
 lost is found too. An audit works in slices of milliseconds, between which observations come in and filter calls are
@@ -100,21 +100,21 @@ class Auditor:
 
     def _comparisons(self) -> Iterator[list[Drift]]:
         """The drift of one object after the other."""
-        controller, books = self._controller, self._controller.books
+        controller, ledger = self._controller, self._controller.ledger
         for uid in list(controller.pods):
             pod = controller.pods.get(uid)
             if pod is not None:
-                yield list(audit.of_pod(books, pod, self._place(uid)))
-        for uid in list(books.foreign):
+                yield list(audit.of_pod(ledger, pod, self._place(uid)))
+        for uid in list(ledger.foreign):
             if uid not in controller.pods:
-                yield list(audit.of_foreign_gone(books, uid))
-        for uid in list(books.holdings):
-            held = books.holdings.get(uid)
+                yield list(audit.of_foreign_gone(ledger, uid))
+        for uid in list(ledger.holdings):
+            held = ledger.holdings.get(uid)
             if held is not None:
-                yield list(audit.of_holding(books, held, controller.pods.get(uid), self._place(uid)))
-        for name in {**books.accounts, **controller.eligibility.nodes}:
-            yield list(audit.of_node(books, name, controller.eligibility.nodes.get(name)))
-        yield list(audit.of_jobs(books))
+                yield list(audit.of_holding(ledger, held, controller.pods.get(uid), self._place(uid)))
+        for name in {**ledger.accounts, **controller.eligibility.nodes}:
+            yield list(audit.of_node(ledger, name, controller.eligibility.nodes.get(name)))
+        yield list(audit.of_jobs(ledger))
         if self._leads():
             yield list(self._nominations())
 

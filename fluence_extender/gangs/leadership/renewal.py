@@ -39,12 +39,12 @@ class Renewal:
         beside: Beside = beside_the_loop,
     ) -> None:
         self._controller = controller
-        self._books = controller.books
+        self._ledger = controller.ledger
         self._refused = refused
         self._wake = wake
         self._beside = beside
         self._behind = asyncio.Event()
-        self._books.upkeep.on_behind = self._behind.set
+        self._ledger.upkeep.on_behind = self._behind.set
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -52,7 +52,7 @@ class Renewal:
             await self._behind.wait()
             await asyncio.sleep(GATHER)
             self._behind.clear()
-            if self._books.behind and not await self._renewed():
+            if self._ledger.behind and not await self._renewed():
                 await asyncio.sleep(PAUSE)
                 self._behind.set()
 
@@ -62,25 +62,25 @@ class Renewal:
             return True
         except LoadFailed as error:
             log.error("the graph can't be rebuilt; the old one serves on", error=str(error))
-            self._books.upkeep.fault = f"the resource graph can't be rebuilt: {error}"
-            resources = self._books.upkeep.take_back_resources()
+            self._ledger.upkeep.fault = f"the resource graph can't be rebuilt: {error}"
+            resources = self._ledger.upkeep.take_back_resources()
             if resources is not None:
                 self._refused(resources, str(error))
             return False
 
     async def _renew(self) -> None:
-        rebuild = self._books.upkeep.begin_rebuild()
+        rebuild = self._ledger.upkeep.begin_rebuild()
         try:
             await self._beside(rebuild.run)
             for _ in range(ROUNDS):
-                if self._books.upkeep.finish_rebuild(rebuild):
+                if self._ledger.upkeep.finish_rebuild(rebuild):
                     break
                 await self._beside(rebuild.run)
             else:
-                self._books.upkeep.finish_rebuild(rebuild, None)
+                self._ledger.upkeep.finish_rebuild(rebuild, None)
         except BaseException:
             rebuild.close()
             raise
-        log.info("the graph has been rebuilt", nodes=len(self._books.mirror.graph.nodes))
+        log.info("the graph has been rebuilt", nodes=len(self._ledger.mirror.graph.nodes))
         self._controller.graph_changed()
         self._wake()

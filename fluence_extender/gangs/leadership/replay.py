@@ -13,8 +13,8 @@ from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.history import What
-from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
@@ -22,12 +22,12 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import refusal
 
 
-def take_over_bound(registry: Registry, books: Books) -> list[Member]:
+def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
     """Hold what the bound pods have, the strongest first, all at once: nobody plans meanwhile. Returns those pods."""
     gangs = {member.pod.uid: gang for gang, member in registry.members()}
     living = [member for _, member in registry.members() if not member.pod.finished]
-    bound = in_order_of_strength(living, books.devices.recorded)
-    held = books.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Claim.BOUND)
+    bound = in_order_of_strength(living, ledger.devices.recorded)
+    held = ledger.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Claim.BOUND)
     for member, assignment in zip(bound, held, strict=True):
         pod, member.assignment = member.pod, assignment
         if not member.bound:
@@ -37,7 +37,7 @@ def take_over_bound(registry: Registry, books: Books) -> list[Member]:
     return bound
 
 
-def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node | None]) -> None:
+def resume_promised(registry: Registry, ledger: Ledger, node: Callable[[str], Node | None]) -> None:
     """Hold for the members of committed gangs the nodes they were promised, the oldest first.
 
     A gang is committed once a member of it is bound or was steered; then a nomination is a promise also where the
@@ -55,7 +55,7 @@ def resume_promised(registry: Registry, books: Books, node: Callable[[str], Node
         for member in gang.pending()
     ]
     for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
-        _resume(books, node, gang, member)
+        _resume(ledger, node, gang, member)
 
 
 def _has_begun(gang: Gang) -> bool:
@@ -89,27 +89,27 @@ def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bo
     return sorted(bound, key=lambda one: (not recorded(one.pod), one.pod.created, one.pod.uid))
 
 
-def take_up_devices(registry: Registry, books: Books) -> None:
+def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     """Let bound pods hold devices that were unknown when the pods were taken over and are there now.
 
     A service that starts while a device isn't configured, or while the node it hangs on is away, must not give that
     device to another pod once it is back. Until then the pod may hold another one of the kind, as a stamp isn't proof.
     """
-    members = {uid: found for uid in books.lacking if (found := registry.member(uid)) is not None}
+    members = {uid: found for uid in ledger.lacking if (found := registry.member(uid)) is not None}
     lacking = [member for _, member in members.values() if not member.pod.finished]
-    for member in in_order_of_strength(lacking, books.devices.recorded):
+    for member in in_order_of_strength(lacking, ledger.devices.recorded):
         gang, _ = members[member.pod.uid]
-        member.assignment = books.adopt(member.pod, gang.key, Claim.BOUND)
+        member.assignment = ledger.adopt(member.pod, gang.key, Claim.BOUND)
 
 
-def _resume(books: Books, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
+def _resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
     pod = member.pod
     if foreign_gates(pod) or pod.problem or not pod.promised:
         return
     node = find(pod.promised)
-    if node is None or refusal(pod, node) is not None or node.name in books.closed(gang.key):
+    if node is None or refusal(pod, node) is not None or node.name in ledger.closed(gang.key):
         return
-    member.assignment = books.resume(pod, gang.key)
+    member.assignment = ledger.resume(pod, gang.key)
     if member.assignment is not None:
         member.nominated = bool(pod.nominated)
         member.steer_wanted = GATE in pod.gates

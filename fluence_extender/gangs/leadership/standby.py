@@ -15,7 +15,7 @@ from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.reason import Reason, Why, waiting
 
@@ -25,9 +25,9 @@ LEADER_PLACES = Reason(Why.WAITING, "waiting for the leader to place it; this re
 class Standby:
     """Keeps the gangs' states true to the cluster, without deciding anything."""
 
-    def __init__(self, registry: Registry, books: Books, clock: Callable[[], float]) -> None:
+    def __init__(self, registry: Registry, ledger: Ledger, clock: Callable[[], float]) -> None:
         self._registry = registry
-        self._books = books
+        self._ledger = ledger
         self._clock = clock
 
     def begin(self, why: str) -> None:
@@ -43,7 +43,7 @@ class Standby:
 
     def _forget_plan(self, member: Member) -> None:
         if not member.bound:
-            self._books.release(member.pod.uid)
+            self._ledger.release(member.pod.uid)
             member.assignment = None
         member.handed = NEVER
         member.steer_wanted = member.nominated = member.clearing = member.excused = member.binding = False

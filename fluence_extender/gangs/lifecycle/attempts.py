@@ -1,7 +1,7 @@
 """Trying gangs: which of them might fit now, in which order, and why one doesn't.
 
 The most important and oldest first, committed gangs before all others. A gang is tried once for each state of the
-books, so that what can't fit costs nothing.
+ledger, so that what can't fit costs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.preemptor import Preemptor
 from fluence_extender.gangs.reporting.history import What
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import GATHERING, Reason, Why, waiting
@@ -51,7 +51,7 @@ class Attempts:
     def __init__(
         self,
         registry: Registry,
-        books: Books,
+        ledger: Ledger,
         places: Places,
         preemptor: Preemptor,
         displacement: Displacement,
@@ -61,7 +61,7 @@ class Attempts:
         self._displacement = displacement
         self._preemptor = preemptor
         self._registry = registry
-        self._books = books
+        self._ledger = ledger
         self._places = places
         self._vain: dict[tuple[Asked, frozenset[object], GangKey | None], Reason] = {}
         self.left: frozenset[GangKey] = frozenset()
@@ -72,7 +72,7 @@ class Attempts:
             gang
             for gang in gangs
             if gang.rest_until <= now
-            and (gang.tried != self._books.version or gang.try_again_at <= now)
+            and (gang.tried != self._ledger.version or gang.try_again_at <= now)
             and needy(gang)
         ]
         hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
@@ -87,14 +87,14 @@ class Attempts:
                 break
             tried.add(gang.key)
             before = len(needy(gang))
-            gang.tried = self._books.version
+            gang.tried = self._ledger.version
             gang.try_again_at = NEVER
             try:
                 self._try(gang, now)
             except Exception as error:
                 # One gang that can't be planned must not keep the others from being placed.
                 log.exception("a gang could not be planned", gang=str(gang.key))
-                gang.explain(_failed(self._books.upkeep.fault or repr(error)), now)
+                gang.explain(_failed(self._ledger.upkeep.fault or repr(error)), now)
             placed += max(before - len(needy(gang)), 0)
             if placed and tell_at == NEVER:
                 tell_at = self._clock() + TOLD_WITHIN
@@ -152,7 +152,7 @@ class Attempts:
     def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
         """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
         # What is kept for a gang is open to it alone: its answer is nobody else's.
-        keeper = gang.key if self._books.keeps.of(gang.key) else None
+        keeper = gang.key if self._ledger.keeps.of(gang.key) else None
         asked = (
             _asked(gang, members, now, self._places.topology),
             self._preemptor.precedence.passes(gang),

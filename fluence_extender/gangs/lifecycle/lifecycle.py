@@ -34,8 +34,8 @@ from fluence_extender.gangs.preemption.preemptor import Preemptor
 from fluence_extender.gangs.reporting.announce import announcements
 from fluence_extender.gangs.reporting.group_reports import GroupReports
 from fluence_extender.gangs.reporting.history import What
-from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.holding import Claim
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
@@ -51,22 +51,22 @@ class Lifecycle:
     def __init__(
         self,
         registry: Registry,
-        books: Books,
+        ledger: Ledger,
         planner: Planner,
         limits: Limits,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
-        self._books = books
+        self._ledger = ledger
         self._planner = planner
         self._limits = limits
         self._clock = clock
-        self._places = Places(registry, books, planner, clock)
+        self._places = Places(registry, ledger, planner, clock)
         self.resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
-        self.preemptor = Preemptor(registry, books, self._places, planner, limits, clock)
+        self.preemptor = Preemptor(registry, ledger, self._places, planner, limits, clock)
         self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
-        self._attempts = Attempts(registry, books, self._places, self.preemptor, self._displacement, clock)
+        self._attempts = Attempts(registry, ledger, self._places, self.preemptor, self._displacement, clock)
         self._docket = Docket(registry, limits)
         self._tried_version = -1
 
@@ -82,20 +82,20 @@ class Lifecycle:
         if pod.refusal:
             member.judged = last_judged(pod.refusal, member.judged)
         if pod.finished:
-            if pod.uid in self._books.holdings:
+            if pod.uid in self._ledger.holdings:
                 self.note(pod.uid, What.RELEASED, f"the pod has {pod.phase.lower()}")
-            self._books.release(pod.uid)
+            self._ledger.release(pod.uid)
             member.assignment = None
         elif pod.node:
             if member.bound != pod.node:
                 self.note(pod.uid, What.BOUND, f"to {pod.node}")
             if not self._holds_as_bound(member):
-                member.assignment = self._books.adopt(pod, self._gang_id(pod.uid), Claim.BOUND)
+                member.assignment = self._ledger.adopt(pod, self._gang_id(pod.uid), Claim.BOUND)
             member.bound = pod.node
             if pod.deleting:
                 self.preemptor.leaving(pod.uid)
-            self._books.amend(pod)
-            self._books.strengthen(pod.uid, Claim.BOUND)
+            self._ledger.amend(pod)
+            self._ledger.strengthen(pod.uid, Claim.BOUND)
         elif pod.deleting:
             self._places.drop(member)
         else:
@@ -110,11 +110,11 @@ class Lifecycle:
         What was planned and bound so stays its own, be the device taken out of the resources by then.
         """
         pod = member.pod
-        if not self._books.holds(pod.uid, pod.node):
+        if not self._ledger.holds(pod.uid, pod.node):
             return False
         if member.bound == pod.node or not pod.devices:
             return True
-        return names_exactly(pod.annotations, self._books.holdings[pod.uid].assignment)
+        return names_exactly(pod.annotations, self._ledger.holdings[pod.uid].assignment)
 
     def note(self, uid: str, what: What, detail: str) -> None:
         """Take note, in the history of its gang, of what happened to a pod of ours."""
@@ -144,7 +144,7 @@ class Lifecycle:
 
     def node_changed(self, name: str) -> None:
         """Move members away from a node that they can't be bound to any more, and let everyone try again."""
-        self._books.changed()
+        self._ledger.changed()
         self._registry.revision += 1
         now = self._clock()
         for gang in self._docket.unsettled():
@@ -197,7 +197,7 @@ class Lifecycle:
         """The first ungate or Binding is about to go out: from now on the gang's share is its own."""
         for member in gang.members.values():
             if member.assignment is not None:
-                self._books.strengthen(member.pod.uid, Claim.COMMITTED)
+                self._ledger.strengthen(member.pod.uid, Claim.COMMITTED)
         self._registry.revision += 1
         if gang.state is GangState.PLANNED:
             gang.state = GangState.COMMITTED
@@ -207,7 +207,7 @@ class Lifecycle:
         """A Binding of the member goes out: until its outcome is known its place can't be taken from it."""
         if gang.state is GangState.PLANNED:
             self.committing(gang)
-        self._books.strengthen(member.pod.uid, Claim.COMMITTED)
+        self._ledger.strengthen(member.pod.uid, Claim.COMMITTED)
         self._registry.revision += 1
         member.binding = True
 
@@ -228,7 +228,7 @@ class Lifecycle:
         if member.bound != node:
             gang.note(What.BOUND, member.pod.name, f"to {node}")
         member.bound = node
-        self._books.strengthen(uid, Claim.BOUND)
+        self._ledger.strengthen(uid, Claim.BOUND)
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
 
@@ -317,13 +317,13 @@ class Lifecycle:
 
     def look_at_all(self) -> None:
         """Look at every gang again."""
-        self._books.changed()
+        self._ledger.changed()
         self._registry.revision += 1
         self._registry.dirty.update(self._registry.gangs)
 
     def replay(self) -> None:
         """Take over bound pods after a start."""
-        for member in take_over_bound(self._registry, self._books):
+        for member in take_over_bound(self._registry, self._ledger):
             if member.pod.deleting:
                 self.pod_changed(member)
         self.look_at_all()
@@ -331,7 +331,7 @@ class Lifecycle:
     def lead(self) -> None:
         """Begin to decide. What was promised before us is kept; until then only facts were followed."""
         self._places.clears()
-        resume_promised(self._registry, self._books, self._planner.node)
+        resume_promised(self._registry, self._ledger, self._planner.node)
         self.preemptor.take_over()
         for gang in self._registry.gangs.values():
             gang.gather_anew()
@@ -385,7 +385,7 @@ class Lifecycle:
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place who waits: those just looked at, and everybody once there may be more room than before."""
-        version = self._books.version
+        version = self._ledger.version
         hopeful = looked_at if version == self._tried_version else looked_at | self._docket.waiting
         hopeful = hopeful | self._attempts.left
         tried = self._attempts.all(self._docket.known(hopeful), now)
@@ -394,7 +394,7 @@ class Lifecycle:
 
     def _relieve_strained(self) -> None:
         """Nodes where somebody else took promised room: who isn't bound there yet goes elsewhere, the weakest first."""
-        strained = self._books.strained
+        strained = self._ledger.strained
         if not strained:
             return
         gangs = sorted(
@@ -403,7 +403,7 @@ class Lifecycle:
         for gang in gangs:
             for member in gang.pending():
                 node = member.assignment.node if member.assignment is not None else ""
-                if node in strained and not member.binding and node in self._books.strained:
+                if node in strained and not member.binding and node in self._ledger.strained:
                     self._places.replan(gang, member)
 
     def _evaluate(self, gang: Gang, now: float) -> None:
@@ -448,7 +448,7 @@ class Lifecycle:
             return None
         if pod.affinity:
             return Pin(node, pinning(pod, node, ()))
-        nodes, asked = self._planner.eligibility.nodes, self._books.rounded(pod.requests)
+        nodes, asked = self._planner.eligibility.nodes, self._ledger.rounded(pod.requests)
         return Pin(
-            node, pinning(pod, node, spare_nodes(pod, node, names, nodes, self._books.accounts, asked))
+            node, pinning(pod, node, spare_nodes(pod, node, names, nodes, self._ledger.accounts, asked))
         )

@@ -1,7 +1,7 @@
 """Giving members places and taking them back.
 
-Invariant: a member has an assignment exactly while the books hold its share, and a nomination that no assignment stands
-behind is taken back before anybody is nominated in its stead.
+Invariant: a member has an assignment exactly while the ledger holds its share, and a nomination that no assignment
+stands behind is taken back before anybody is nominated in its stead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.topology_told import topology_told
 from fluence_extender.gangs.reporting.history import What
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.listing import first_few
 from fluence_extender.model.natural_order import natural_order
@@ -37,10 +37,10 @@ class Places:
     """
 
     def __init__(
-        self, registry: Registry, books: Books, planner: Planner, clock: Callable[[], float]
+        self, registry: Registry, ledger: Ledger, planner: Planner, clock: Callable[[], float]
     ) -> None:
         self._registry = registry
-        self._books = books
+        self._ledger = ledger
         self._planner = planner
         self._clock = clock
         self._clears: list[Clear] = []
@@ -57,7 +57,7 @@ class Places:
         """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
         wishes = self.wishes(members, now, avoided)
         try:
-            with self._books.keeps.passing(self.passes(gang)):
+            with self._ledger.keeps.passing(self.passes(gang)):
                 assignments = self._planner.plan(wishes, gang.key, self.settled(gang))
         except Refused as refused:
             return refused.reason
@@ -95,8 +95,8 @@ class Places:
     def displaced(self, gang: Gang, members: Sequence[Member], now: float) -> frozenset[str]:
         """Those of ``members``, by uid, whose pins keep these from being placed together; see `displaced`."""
         eligibility, topology = self._planner.eligibility, self._planner.topology
-        trial = Trial(self._books, eligibility, topology, any(one.pod.devices for one in members))
-        with self._books.keeps.passing(self.passes(gang)):
+        trial = Trial(self._ledger, eligibility, topology, any(one.pod.devices for one in members))
+        with self._ledger.keeps.passing(self.passes(gang)):
             return displaced(trial, self.wishes(members, now), gang.key, self.settled(gang))
 
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
@@ -126,7 +126,7 @@ class Places:
         """Take a member's place back, unless it is bound or being bound."""
         if member.assignment is None or member.bound or member.binding:
             return
-        self._books.release(member.pod.uid)
+        self._ledger.release(member.pod.uid)
         member.assignment = None
         member.steer_wanted = False
         self._clear(member)
@@ -165,13 +165,13 @@ class Places:
 
     def _as_asked(self, member: Member) -> bool:
         """Whether what is held for a member is what it asks for: users can edit a pod that waits."""
-        held = self._books.holdings.get(member.pod.uid)
+        held = self._ledger.holdings.get(member.pod.uid)
         if held is None or held.requests != member.pod.requests or held.ports != member.pod.host_ports:
             return False
         devices = held.assignment.devices
         if not devices:
             return True
-        return held.uid not in self._books.bookings.short and self._books.devices.suit(member.pod, devices)
+        return held.uid not in self._ledger.bookings.short and self._ledger.devices.suit(member.pod, devices)
 
 
 def _summary(assignments: Sequence[Assignment]) -> str:

@@ -93,7 +93,7 @@ def run_of(pod: Pod) -> str:
 class Gang:
     """One gang.
 
-    ``reason`` says why it waits; ``tried`` is the books' version of its last vain attempt, and from ``try_again_at``
+    ``reason`` says why it waits; ``tried`` is the ledger' version of its last vain attempt, and from ``try_again_at``
     on there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
     ``late_after`` after how many seconds it was given up to wait for them, ``patience`` how many it gives itself;
     ``rests`` is how often in a row it has rested because its members were refused, ``stalls`` because one isn't asked

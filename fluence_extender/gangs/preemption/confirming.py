@@ -1,4 +1,4 @@
-"""Whether what a search for victims has found still holds, on the books as they are when somebody acts on it.
+"""Whether what a search for victims has found still holds, on the ledger as it is when somebody acts on it.
 
 While a search goes on in steps the cluster goes on too: victims end by themselves, others get larger, room is taken or
 comes free. Who has gone meanwhile has made way without being asked, and who has taken that room may have to make way in
@@ -25,7 +25,7 @@ from fluence_extender.gangs.preemption.victim_search import (
     cost_of_trial,
     try_without,
 )
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.use import use_of
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
@@ -38,7 +38,7 @@ Where that can't be judged node by node nothing may change while they are looked
 """
 
 
-def confirm(registry: Registry, books: Books, planner: Planner, query: Query, found: Found) -> Work:
+def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: Query, found: Found) -> Work:
     """Mend what was found, in pieces; None where it doesn't hold and has to be searched for again."""
     victims: list[Victim] = []
     for victim in found.victims:
@@ -52,18 +52,18 @@ def confirm(registry: Registry, books: Books, planner: Planner, query: Query, fo
     yield A_POD * len(gone)
     places, seen = found.places, found.seen
     for left in reversed(range(TRIES)):
-        hope = prospect(books, planner, query.key, query.wishes, places, seen)
+        hope = prospect(ledger, planner, query.key, query.wishes, places, seen)
         if hope is not None and (yield from hope.checked(gone.__contains__, query.passing)):
-            return Found(_in_the_way(books, victims, places), places, hope)
-        before, now_seen = _state(books, planner), planner.eligibility.journal.now
-        better = yield from _place_anew(books, planner, query, gone, in_pieces=hope is not None or left > 0)
+            return Found(_in_the_way(ledger, victims, places), places, hope)
+        before, now_seen = _state(ledger, planner), planner.eligibility.journal.now
+        better = yield from _place_anew(ledger, planner, query, gone, in_pieces=hope is not None or left > 0)
         if better is not None:
             places, seen = better, now_seen
-            if hope is None and before == _state(books, planner):
+            if hope is None and before == _state(ledger, planner):
                 return Found(tuple(victims), places)
             continue
         yield A_NODE * len(places)
-        others = _successors(registry, books, query, hope, gone) if hope is not None else []
+        others = _successors(registry, ledger, query, hope, gone) if hope is not None else []
         if not others:
             return None
         again = {one.gang for one in others}
@@ -86,12 +86,12 @@ def _offer(gang: Gang, victim: Victim, query: Query) -> tuple[Victim, ...] | Non
 
 
 def _successors(
-    registry: Registry, books: Books, query: Query, hope: Prospect, gone: frozenset[str]
+    registry: Registry, ledger: Ledger, query: Query, hope: Prospect, gone: frozenset[str]
 ) -> list[Victim]:
     """Gangs that may be taken too, and have taken room that others left: where the nodes of the places are short."""
-    short = (name for name in hope.nodes if hope.short(name, gone.__contains__) and name in books.accounts)
+    short = (name for name in hope.nodes if hope.short(name, gone.__contains__) and name in ledger.accounts)
     found: dict[GangKey, Victim] = {}
-    for uid in (uid for name in short for uid in books.accounts[name].users if uid not in gone):
+    for uid in (uid for name in short for uid in ledger.accounts[name].users if uid not in gone):
         known = registry.member(uid)
         if known is not None and known[0].key not in found and query.may_go(known[0]):
             now = victims_of(known[0])[:1]
@@ -99,27 +99,27 @@ def _successors(
     return list(found.values())
 
 
-def _in_the_way(books: Books, victims: list[Victim], places: Sequence[Assignment]) -> tuple[Victim, ...]:
+def _in_the_way(ledger: Ledger, victims: list[Victim], places: Sequence[Assignment]) -> tuple[Victim, ...]:
     """Those of ``victims`` that hold something on the nodes of ``places``: without the others the room is the same."""
-    there = {uid for name in {one.node for one in places} for uid in books.accounts[name].users}
+    there = {uid for name in {one.node for one in places} for uid in ledger.accounts[name].users}
     return tuple(victim for victim in victims if not victim.uids.isdisjoint(there))
 
 
-def _state(books: Books, planner: Planner) -> tuple[int, int, int]:
+def _state(ledger: Ledger, planner: Planner) -> tuple[int, int, int]:
     """What is another after each change that a plan depends on."""
-    return books.version, books.journal.now, planner.eligibility.journal.now
+    return ledger.version, ledger.journal.now, planner.eligibility.journal.now
 
 
 def _place_anew(
-    books: Books, planner: Planner, query: Query, gone: frozenset[str], in_pieces: bool
+    ledger: Ledger, planner: Planner, query: Query, gone: frozenset[str], in_pieces: bool
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
-    trial = begin_trial(books, planner, query)
+    trial = begin_trial(ledger, planner, query)
     for uid in gone:
-        use = use_of(books, uid)
+        use = use_of(ledger, uid)
         if use is not None:
             trial.crowd.add(use)
             if in_pieces:
                 yield A_POD
     if in_pieces:
-        yield cost_of_trial(books, query) + len(gone)
-    return try_without(books, trial, query, gone)
+        yield cost_of_trial(ledger, query) + len(gone)
+    return try_without(ledger, trial, query, gone)

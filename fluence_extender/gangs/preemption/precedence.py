@@ -13,8 +13,8 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.evictions import Evictions
 from fluence_extender.gangs.preemption.making_way import full_order
 from fluence_extender.gangs.preemption.preempting import Preempting
-from fluence_extender.ledger.books import Books
 from fluence_extender.ledger.keeps import Keeps
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
@@ -37,8 +37,8 @@ class Presses(Protocol):
 class Precedence:
     """See the module docstring. ``for_whom`` are the gangs for which others make way."""
 
-    def __init__(self, books: Books, for_whom: Mapping[GangKey, Preempting], evictions: Evictions) -> None:
-        self._books = books
+    def __init__(self, ledger: Ledger, for_whom: Mapping[GangKey, Preempting], evictions: Evictions) -> None:
+        self._ledger = ledger
         self._of = for_whom
         self._evictions = evictions
 
@@ -68,7 +68,7 @@ class Precedence:
             return reason
         stepped_over = {gang.key, *self.passes(gang)}
         return behind(
-            reason, self._of, stepped_over, self._books.keeps, lambda key: (self._of[key].order, key)
+            reason, self._of, stepped_over, self._ledger.keeps, lambda key: (self._of[key].order, key)
         )
 
 

@@ -33,7 +33,7 @@ from fluence_extender.gangs.preemption.preemption import Victim
 from fluence_extender.gangs.preemption.prospect import prospect
 from fluence_extender.gangs.preemption.searches import Searches
 from fluence_extender.gangs.preemption.victim_search import Found
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.placement import Assignment
@@ -50,28 +50,28 @@ class Preemptor:
     def __init__(
         self,
         registry: Registry,
-        books: Books,
+        ledger: Ledger,
         places: Places,
         planner: Planner,
         limits: Limits,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
-        self._books = books
+        self._ledger = ledger
         self._places = places
         self._planner = planner
         self._limits = limits
         self._clock = clock
         self._of: dict[GangKey, Preempting] = {}
-        self._leaving = Leaving(books.holdings, limits.leaving, clock)
+        self._leaving = Leaving(ledger.holdings, limits.leaving, clock)
         self._next_search: dict[GangKey, float] = {}
         self._deferred: set[GangKey] = set()
         self.evictions = Evictions(registry, places, limits, self._of, self._leaving.__contains__)
-        self._going = Going(books.holdings, self._leaving, self.evictions)
-        self.precedence = Precedence(books, self._of, self.evictions)
+        self._going = Going(ledger.holdings, self._leaving, self.evictions)
+        self.precedence = Precedence(ledger, self._of, self.evictions)
         self.searches = Searches(
             registry,
-            books,
+            ledger,
             places,
             planner,
             self._going,
@@ -115,7 +115,7 @@ class Preemptor:
         if found is None:
             running = self.searches.running_for(gang, members)
             if running is not None:
-                running.version, running.reason = self._books.version, reason
+                running.version, running.reason = self._ledger.version, reason
             gang.try_again_at = now if running is not None else now + self._limits.preempt_again
             return waits
         return self._decide(gang, members, known, found, reason, now)
@@ -123,7 +123,7 @@ class Preemptor:
     def _only_planned(self, gang: Gang, known: Preempting, reason: Reason, now: float) -> bool:
         """Whether planning the gang in vain was enough for one step: who goes is looked at in the next."""
         known.planned |= reason is not known.busy
-        known.to_be_checked = known.planned and known.awaits(self._books.holdings)
+        known.to_be_checked = known.planned and known.awaits(self._ledger.holdings)
         if known.planned:
             known.busy, known.plan_at, known.planned = reason, now + self._limits.preempt_again, False
         gang.try_again_at = min(gang.try_again_at, now if known.to_be_checked else known.plan_at)
@@ -132,14 +132,14 @@ class Preemptor:
     def asked_already(self, gang: Gang, members: Iterable[Member], now: float) -> Reason | None:
         """Why the gang has no place, where that needn't be found out again.
 
-        Either victims are looked for and the books are as when it was; or those whose room it is to have are there
+        Either victims are looked for and the ledger is as when it was; or those whose room it is to have are there
         still, and it was planned in vain a moment ago.
         """
         found_out = self.searches.known_reason(gang)
         if found_out is not None:
             return found_out
         known = self._of.get(gang.key)
-        if known is None or not known.awaits(self._books.holdings) or not all(one.kept for one in members):
+        if known is None or not known.awaits(self._ledger.holdings) or not all(one.kept for one in members):
             return None
         if known.to_be_checked or now < known.plan_at:
             return known.busy
@@ -190,19 +190,19 @@ class Preemptor:
         self, gang: Gang, members: Sequence[Member], found: Found, known: Preempting, now: float
     ) -> None:
         nodes = {one.uid: one.node for one in found.places}
-        self._books.keeps.keep(gang.key, nodes.values())
+        self._ledger.keeps.keep(gang.key, nodes.values())
         for member in members:
             member.kept = nodes[member.pod.uid]
         wishes = self._places.wishes(members, now) if found.hope is None else ()
-        known.hope = found.hope or prospect(self._books, self._planner, gang.key, wishes, found.places)
-        held, accounts = self._books.holdings, self._books.accounts
+        known.hope = found.hope or prospect(self._ledger, self._planner, gang.key, wishes, found.places)
+        held, accounts = self._ledger.holdings, self._ledger.accounts
         there = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
         known.awaited = [uid for uid in there if self._going.has(uid, known, now, patient=True)]
 
     # Saying.
 
     def _reason(self, known: Preempting, now: float) -> Reason:
-        return known.reason(self._books.holdings, self._leaving.late(now), self._limits.leaving)
+        return known.reason(self._ledger.holdings, self._leaving.late(now), self._limits.leaving)
 
     # What comes of it.
 
@@ -315,11 +315,11 @@ class Preemptor:
 
     def end(self, key: GangKey) -> None:
         """Nobody need make way for that gang any more; what is kept for it is anybody's."""
-        if self._of.pop(key, None) is None and not self._books.keeps.of(key):
+        if self._of.pop(key, None) is None and not self._ledger.keeps.of(key):
             return
         self.evictions.nobody_waits(key)
-        self._books.keeps.keep(key, ())
-        self._books.changed()
+        self._ledger.keeps.keep(key, ())
+        self._ledger.changed()
         gang = self._registry.gangs.get(key)
         if gang is not None:
             for member in gang.members.values():
@@ -349,7 +349,7 @@ class Preemptor:
             self._of[gang.key] = Preempting(
                 full_order(gang), lowest_priority(kept), asked=True, granted=True, kinds=kinds
             )
-            self._books.keeps.keep(gang.key, {one.pod.nominated for one in kept})
+            self._ledger.keeps.keep(gang.key, {one.pod.nominated for one in kept})
             for member in kept:
                 member.kept = member.pod.nominated
 

@@ -1,14 +1,15 @@
-"""Where a gang is to go once others have gone, held against the books as they are: node by node.
+"""Where a gang is to go once others have gone, held against the ledger as it is: node by node.
 
-A plan made on a copy of the books, or some steps ago, is good for as long as each of its nodes still has room for those
-who are to go there. To see that takes no new plan, and what has changed on one node says nothing about the others.
+A plan made on a copy of the ledger, or some steps ago, is good for as long as each of its nodes still has room for
+those who are to go there. To see that takes no new plan, and what has changed on one node says nothing about the
+others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.resources import Resources
@@ -36,14 +37,14 @@ class Prospect:
 
     def __init__(
         self,
-        books: Books,
+        ledger: Ledger,
         planner: Planner,
         gang: object,
         wishes: Sequence[Wish],
         places: Iterable[Assignment],
         seen: int | None = None,
     ) -> None:
-        self._books = books
+        self._ledger = ledger
         self._planner = planner
         self._gang = gang
         there = {one.uid: one.node for one in places}
@@ -61,7 +62,7 @@ class Prospect:
             nodes = {name: planner.node(name) for name in still if name not in (changed or ())}
             self._labels = {name: node.labels for name, node in nodes.items() if node is not None}
         self._wanted = {
-            name: Resources.total(books.rounded(wish.pod.requests) for wish in some)
+            name: Resources.total(ledger.rounded(wish.pod.requests) for wish in some)
             for name, some in self._on.items()
         }
 
@@ -72,9 +73,9 @@ class Prospect:
 
     def open(self, passing: frozenset[object]) -> bool:
         """Whether no node is closed to the gang, other than for the sake of ``passing``."""
-        books = self._books
-        with books.keeps.passing(passing):
-            return books.keeps.against(self._gang).isdisjoint(self._on) and books.strained.isdisjoint(
+        ledger = self._ledger
+        with ledger.keeps.passing(passing):
+            return ledger.keeps.against(self._gang).isdisjoint(self._on) and ledger.strained.isdisjoint(
                 self._on
             )
 
@@ -91,10 +92,10 @@ class Prospect:
         wanted = self._wanted.get(name)
         if wanted is None:
             return False
-        account = self._books.accounts.get(name)
-        if account is None or not all(map(going, self._books.apart_from(name, self._gang))):
+        account = self._ledger.accounts.get(name)
+        if account is None or not all(map(going, self._ledger.apart_from(name, self._gang))):
             return True
-        left = dict(self._books.room(name).items())
+        left = dict(self._ledger.room(name).items())
         for uid, use in account.users.items():
             if going(uid):
                 for resource, amount in use.items():
@@ -117,9 +118,9 @@ class Prospect:
         """Whether there may be room for all of them now, on whatever nodes; that there is none is certain."""
         if self._alike is None:
             return True
-        with self._books.keeps.passing(passing):
+        with self._ledger.keeps.passing(passing):
             shape = self._planner.shape(self._alike, self._count, self._gang)
-        return int(capacity(shape, self._books.free.now()).sum()) >= self._count
+        return int(capacity(shape, self._ledger.free.now()).sum()) >= self._count
 
     def checked(self, going: Going, passing: frozenset[object]) -> Generator[int, None, bool]:
         """`good_everywhere`, in pieces; what it says holds at the end, whatever has changed between two of them.
@@ -143,17 +144,17 @@ class Prospect:
             yield A_NODE * len(changed)
 
     def _noted(self) -> tuple[int, int]:
-        return self._books.journal.now, self._planner.eligibility.journal.now
+        return self._ledger.journal.now, self._planner.eligibility.journal.now
 
     def _changed(self, noted: tuple[int, int]) -> Collection[str]:
         """The nodes of the places on which something has changed since that was noted."""
-        used = self._books.journal.since(noted[0])
+        used = self._ledger.journal.since(noted[0])
         seen = self._planner.eligibility.journal.since(noted[1])
         return self._on.keys() if used is None or seen is None else (used | seen) & self._on.keys()
 
 
 def prospect(
-    books: Books,
+    ledger: Ledger,
     planner: Planner,
     gang: object,
     wishes: Sequence[Wish],
@@ -164,4 +165,4 @@ def prospect(
     there = {one.uid for one in places}
     if any(wish.pod.devices or wish.pod.host_ports or wish.pod.uid not in there for wish in wishes):
         return None
-    return Prospect(books, planner, gang, wishes, places, seen)
+    return Prospect(ledger, planner, gang, wishes, places, seen)

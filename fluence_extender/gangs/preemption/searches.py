@@ -1,7 +1,7 @@
 """One search for victims at a time, a little of it in each step, for whichever gang comes first.
 
 Invariants: what the searches of one step cost stays below a limit, but for the last part of one; what was found in
-several steps is confirmed on the books as they are before anybody acts on it; a search that its gang doesn't go on
+several steps is confirmed on the ledger as it is before anybody acts on it; a search that its gang doesn't go on
 with in each round of attempts is given up.
 """
 
@@ -19,7 +19,7 @@ from fluence_extender.gangs.preemption.going import Going
 from fluence_extender.gangs.preemption.precedence import Precedence, lowest_priority
 from fluence_extender.gangs.preemption.preempting import Preempting
 from fluence_extender.gangs.preemption.victim_search import A_POD, Found, Query, VictimSearch, search, usable
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.reason import Reason
@@ -36,7 +36,7 @@ class Searches:
     def __init__(
         self,
         registry: Registry,
-        books: Books,
+        ledger: Ledger,
         places: Places,
         planner: Planner,
         going: Going,
@@ -45,7 +45,7 @@ class Searches:
         a_step: int,
     ) -> None:
         self._registry = registry
-        self._books = books
+        self._ledger = ledger
         self._places = places
         self._planner = planner
         self._going = going
@@ -81,9 +81,9 @@ class Searches:
             members.sort(key=lambda member: rank_key(member.pod))
 
     def known_reason(self, gang: Gang) -> Reason | None:
-        """Why the gang that is searched for has no place, as long as the books are as when that was found."""
+        """Why the gang that is searched for has no place, as long as the ledger is as when that was found."""
         running = self._running
-        if running is not None and running.query.key == gang.key and running.version == self._books.version:
+        if running is not None and running.query.key == gang.key and running.version == self._ledger.version:
             return running.reason
         return None
 
@@ -119,7 +119,7 @@ class Searches:
             if query.going or self._registry.lowest_priority < query.priority:
                 if self._running is not None:
                     return None
-                running = self._running = search(self._registry, self._books, self._planner, query)
+                running = self._running = search(self._registry, self._ledger, self._planner, query)
                 # That it has no place was found out in the same step.
                 self._left -= A_POD * len(members)
         if running is not None:
@@ -127,7 +127,7 @@ class Searches:
             if running.over and running.found is not None:
                 # What was found in several steps is confirmed in steps of its own.
                 query = self._query(gang, members, known, now, patient)
-                running.confirm(confirm(self._registry, self._books, self._planner, query, running.found))
+                running.confirm(confirm(self._registry, self._ledger, self._planner, query, running.found))
             self._left = running.go_on(self._left)
             found = running.found
             if not running.over or (found is not None and running.steps > 1 and not running.confirming):

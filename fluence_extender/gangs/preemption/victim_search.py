@@ -1,8 +1,8 @@
 """Looking for the gangs that make way for one, a little at a time.
 
-On a large cluster a search takes longer than others may be kept waiting, so it is made in steps, on a copy of the books
-as they were at its beginning. What it costs is counted, not timed: the same question gets the same answer in as many
-steps. What is found has to be confirmed on the books as they are, if they may have changed meanwhile.
+On a large cluster a search takes longer than others may be kept waiting, so it is made in steps, on a copy of the
+ledger as they were at its beginning. What it costs is counted, not timed: the same question gets the same answer in as
+many steps. What is found has to be confirmed on the ledger as it is, if they may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Gangs(Protocol):
 
 
 class Standing(trials.Standing, Protocol):
-    """The books, or a copy of them."""
+    """The ledger, or a copy of them."""
 
     @property
     def keeps(self) -> Keeps:
@@ -104,7 +104,7 @@ class VictimSearch:
     """A search that is under way.
 
     ``steps`` says how many it has taken, ``round`` when it was gone on with last; ``reason`` is why the gang had no
-    place when the books were of ``version``. ``confirming`` says that ``work`` is to confirm what was found before.
+    place when the ledger was of ``version``. ``confirming`` says that ``work`` is to confirm what was found before.
     """
 
     query: Query
@@ -152,18 +152,18 @@ def usable(planner: Planner, pods: Collection[Pod]) -> set[str] | None:
     return set().union(*sets.values())
 
 
-def search(registry: Gangs, books: Standing, planner: Planner, query: Query) -> VictimSearch:
+def search(registry: Gangs, ledger: Standing, planner: Planner, query: Query) -> VictimSearch:
     """Begin to search."""
-    return VictimSearch(query, _search(registry, books, planner, query))
+    return VictimSearch(query, _search(registry, ledger, planner, query))
 
 
-def _search(registry: Gangs, books: Standing, planner: Planner, query: Query) -> Work:
-    trial, seen = begin_trial(books, planner, query), planner.eligibility.journal.now
+def _search(registry: Gangs, ledger: Standing, planner: Planner, query: Query) -> Work:
+    trial, seen = begin_trial(ledger, planner, query), planner.eligibility.journal.now
     if query.going:
-        found = yield from _without_more(books, trial, query, seen)
+        found = yield from _without_more(ledger, trial, query, seen)
         if found is not None or registry.lowest_priority >= query.priority:
             return found
-    nodes = max(len(books.accounts), 1)
+    nodes = max(len(ledger.accounts), 1)
     victims: list[Victim] = []
     for key in list(registry.gangs):
         gang = registry.gangs.get(key)
@@ -172,7 +172,7 @@ def _search(registry: Gangs, books: Standing, planner: Planner, query: Query) ->
         taken = victims_of(gang)
         if not taken or taken[0].priority >= query.priority:
             continue
-        uses = [use for uid in taken[0].uids if (use := use_of(books, uid)) is not None]
+        uses = [use for uid in taken[0].uids if (use := use_of(ledger, uid)) is not None]
         if query.usable is not None and not any(use.assignment.node in query.usable for use in uses):
             continue
         for use in uses:
@@ -182,54 +182,54 @@ def _search(registry: Gangs, books: Standing, planner: Planner, query: Query) ->
     if not victims:
         return None
     most = min(max(TRIED_NODES // nodes, TRIALS[0]), TRIALS[1])
-    chosen, asked = yield from _choose(books, trial, query, victims, most)
-    places = yield from _without(books, trial, query, chosen)
+    chosen, asked = yield from _choose(ledger, trial, query, victims, most)
+    places = yield from _without(ledger, trial, query, chosen)
     if places is not None and asked >= most and not any(wish.pod.devices for wish in query.wishes):
         # The search was cut short. Who isn't where the gang goes isn't in its way; among the others it is looked again.
         yield A_POD * len(chosen)
         nodes_used = {one.node for one in places}
-        held = books.holdings
+        held = ledger.holdings
         near = [
             victim
             for victim in chosen
             if any(uid in held and held[uid].assignment.node in nodes_used for uid in victim.uids)
         ]
-        fewer, _ = yield from _choose(books, trial, query, near, most)
-        better = yield from _without(books, trial, query, fewer)
+        fewer, _ = yield from _choose(ledger, trial, query, near, most)
+        better = yield from _without(ledger, trial, query, fewer)
         if better is not None:
             chosen, places = fewer, better
     return None if places is None else Found(chosen, places, seen=seen)
 
 
-def _without_more(books: Standing, trial: Trial, query: Query, seen: int) -> Work:
+def _without_more(ledger: Standing, trial: Trial, query: Query, seen: int) -> Work:
     """Where the gang goes once those have gone who are going, on the nodes kept for it if that is possible."""
     for uid in query.going:
-        use = use_of(books, uid)
+        use = use_of(ledger, uid)
         if use is not None:
             trial.crowd.add(use)
             yield A_POD
-    kept = books.keeps.of(query.key)
+    kept = ledger.keeps.of(query.key)
     for within in (kept, None) if kept else (None,):
-        yield cost_of_trial(books, query) + len(query.going)
-        places = try_without(books, trial, query, query.going, within)
+        yield cost_of_trial(ledger, query) + len(query.going)
+        places = try_without(ledger, trial, query, query.going, within)
         if places is not None:
             return Found((), places, seen=seen)
     return None
 
 
 def _choose(
-    books: Standing, trial: Trial, query: Query, victims: Sequence[Victim], most: int
+    ledger: Standing, trial: Trial, query: Query, victims: Sequence[Victim], most: int
 ) -> Generator[int, None, tuple[tuple[Victim, ...], int]]:
     """The victims chosen of these, none where all of them aren't enough; and how many sets have been tried."""
     yield A_POD * len(victims)
     choosing = choice(victims, most)
     question, before, asked = next(choosing, None), query.going, 0
-    each = cost_of_trial(books, query)
+    each = cost_of_trial(ledger, query)
     yield A_POD * len(victims)
     while question is not None:
         gone = question | query.going
         yield each + len(gone ^ before)
-        with books.keeps.passing(query.passing):
+        with ledger.keeps.passing(query.passing):
             found = trial.fits(query.wishes, query.key, query.settled, gone)
         asked, before = asked + 1, gone
         try:
@@ -240,29 +240,29 @@ def _choose(
 
 
 def _without(
-    books: Standing, trial: Trial, query: Query, victims: Sequence[Victim]
+    ledger: Standing, trial: Trial, query: Query, victims: Sequence[Victim]
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
     if not victims:
         return None
-    yield cost_of_trial(books, query)
-    return try_without(books, trial, query, query.going.union(*(one.uids for one in victims)))
+    yield cost_of_trial(ledger, query)
+    return try_without(ledger, trial, query, query.going.union(*(one.uids for one in victims)))
 
 
-def cost_of_trial(books: Standing, query: Query) -> int:
+def cost_of_trial(ledger: Standing, query: Query) -> int:
     """What a trial costs, beside what it costs to let pods go and come back in it."""
     placing = A_POD * len(query.wishes) + (A_MIXED_TRIAL if len(grouped(query.wishes, {})) > 1 else 0)
-    return len(books.accounts) + placing
+    return len(ledger.accounts) + placing
 
 
-def begin_trial(books: Standing, planner: Planner, query: Query) -> Trial:
-    """A copy of the books for the query."""
+def begin_trial(ledger: Standing, planner: Planner, query: Query) -> Trial:
+    """A copy of the ledger for the query."""
     devices = any(wish.pod.devices for wish in query.wishes)
-    return Trial(books, planner.eligibility, planner.topology, devices)
+    return Trial(ledger, planner.eligibility, planner.topology, devices)
 
 
 def try_without(
-    books: Standing, trial: Trial, query: Query, gone: frozenset[str], within: Collection[str] | None = None
+    ledger: Standing, trial: Trial, query: Query, gone: frozenset[str], within: Collection[str] | None = None
 ) -> tuple[Assignment, ...] | None:
     """Where the gang would go once the pods ``gone`` have gone; None for nowhere."""
-    with books.keeps.passing(query.passing):
+    with ledger.keeps.passing(query.passing):
         return trial.place(query.wishes, query.key, query.settled, gone, within)

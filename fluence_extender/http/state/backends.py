@@ -37,10 +37,10 @@ def device_listing(controller: Controller) -> Listing[DeviceView]:
 
 
 def _items(controller: Controller) -> Items[DeviceView]:
-    books = controller.books
-    devices = {device.path: device for device in books.mirror.catalogue.devices}
+    ledger = controller.ledger
+    devices = {device.path: device for device in ledger.mirror.catalogue.devices}
     use = _use(controller, devices)
-    strained = books.strained
+    strained = ledger.strained
     others = [_removed(path, share, use) for path, share in use.shares.items() if path not in devices]
     others.extend(_left_out(controller, devices.values()))
     made: dict[Key, DeviceView] = {(view.backend, view.path): view for view in others}
@@ -55,7 +55,7 @@ def _items(controller: Controller) -> Items[DeviceView]:
 
 def _use(controller: Controller, devices: Mapping[str, Device]) -> _Use:
     use = _Use()
-    for held in controller.books.holdings.values():
+    for held in controller.ledger.holdings.values():
         for share in held.assignment.devices:
             holder = _holder(controller, held, share)
             use.shares.setdefault(share.path, share)
@@ -88,7 +88,7 @@ def _view(
     problems: tuple[str, ...] = ()
     if device.node:
         node = controller.eligibility.nodes.get(device.node)
-        closed = why_closed(node, controller.books, strained)
+        closed = why_closed(node, controller.ledger, strained)
         problems = tuple(f"its node {device.node}: {why}" for why in closed)
     holders = sorted((*direct, *whole, *parts), key=lambda one: (one.namespace, one.pod, one.path))
     return DeviceView(
@@ -120,14 +120,14 @@ def _removed(path: str, share: DeviceShare, use: _Use) -> DeviceView:
 def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[DeviceView]:
     """What resources.yaml declares and the cluster, as it is now, doesn't allow."""
     present = {device.backend for device in devices}
-    declared = controller.books.upkeep.resources
+    declared = controller.ledger.upkeep.resources
     for one in declared.resources:
         if present.issuperset(one.names):
             continue
         problems = check_against_cluster(
             VirtualResources(declared.source, (one,)),
-            controller.books.containment.nodes,
-            controller.books.containment.levels,
+            controller.ledger.containment.nodes,
+            controller.ledger.containment.levels,
         )
         for name in one.names:
             if name not in present:

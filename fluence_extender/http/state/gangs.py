@@ -97,7 +97,7 @@ def gang_view(gang: Gang) -> GangView:
 
 def allocation_listing(controller: Controller) -> Listing[AllocationView]:
     """What each pod of ours holds."""
-    holdings = controller.books.holdings
+    holdings = controller.ledger.holdings
 
     def make(key: Key) -> AllocationView | None:
         held = holdings.get(key[2])
@@ -152,7 +152,7 @@ def _listed(key: GangKey) -> Key:
 
 
 def _revision(controller: Controller) -> str:
-    return f"{controller.registry.revision}-{controller.books.version}"
+    return f"{controller.registry.revision}-{controller.ledger.version}"
 
 
 def _member_view(member: Member) -> MemberView:

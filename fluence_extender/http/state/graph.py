@@ -35,7 +35,7 @@ def graph(controller: Controller, expanded: bool) -> Graph:
     """The graph that gangs are placed on."""
 
     def now() -> Containment:
-        return controller.books.containment
+        return controller.ledger.containment
 
     return Graph(cluster_revision(controller), lambda: pieces_of(now, expanded))
 

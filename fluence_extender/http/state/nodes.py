@@ -9,7 +9,7 @@ from fluence_extender.http.state.amounts import amounts
 from fluence_extender.http.state.gangs import gang_name
 from fluence_extender.http.state.state import Items, Listing, NodeStory, NodeView, UserView
 from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.placement.eligibility import BLOCKING_EFFECTS, NOT_READY, UNSCHEDULABLE
@@ -22,9 +22,9 @@ def node_listing(controller: Controller) -> Listing[NodeView]:
     """All nodes, and those that have gone with pods on them."""
 
     def read() -> Items[NodeView]:
-        books, nodes = controller.books, controller.eligibility.nodes
-        strained = books.strained
-        keys = sorted((name,) for name in nodes.keys() | books.accounts.keys())
+        ledger, nodes = controller.ledger, controller.eligibility.nodes
+        strained = ledger.strained
+        keys = sorted((name,) for name in nodes.keys() | ledger.accounts.keys())
         return Items(keys, lambda key: _node_view(controller, key[0], strained))
 
     return Listing(cluster_revision(controller), read)
@@ -32,10 +32,10 @@ def node_listing(controller: Controller) -> Listing[NodeView]:
 
 def node_story(controller: Controller, name: str) -> NodeStory | None:
     """One node and the pods that use it; None for a name that no node has."""
-    view = _node_view(controller, name, controller.books.strained)
+    view = _node_view(controller, name, controller.ledger.strained)
     if view is None:
         return None
-    account = controller.books.accounts.get(name)
+    account = controller.ledger.accounts.get(name)
     users = [] if account is None else [_user(controller, *one) for one in account.users.items()]
     users.sort(key=lambda one: (one.namespace, one.pod, one.uid))
     return NodeStory(view, tuple(users), cluster_revision(controller))
@@ -43,10 +43,10 @@ def node_story(controller: Controller, name: str) -> NodeStory | None:
 
 def cluster_revision(controller: Controller) -> str:
     """The revision of what is seen of the cluster and held of it."""
-    return f"{controller.revision}-{controller.registry.revision}-{controller.books.version}"
+    return f"{controller.revision}-{controller.registry.revision}-{controller.ledger.version}"
 
 
-def why_closed(node: Node | None, books: Books, strained: Collection[str]) -> tuple[str, ...]:
+def why_closed(node: Node | None, ledger: Ledger, strained: Collection[str]) -> tuple[str, ...]:
     """Why a node takes no pod without tolerations now, in stable words; empty when it does."""
     if node is None:
         return (GONE,)
@@ -60,12 +60,12 @@ def why_closed(node: Node | None, books: Books, strained: Collection[str]) -> tu
             value = f"={taint.value}" if taint.value else ""
             why.append(f"taint {taint.key}{value}:{taint.effect}")
     if node.name in strained:
-        why.append(_strain(books, node.name))
+        why.append(_strain(ledger, node.name))
     return tuple(why)
 
 
-def _strain(books: Books, name: str) -> str:
-    account = books.accounts.get(name)
+def _strain(ledger: Ledger, name: str) -> str:
+    account = ledger.accounts.get(name)
     over = [] if account is None else [(key, -amount) for key, amount in account.free.items() if amount < 0]
     if over:
         listed = " and ".join(amount_text(key, amount) for key, amount in sorted(over))
@@ -75,15 +75,15 @@ def _strain(books: Books, name: str) -> str:
 
 def _node_view(controller: Controller, name: str, strained: Collection[str]) -> NodeView | None:
     node = controller.eligibility.nodes.get(name)
-    account = controller.books.accounts.get(name)
+    account = controller.ledger.accounts.get(name)
     if node is None and account is None:
         return None
     if account is None:
         account = NodeAccount(name, node.allocatable if node is not None else NOTHING)
-    containment = controller.books.containment
+    containment = controller.ledger.containment
     labels = {} if node is None else node.labels
     levels = {kind: labels[label] for kind, label in containment.levels.items() if labels.get(label)}
-    problems = why_closed(node, controller.books, strained)
+    problems = why_closed(node, controller.ledger, strained)
     have = NOTHING if node is None else account.allocatable
     held = account.allocatable - account.free - account.foreign_use
     free = have - held - account.foreign_use
@@ -105,7 +105,7 @@ def _every(free: Resources, have: Resources) -> dict[str, float]:
 
 
 def _user(controller: Controller, uid: str, requests: Resources) -> UserView:
-    held = controller.books.holdings.get(uid)
+    held = controller.ledger.holdings.get(uid)
     if held is not None:
         claim = held.claim.name.lower()
         return UserView(held.namespace, held.name, uid, gang_name(controller, uid), claim, amounts(requests))

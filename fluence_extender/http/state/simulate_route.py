@@ -75,7 +75,7 @@ def simulate_route(placements: Placements) -> APIRouter:
             str, Query(description="Of objects that say none.", examples=["default"])
         ] = "default",
     ) -> JSONResponse:
-        """Plan the gangs of some manifests (YAML or JSON) on a copy of the books: where, or why not and until when."""
+        """Plan the gangs of some manifests (YAML or JSON) on a copy of the ledger: where, or why not and until when."""
         if not placements.ready:
             raise HTTPException(503, detail=not_ready(placements))
         try:

@@ -54,10 +54,10 @@ def test_place_is_the_planned_node_and_then_the_bound_one(w: World) -> None:
 def test_asking_changes_nothing(w: World) -> None:
     one, lonely = gang(w, "g", 1000)[0], gang(w, "h", 1000, size=2)[0]
     w.advance(1)
-    holdings, version = dict(w.books.holdings), w.books.version
+    holdings, version = dict(w.ledger.holdings), w.ledger.version
     answers = {str(w.service.locate(w.asked(pod))) for _ in range(50) for pod in (one, lonely)}
     assert len(answers) == 2
-    assert (dict(w.books.holdings), w.books.version) == (holdings, version)
+    assert (dict(w.ledger.holdings), w.ledger.version) == (holdings, version)
 
 
 def test_reason_is_the_gangs(w: World) -> None:
@@ -116,14 +116,14 @@ def test_graph_is_the_cluster_in_whole_units(w: World) -> None:
 
 def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
     missing = ["waiting for the list of pod"]
-    controller = Controller(FINE_EMBEDDED.books())
+    controller = Controller(FINE_EMBEDDED.ledger())
     service = Service(controller, Driver(controller, w.cluster), lambda: missing[0])
     assert (service.ready, service.not_ready_reason) == (False, "waiting for the list of pod")
     missing[0] = ""
     assert service.not_ready_reason == "the cluster has been listed, what runs there is being replayed"
     controller.start()
     assert (service.ready, service.not_ready_reason) == (True, "")
-    controller.books.close()
+    controller.ledger.close()
 
 
 def test_gang_that_has_places_says_what_kube_scheduler_has_against_a_member(w: World) -> None:

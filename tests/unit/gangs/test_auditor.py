@@ -27,20 +27,20 @@ Spoil = Callable[[World, Pod], Any]
 
 
 def holding_lost(w: World, pod: Pod) -> None:
-    w.books.release(pod.uid)
+    w.ledger.release(pod.uid)
 
 
 def moved(w: World, pod: Pod) -> None:
-    w.books.adopt(replace(w.now(pod), node="n1"), "g", Claim.BOUND)
+    w.ledger.adopt(replace(w.now(pod), node="n1"), "g", Claim.BOUND)
 
 
 def shrunk(w: World, pod: Pod) -> None:
-    w.books.amend(replace(w.now(pod), requests=asks(1)))
+    w.ledger.amend(replace(w.now(pod), requests=asks(1)))
 
 
 def weakened(w: World, pod: Pod) -> None:
-    held = w.books.holdings[pod.uid]
-    w.books._holdings[pod.uid] = replace(held, claim=Claim.PLANNED)
+    held = w.ledger.holdings[pod.uid]
+    w.ledger._holdings[pod.uid] = replace(held, claim=Claim.PLANNED)
 
 
 def plan_forgotten(w: World, pod: Pod) -> None:
@@ -48,63 +48,63 @@ def plan_forgotten(w: World, pod: Pod) -> None:
 
 
 def device_job_lost(w: World, pod: Pod) -> None:
-    w.books.mirror.cancel(w.books.bookings.device_jobs(pod.uid))
+    w.ledger.mirror.cancel(w.ledger.bookings.device_jobs(pod.uid))
 
 
 def job_lost(w: World, pod: Pod) -> None:
-    job = w.books.bookings.job(pod.uid)
+    job = w.ledger.bookings.job(pod.uid)
     assert job is not None
-    w.books.mirror.cancel((job,))
+    w.ledger.mirror.cancel((job,))
 
 
 def job_lost_in_the_matcher(w: World, pod: Pod) -> None:
-    job = w.books.bookings.job(pod.uid)
+    job = w.ledger.bookings.job(pod.uid)
     assert job is not None
-    assert w.books.mirror._matcher is not None
-    w.books.mirror._matcher.cancel(job)
+    assert w.ledger.mirror._matcher is not None
+    w.ledger.mirror._matcher.cancel(job)
 
 
 def job_left_over(w: World, pod: Pod) -> None:
-    w.books.mirror.book_all([("n1", asks(500, 1))])
+    w.ledger.mirror.book_all([("n1", asks(500, 1))])
 
 
 def left_over_hold(w: World, pod: Pod) -> None:
     gone = replace(pod, uid="gone", name="gone", node="n1", devices={})
-    w.books.adopt(gone, "x", Claim.BOUND)
+    w.ledger.adopt(gone, "x", Claim.BOUND)
 
 
 def foreign_forgotten(w: World, pod: Pod) -> None:
-    w.books.drop_foreign(_foreign(w).uid)
+    w.ledger.drop_foreign(_foreign(w).uid)
 
 
 def foreign_miscounted(w: World, pod: Pod) -> None:
-    w.books.put_foreign(replace(_foreign(w), requests=asks(1)))
+    w.ledger.put_foreign(replace(_foreign(w), requests=asks(1)))
 
 
 def foreign_left_over(w: World, pod: Pod) -> None:
-    w.books.put_foreign(replace(_foreign(w), uid="gone"))
+    w.ledger.put_foreign(replace(_foreign(w), uid="gone"))
 
 
 def foreign_job_lost(w: World, pod: Pod) -> None:
-    job = w.books.bookings.others.job("n1")
+    job = w.ledger.bookings.others.job("n1")
     assert job is not None
-    w.books.mirror.cancel((job,))
+    w.ledger.mirror.cancel((job,))
 
 
 def node_forgotten(w: World, pod: Pod) -> None:
-    w.books.drop_node("n1")
+    w.ledger.drop_node("n1")
 
 
 def node_miscounted(w: World, pod: Pod) -> None:
-    w.books.put_node(node("n1", cpu=2000))
+    w.ledger.put_node(node("n1", cpu=2000))
 
 
 def node_left_over(w: World, pod: Pod) -> None:
-    w.books.put_node(node("n7"))
+    w.ledger.put_node(node("n7"))
 
 
 def sum_wrong(w: World, pod: Pod) -> None:
-    account = w.books.accounts["n0"]
+    account = w.ledger.accounts["n0"]
     account.free = account.free + Resources({"cpu": 700})
 
 
@@ -172,13 +172,13 @@ def running(world: MakeWorld) -> tuple[World, Pod]:
     return w, w.now(pod)
 
 
-def test_audit_of_books_in_order_finds_nothing_and_changes_nothing(world: MakeWorld) -> None:
+def test_audit_of_a_consistent_ledger_finds_nothing_and_changes_nothing(world: MakeWorld) -> None:
     w, _ = running(world)
     gang(w, "waits", 9000)
     w.advance(3)
-    version, jobs = w.books.version, w.books.mirror.jobs
+    version, jobs = w.ledger.version, w.ledger.mirror.jobs
     assert w.run(w.auditor.audit()) == []
-    assert (w.books.version, w.books.mirror.jobs) == (version, jobs)
+    assert (w.ledger.version, w.ledger.mirror.jobs) == (version, jobs)
 
 
 def test_replay_after_a_restart_is_no_drift(world: MakeWorld) -> None:
@@ -187,19 +187,19 @@ def test_replay_after_a_restart_is_no_drift(world: MakeWorld) -> None:
     assert w.run(w.auditor.audit()) == []
     w.advance(30)
     assert w.drifted == []
-    assert w.books.holds(pod.uid, "n0")
+    assert w.ledger.holds(pod.uid, "n0")
 
 
 def test_planned_gang_whose_hold_got_lost_is_planned_anew(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     pods = gang(w, "g", 1000, 1000)
     w.advance(1)
-    w.books.release(pods[0].uid)
+    w.ledger.release(pods[0].uid)
     found = w.run(w.auditor.audit())
     assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
     w.driver.wake()
     w.advance(1)
-    assert w.books.holds(pods[0].uid, "n0")
+    assert w.ledger.holds(pods[0].uid, "n0")
     check(w)
 
 
@@ -207,10 +207,10 @@ def test_planned_hold_that_no_plan_stands_behind_is_released(world: MakeWorld) -
     w = world(node("n0"), scheduling=False)
     (pod,) = gang(w, "g", 9000)
     w.advance(1)
-    w.books.take(replace(pod, requests=asks(1000)), Assignment(pod.uid, "n0"), "g")
+    w.ledger.take(replace(pod, requests=asks(1000)), Assignment(pod.uid, "n0"), "g")
     found = w.run(w.auditor.audit())
     assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
-    assert pod.uid not in w.books.holdings
+    assert pod.uid not in w.ledger.holdings
 
 
 def test_nomination_that_nobody_takes_back_is_found_at_the_second_audit(world: MakeWorld) -> None:
@@ -264,7 +264,7 @@ def test_binding_that_the_watch_missed_is_taken_in(world: MakeWorld) -> None:
     missed(w, lambda: w.change(pod, node="n1", nominated="", gates=()))
     found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
     assert [drift.kind for drift in found] == [DriftKind.MISSED_BY_WATCH]
-    assert w.books.holds(pod.uid, "n1")
+    assert w.ledger.holds(pod.uid, "n1")
     assert w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look)) == []
 
 
@@ -273,7 +273,7 @@ def test_pod_whose_end_the_watch_missed_is_released(world: MakeWorld) -> None:
     missed(w, lambda: w.cluster.remove(pod))
     found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
     assert [(drift.kind, drift.expected) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "gone")]
-    assert pod.uid not in w.books.holdings
+    assert pod.uid not in w.ledger.holdings
 
 
 def test_pod_that_the_watch_never_showed_is_taken_in(world: MakeWorld) -> None:
@@ -281,7 +281,7 @@ def test_pod_that_the_watch_never_showed_is_taken_in(world: MakeWorld) -> None:
     missed(w, lambda: w.pod("late", node="n0", requests=asks(1000)))
     found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
     assert [(drift.kind, drift.found) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "unknown")]
-    assert [held.name for held in w.books.holdings.values()] == ["late"]
+    assert [held.name for held in w.ledger.holdings.values()] == ["late"]
 
 
 def test_watch_that_is_only_slow_has_missed_nothing(world: MakeWorld) -> None:
@@ -320,9 +320,9 @@ def test_nothing_is_judged_while_the_watch_is_out_of_touch(world: MakeWorld) -> 
     auditor = Auditor(w.controller, w.drifted.append, watching=lambda: False)
     missed(w, lambda: w.cluster.remove(pod))
     assert w.run(auditor.compare_with_a_fresh_list(w.cluster.look)) == []
-    assert pod.uid in w.books.holdings
+    assert pod.uid in w.ledger.holdings
     w.cluster.relist(Kind.POD)
-    assert pod.uid not in w.books.holdings
+    assert pod.uid not in w.ledger.holdings
 
 
 def test_api_server_that_does_not_answer_ends_the_look_in_peace(world: MakeWorld) -> None:
@@ -339,4 +339,4 @@ def test_service_audits_by_itself_and_counts_what_it_finds(world: MakeWorld) -> 
     holding_lost(w, pod)
     w.advance(20)
     assert w.drifted == [DriftKind.NOT_HELD]
-    assert w.books.holds(pod.uid, "n0")
+    assert w.ledger.holds(pod.uid, "n0")

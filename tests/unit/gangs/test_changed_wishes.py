@@ -24,7 +24,7 @@ def file(text: str) -> ResourcesFile:
 
 
 def held_backend(w: World, uid: str) -> str:
-    held = w.books.holdings.get(uid)
+    held = w.ledger.holdings.get(uid)
     return held.assignment.backend if held is not None else ""
 
 
@@ -44,7 +44,7 @@ def test_planned_member_waits_when_no_device_is_left(world: MakeWorld) -> None:
     w.advance(1)
     w.cluster.put(ResourcesFile("test", None))
     w.advance(3)
-    assert pod.uid not in w.books.holdings
+    assert pod.uid not in w.ledger.holdings
     reason = w.gang("g").reason
     assert reason is not None
     assert reason.text.startswith("no backend: no resource of type qpu is configured")
@@ -76,7 +76,7 @@ def test_member_that_is_just_being_bound_keeps_a_device_that_is_removed_before_i
     w = world(node("n0"), file(TWO), scheduling=False)
     (pod,) = gang(w, "g", 1000, devices={"qpu": 1})
     w.advance(1)
-    assignment = w.books.holdings[pod.uid].assignment
+    assignment = w.ledger.holdings[pod.uid].assignment
     assert assignment.backend == "a"
     w.controller.lifecycle.binding(w.gang("g"), w.member(pod.uid))
     w.cluster.put(file(ONE))
@@ -84,7 +84,7 @@ def test_member_that_is_just_being_bound_keeps_a_device_that_is_removed_before_i
     stamp = binding_annotations(w.gang("g").key, assignment)
     w.change(pod, node="n0", gates=(), annotations=stamp)
     w.advance(1)
-    assert w.books.holdings[pod.uid].assignment == assignment
+    assert w.ledger.holdings[pod.uid].assignment == assignment
     # The device comes back while it is held, and is given to nobody else.
     w.cluster.put(file(TWO))
     second, third = gang(w, "second", 1000, devices={"qpu": 1}) + gang(w, "third", 1000, devices={"qpu": 1})
@@ -98,7 +98,7 @@ def test_planned_member_is_stamped_with_the_attributes_of_the_newest_edit(world:
     w.advance(1)
     w.cluster.put(file(OTHER))
     w.advance(1)
-    assert w.books.holdings[pod.uid].assignment.devices[0].attributes == {"vendor": "z"}
+    assert w.ledger.holdings[pod.uid].assignment.devices[0].attributes == {"vendor": "z"}
 
 
 def test_planned_members_leave_a_pool_that_became_too_small(world: MakeWorld) -> None:
@@ -106,20 +106,20 @@ def test_planned_members_leave_a_pool_that_became_too_small(world: MakeWorld) ->
     w = world(node("n0"), file(pool.format(4)), scheduling=False)
     pods = gang(w, "a", 1000, devices={"simulator": 2}) + gang(w, "b", 1000, devices={"simulator": 2})
     w.advance(1)
-    assert len(w.books.holdings) == 2
+    assert len(w.ledger.holdings) == 2
     w.cluster.put(file(pool.format(3)))
     w.advance(3)
-    assert sum(pod.uid in w.books.holdings for pod in pods) == 1
+    assert sum(pod.uid in w.ledger.holdings for pod in pods) == 1
 
 
 def test_bad_edit_changes_nothing(world: MakeWorld) -> None:
     w = world(node("n0"), file(TWO), scheduling=False)
     (pod,) = gang(w, "g", 1000, devices={"qpu": 1})
     w.advance(1)
-    before = dict(w.books.holdings)
+    before = dict(w.ledger.holdings)
     w.cluster.put(file("resources: [{type: qpu, name: a, count: -1}]"))
     w.advance(3)
-    assert w.books.holdings == before
+    assert w.ledger.holdings == before
     assert len(w.rejected) == 1
     assert held_backend(w, pod.uid) == "a"
 
@@ -137,11 +137,11 @@ def test_requests_edited_while_planned_are_placed_anew(world: MakeWorld) -> None
     w = world(node("n0", cpu=2000), node("n1", cpu=4000), scheduling=False)
     (pod,) = gang(w, "g", 1000)
     w.advance(1)
-    assert w.books.holds(pod.uid, "n0")
+    assert w.ledger.holds(pod.uid, "n0")
     w.change(pod, requests=asks(3000))
     w.advance(1)
-    assert w.books.holds(pod.uid, "n1")
-    assert w.books.accounts["n1"].free["cpu"] == 1000
+    assert w.ledger.holds(pod.uid, "n1")
+    assert w.ledger.accounts["n1"].free["cpu"] == 1000
 
 
 def test_node_selector_narrowed_while_gated_is_followed(world: MakeWorld) -> None:
@@ -150,7 +150,7 @@ def test_node_selector_narrowed_while_gated_is_followed(world: MakeWorld) -> Non
     w.advance(1)
     w.change(pod, node_selector={"disk": "fast"})
     w.advance(1)
-    assert w.books.holds(pod.uid, "n1")
+    assert w.ledger.holds(pod.uid, "n1")
 
 
 def test_resize_of_a_bound_pod_is_counted_at_once_and_drives_planned_ones_away(world: MakeWorld) -> None:
@@ -158,14 +158,14 @@ def test_resize_of_a_bound_pod_is_counted_at_once_and_drives_planned_ones_away(w
     bound = w.pod("bound", node="n0", requests=asks(1000))
     (planned,) = gang(w, "g", 2000)
     w.advance(1)
-    assert w.books.holds(planned.uid, "n0")
+    assert w.ledger.holds(planned.uid, "n0")
     w.change(bound, requests=asks(2000))
     w.advance(1)
-    assert w.books.holds(planned.uid, "n1")
-    assert w.books.accounts["n0"].free["cpu"] == 1000
+    assert w.ledger.holds(planned.uid, "n1")
+    assert w.ledger.accounts["n0"].free["cpu"] == 1000
     w.change(bound, requests=asks(500))
     w.advance(1)
-    assert w.books.accounts["n0"].free["cpu"] == 2500
+    assert w.ledger.accounts["n0"].free["cpu"] == 2500
 
 
 def test_resize_beyond_the_node_is_reported_and_evicts_nobody(world: MakeWorld) -> None:
@@ -174,8 +174,8 @@ def test_resize_beyond_the_node_is_reported_and_evicts_nobody(world: MakeWorld) 
     w.change(bound, requests=asks(5000))
     (pod,) = gang(w, "g", 100)
     w.advance(5)
-    assert w.books.accounts["n0"].free["cpu"] == -2000
-    assert w.books.strained == {"n0"}
+    assert w.ledger.accounts["n0"].free["cpu"] == -2000
+    assert w.ledger.strained == {"n0"}
     assert not w.now(pod).node
     assert w.now(bound).node == "n0"
     assert not [call for call in w.cluster.calls if call[0] == "evict"]
@@ -186,13 +186,13 @@ def test_replacement_under_the_same_name_is_another_pod(world: MakeWorld) -> Non
     (first,) = gang(w, "g", 1000)
     w.advance(3)
     w.cluster.delete(w.now(first))
-    assert w.books.holds(first.uid, "n0")
+    assert w.ledger.holds(first.uid, "n0")
     w.cluster.reap()
     (second,) = gang(w, "g", 1000)
     w.advance(3)
     assert second.key == first.key
-    assert first.uid not in w.books.holdings
-    assert w.books.holds(second.uid, "n0")
+    assert first.uid not in w.ledger.holdings
+    assert w.ledger.holds(second.uid, "n0")
 
 
 def test_pod_on_a_node_that_is_gone_counts_until_it_is_gone_itself(world: MakeWorld) -> None:
@@ -201,13 +201,13 @@ def test_pod_on_a_node_that_is_gone_counts_until_it_is_gone_itself(world: MakeWo
     w.advance(3)
     w.cluster.remove(Node("n0"))
     w.advance(1)
-    assert w.books.holds(pod.uid, "n0")
+    assert w.ledger.holds(pod.uid, "n0")
     w.cluster.put(node("n0", cpu=1000))
     w.advance(1)
-    assert w.books.accounts["n0"].free["cpu"] == 0
+    assert w.ledger.accounts["n0"].free["cpu"] == 0
     w.cluster.remove(w.now(pod))
     w.advance(1)
-    assert w.books.accounts["n0"].free["cpu"] == 1000
+    assert w.ledger.accounts["n0"].free["cpu"] == 1000
 
 
 def test_steer_that_is_denied_is_told_and_the_reason_ends_with_it(world: MakeWorld) -> None:
@@ -234,7 +234,7 @@ def test_node_that_goes_between_two_tries_to_bind_is_not_bound_to(world: MakeWor
     with pytest.raises(BindRefused, match="node n0 has gone"):
         w.run(w.service.bind(w.asked(pod), "n0"))
     w.advance(2)
-    assert w.books.holds(pod.uid, "n1")
+    assert w.ledger.holds(pod.uid, "n1")
     assert not w.now(pod).node
 
 

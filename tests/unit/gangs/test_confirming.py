@@ -28,14 +28,14 @@ class Confirming:
 
     def __init__(self, world: World, pods: Sequence[Pod]) -> None:
         self.world = world
-        planner = Planner(world.books, world.controller.eligibility)
+        planner = Planner(world.ledger, world.controller.eligibility)
         wishes = [Wish(one) for one in pods]
         self.query = Query(HIGH, wishes, (), frozenset(), 10, lambda _: True, None, frozenset())
-        looked = search(world.controller.registry, world.books, planner, self.query)
+        looked = search(world.controller.registry, world.ledger, planner, self.query)
         looked.go_on(10**9)
         assert looked.found is not None
         self.before: Found = looked.found
-        self._work: Work = confirm(world.controller.registry, world.books, planner, self.query, self.before)
+        self._work: Work = confirm(world.controller.registry, world.ledger, planner, self.query, self.before)
         self.found: Found | None = None
         self.over = False
 
@@ -50,15 +50,15 @@ class Confirming:
 
     def fits(self, found: Found) -> bool:
         """Whether the places have room once the victims have gone, counted pod by pod."""
-        books, nodes = self.world.books, self.world.controller.eligibility.nodes
-        left = {name: account.free for name, account in books.accounts.items()}
-        for uid in (uid for victim in found.victims for uid in victim.uids if uid in books.holdings):
-            where = books.holdings[uid].assignment.node
-            left[where] = left[where] + books.accounts[where].users[uid]
+        ledger, nodes = self.world.ledger, self.world.controller.eligibility.nodes
+        left = {name: account.free for name, account in ledger.accounts.items()}
+        for uid in (uid for victim in found.victims for uid in victim.uids if uid in ledger.holdings):
+            where = ledger.holdings[uid].assignment.node
+            left[where] = left[where] + ledger.accounts[where].users[uid]
         there = {one.uid: one.node for one in found.places}
         for wish in self.query.wishes:
             name = there[wish.pod.uid]
-            if refusal(wish.pod, nodes[name]) is not None or name in books.closed(HIGH):
+            if refusal(wish.pod, nodes[name]) is not None or name in ledger.closed(HIGH):
                 return False
             left[name] = left[name] - wish.pod.requests
         return all(amount >= 0 for amounts in left.values() for amount in amounts.values())
@@ -73,7 +73,7 @@ def take_room(world: World) -> None:
 
 
 def keep_for_another(world: World) -> None:
-    world.books.keeps.keep("another", {"n0"})
+    world.ledger.keeps.keep("another", {"n0"})
 
 
 def full(world: MakeWorld, nodes: int = 2) -> tuple[World, list[Pod]]:
@@ -169,7 +169,7 @@ def test_victim_whose_room_is_not_needed_for_the_places_is_left_alone(world: Mak
     needless = victims_of(w.gang(spare.labels[GROUP_LABEL]))[0]
     more = Found((*confirming.before.victims, needless), confirming.before.places)
     work = confirm(
-        w.controller.registry, w.books, Planner(w.books, w.controller.eligibility), confirming.query, more
+        w.controller.registry, w.ledger, Planner(w.ledger, w.controller.eligibility), confirming.query, more
     )
     confirming._work = work
     confirming.pieces(1000)

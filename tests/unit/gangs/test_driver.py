@@ -201,13 +201,13 @@ def test_place_of_a_binding_under_way_is_not_given_to_others(world: MakeWorld) -
         w.cluster.delete(pods[0])
         gang(w, "thief", 2000, 2000, gates=())
         await asyncio.sleep(0.2)
-        assert w.books.holds(pods[1].uid, "n0")
+        assert w.ledger.holds(pods[1].uid, "n0")
         await asyncio.gather(*binding, return_exceptions=True)
 
     w.run(scene())
     w.advance(1)
     assert w.nodes_of(pods[1]) == ["n0"]
-    assert w.books.strained == set()
+    assert w.ledger.strained == set()
 
 
 def test_waiting_binds_end_when_the_plan_is_withdrawn(world: MakeWorld) -> None:

@@ -135,7 +135,7 @@ def test_gang_gives_its_places_back_when_it_stops_being_whole_before_it_began(wo
     w.cluster.delete(pods[0])
     w.advance(1)
     assert w.now(pods[1]).nominated == ""
-    assert not w.books.holdings
+    assert not w.ledger.holdings
     assert reason(w, "g") == "waiting for members (1 of 2 exist)"
     other = gang(w, "other", 4000)
     w.advance(1)
@@ -213,7 +213,7 @@ def test_namesake_with_a_new_uid_is_another_pod(world: MakeWorld) -> None:
     new = w.pod("p", requests=asks(4000), gates=(GATE,))
     w.advance(3)
     assert w.nodes_of(new) == ["n0"]
-    assert set(w.books.holdings) == {new.uid}
+    assert set(w.ledger.holdings) == {new.uid}
 
 
 def test_node_that_is_cordoned_or_lost_under_a_plan_is_left(world: MakeWorld) -> None:
@@ -238,7 +238,7 @@ def test_others_on_promised_room_move_who_is_not_bound(world: MakeWorld) -> None
     w.foreign("n0", "daemon", requests=asks(2000))
     w.advance(1)
     assert w.now(pod).nominated == "n1"
-    assert w.books.strained == set()
+    assert w.ledger.strained == set()
 
 
 def test_only_as_many_move_as_must(world: MakeWorld) -> None:
@@ -259,7 +259,7 @@ def test_begun_gang_is_completed_beside_its_bound_members(world: MakeWorld) -> N
     assert w.now(pods[1]).nominated == "n1"
     w.cluster.remove(node("n1"))
     w.advance(1)
-    assert w.books.holds(pods[0].uid, "n0")
+    assert w.ledger.holds(pods[0].uid, "n0")
     assert w.now(pods[1]).nominated == ""
     w.cluster.put(node("n2"))
     w.advance(1)
@@ -289,7 +289,7 @@ def test_gang_that_can_not_be_completed_is_evicted_with_the_reason(world: MakeWo
     assert any("could not be completed within 25 s: " in text for text in w.told())
     w.cluster.reap()
     w.advance(5)
-    assert not w.books.holdings
+    assert not w.ledger.holdings
 
 
 def test_gang_begun_again_after_an_eviction_has_its_whole_time(world: MakeWorld) -> None:
@@ -357,7 +357,7 @@ def test_pods_end_frees_its_share_and_all_gone_is_finished(world: MakeWorld) -> 
     w.advance(3)
     w.change(pods[0], phase="Succeeded")
     w.advance(1)
-    assert w.books.accounts["n0"].free["cpu"] == 2000
+    assert w.ledger.accounts["n0"].free["cpu"] == 2000
     w.change(pods[1], phase="Failed")
     w.advance(1)
     assert w.gang("g").state is GangState.FINISHED

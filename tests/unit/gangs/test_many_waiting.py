@@ -11,7 +11,7 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
 from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, TOLD_WITHIN
 from fluence_extender.graph.containment import LEVELS
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
@@ -43,8 +43,8 @@ def steered(controller: Controller) -> list[str]:
 
 def waiting_gangs(clock: Callable[[], float]) -> tuple[Controller, list[Pod]]:
     """Gangs that all have room, of which the last is the most important one."""
-    books = Books(create_mirror(choose_engine("embedded"), "lonode", LEVELS), "lonode")
-    controller = Controller(books, clock=clock)
+    ledger = Ledger(create_mirror(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    controller = Controller(ledger, clock=clock)
     last = GANGS - 1
     pods = [member(gang, number, int(gang == last)) for gang in range(GANGS) for number in range(MEMBERS)]
     controller.observe(Listed(Kind.NODE, tuple(node(f"n{number}", cpu=100_000) for number in range(20))))

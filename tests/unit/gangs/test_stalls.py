@@ -39,7 +39,7 @@ def test_gang_rests_longer_each_time(world: MakeWorld) -> None:
     held = 0
     for _ in range(600):
         w.advance(1)
-        held += bool(w.books.holdings)
+        held += bool(w.ledger.holdings)
     assert w.gang("lacks").stalls >= 4
     assert held < 330
 
@@ -65,7 +65,7 @@ def test_further_member_that_lacks_its_claim_gives_up_its_own_share_alone(world:
         "lacks-9", labels=pods[0].labels, annotations=pods[0].annotations, requests=pods[0].requests
     )
     w.advance(4)
-    assert w.books.holds(extra.uid, "n0")
+    assert w.ledger.holds(extra.uid, "n0")
     (rival,) = gang(w, "rival", 1000)
     w.advance(60)
     assert w.nodes_of(pods[0], rival) == ["n0", "n0"]
@@ -88,4 +88,4 @@ def test_gang_that_is_slow_for_other_reasons_keeps_its_share(world: MakeWorld) -
     w = world(node("n0", cpu=2000), scheduling=False)
     pods = gang(w, "slow", 1000, 1000)
     w.advance(300)
-    assert all(w.books.holds(pod.uid, "n0") for pod in pods)
+    assert all(w.ledger.holds(pod.uid, "n0") for pod in pods)

@@ -1,4 +1,4 @@
-"""A planner over real books."""
+"""A planner over real ledger."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED, CoreEngine
 
-Bench = tuple[Planner, Books, EligibilityIndex]
+Bench = tuple[Planner, Ledger, EligibilityIndex]
 MakeBench = Callable[..., Bench]
 
 
@@ -32,12 +32,12 @@ def bench(engine: CoreEngine) -> MakeBench:
         policy: str = "lonode",
         levels: Mapping[str, str] = LEVELS,
     ) -> Bench:
-        books = engine.books(policy, levels)
+        ledger = engine.ledger(policy, levels)
         index = EligibilityIndex()
         present = list(nodes)
         for one in present:
             index.put(one)
-        books.load(present, parse_resources(resources))
-        return Planner(books, index), books, index
+        ledger.load(present, parse_resources(resources))
+        return Planner(ledger, index), ledger, index
 
     return make

@@ -1,4 +1,4 @@
-"""Planning gangs against the books: everybody gets a node and devices, or nobody does and nothing is held."""
+"""Planning gangs against the ledger: everybody gets a node and devices, or nobody does and nothing is held."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import REQUIRE_PREFIX
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
@@ -48,13 +48,13 @@ def refused(planner: Planner, pods: Sequence[Pod]) -> Refused:
     return caught.value
 
 
-def state(books: Books) -> object:
+def state(ledger: Ledger) -> object:
     """All that a plan which fails must leave as it was."""
     return (
-        dict(books.holdings),
-        {name: (account.free, account.ports) for name, account in books.accounts.items()},
-        books.strained,
-        books.version,
+        dict(ledger.holdings),
+        {name: (account.free, account.ports) for name, account in ledger.accounts.items()},
+        ledger.strained,
+        ledger.version,
     )
 
 
@@ -68,11 +68,11 @@ def test_equal_members_fill_nodes_in_the_order_of_the_policy(bench: MakeBench) -
 
 
 def test_each_pod_is_an_allocation_of_its_own(bench: MakeBench) -> None:
-    planner, books, _ = bench([node("n0"), node("n1")])
+    planner, ledger, _ = bench([node("n0"), node("n1")])
     pods = [pod(f"p{number}", 2000) for number in range(4)]
     plan(planner, pods)
-    assert {held.requests for held in books.holdings.values()} == {asks(2000, 1)}
-    books.release(pods[1].uid)
+    assert {held.requests for held in ledger.holdings.values()} == {asks(2000, 1)}
+    ledger.release(pods[1].uid)
     assert nodes_of(plan(planner, [pod("q", 2000)])) == {"n0": 1}
 
 
@@ -84,10 +84,10 @@ def test_mixed_members_are_placed_together(bench: MakeBench) -> None:
 
 
 def test_pods_without_requests_take_pod_slots_only(bench: MakeBench) -> None:
-    planner, books, _ = bench([node("n0", pods=2), node("n1", pods=2)])
+    planner, ledger, _ = bench([node("n0", pods=2), node("n1", pods=2)])
     pods = [pod(f"p{number}", requests=Resources({"pods": 1})) for number in range(3)]
     assert nodes_of(plan(planner, pods)) == {"n0": 2, "n1": 1}
-    assert books.accounts["n0"].free == Resources({"cpu": 4000, "memory": 16 * GIB})
+    assert ledger.accounts["n0"].free == Resources({"cpu": 4000, "memory": 16 * GIB})
     assert (
         refused(planner, [pod("a", 0, 0), pod("b", 0, 0)]).reason.text
         == "busy: 1 of 2 fit now, short of pods"
@@ -95,8 +95,8 @@ def test_pods_without_requests_take_pod_slots_only(bench: MakeBench) -> None:
 
 
 def test_host_ports_spread_members_and_avoid_those_in_use(bench: MakeBench) -> None:
-    planner, books, _ = bench([node(f"n{number}") for number in range(3)])
-    books.put_foreign(pod("other", 0, 0, scheduler="x", node="n1", host_ports=(HostPort(80),)))
+    planner, ledger, _ = bench([node(f"n{number}") for number in range(3)])
+    ledger.put_foreign(pod("other", 0, 0, scheduler="x", node="n1", host_ports=(HostPort(80),)))
     web = [pod(f"p{number}", 100, 0, host_ports=(HostPort(80),)) for number in range(2)]
     assert nodes_of(plan(planner, web)) == {"n0": 1, "n2": 1}
     assert refused(planner, [pod("more", 100, 0, host_ports=(HostPort(80),))]).reason.why is Why.BUSY
@@ -139,10 +139,10 @@ def test_barred_nodes_and_ineligible_ones_are_left_out(bench: MakeBench) -> None
 
 
 def test_strained_node_takes_nothing_new(bench: MakeBench) -> None:
-    planner, books, _ = bench([node("n0"), node("n1")])
+    planner, ledger, _ = bench([node("n0"), node("n1")])
     plan(planner, [pod("mine", 3000)])
-    books.put_foreign(pod("other", 2000, scheduler="x", node="n0"))
-    assert books.strained == {"n0"}
+    ledger.put_foreign(pod("other", 2000, scheduler="x", node="n0"))
+    assert ledger.strained == {"n0"}
     assert plan(planner, [pod("tiny", 100)])[0].node == "n1"
 
 
@@ -166,7 +166,7 @@ def test_compute_and_device_come_together_and_the_requirement_holds(bench: MakeB
 
 
 def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) -> None:
-    planner, books, _ = bench([node("n0")], QUANTUM)
+    planner, ledger, _ = bench([node("n0")], QUANTUM)
     pods = [pod(f"p{number}", 100, devices={"qpu": 1}) for number in range(2)]
     paths = [share.path for one in plan(planner, pods) for share in one.devices]
     assert len(set(paths)) == 2
@@ -174,7 +174,7 @@ def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) 
         "busy: 1 qpu not free on any backend that matches (fez)"
     )
     assert refused(planner, [pod(devices={"qubit": 1})]).reason.why is Why.BUSY
-    books.release(pods[0].uid)
+    ledger.release(pods[0].uid)
     assert plan(planner, [pod("part", 100, devices={"qubit": 3})])[0].backend == "fez"
     assert refused(planner, [pod("whole", 100, devices={"qpu": 1})]).reason.why is Why.BUSY
 
@@ -206,11 +206,11 @@ def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) 
 def test_reason_when_no_device_can_be_had(
     bench: MakeBench, devices: dict[str, int], annotations: dict[str, str], why: Why, text: str
 ) -> None:
-    planner, books, _ = bench([node("n0")], QUANTUM)
-    before = state(books)
+    planner, ledger, _ = bench([node("n0")], QUANTUM)
+    before = state(ledger)
     reason = refused(planner, [pod(devices=devices, annotations=annotations)]).reason
     assert (reason.why, reason.text) == (why, text)
-    assert state(books) == before
+    assert state(ledger) == before
 
 
 def test_devices_of_two_backends_do_not_add_up_to_one_request(bench: MakeBench) -> None:
@@ -239,8 +239,8 @@ def test_device_on_a_node_that_the_pod_may_not_use_is_passed_over(bench: MakeBen
 
 def test_device_on_nodes_that_the_pod_may_never_use_is_unsatisfiable(bench: MakeBench) -> None:
     hosts = [node(name, labels={"pool": name}) for name in ("n0", "n1", "n2")]
-    planner, books, _ = bench(hosts, LOCAL)
-    before = state(books)
+    planner, ledger, _ = bench(hosts, LOCAL)
+    before = state(ledger)
     one = pod(devices={"lane": 1}, node_selector={"pool": "n2"})
     reason = refused(planner, [one]).reason
     assert (reason.why, reason.text) == (
@@ -249,7 +249,7 @@ def test_device_on_nodes_that_the_pod_may_never_use_is_unsatisfiable(bench: Make
     )
     beside = refused(planner, [one, pod("free", 100)]).reason
     assert beside.text.endswith("(nodes refused: 2 node selector pool=n2), for 1 of 2 members")
-    assert state(books) == before
+    assert state(ledger) == before
 
 
 def test_device_on_nodes_that_are_closed_for_now_is_waited_for(bench: MakeBench) -> None:
@@ -282,9 +282,9 @@ def test_gang_is_told_how_many_of_it_find_devices(bench: MakeBench) -> None:
 
 
 def test_devices_are_drafted_on_the_graph_as_it_is_now(bench: MakeBench) -> None:
-    planner, books, index = bench([node("n0")], LOCAL.split("- {type: accelerator, name: chip1")[0])
+    planner, ledger, index = bench([node("n0")], LOCAL.split("- {type: accelerator, name: chip1")[0])
     index.put(node("n0", 8000))
-    books.put_node(node("n0", 8000))
+    ledger.put_node(node("n0", 8000))
     first = plan(planner, [pod("first", devices={"accelerator": 1})])[0]
     assert first.node == "n0"
     assert refused(planner, [pod("second", devices={"accelerator": 1})]).reason.why is Why.BUSY
@@ -302,22 +302,22 @@ def test_devices_are_drafted_on_the_graph_as_it_is_now(bench: MakeBench) -> None
         [pod("a", 100, host_ports=(HostPort(1),)) for _ in range(3)],
     ],
 )
-def test_plan_that_fails_leaves_the_books_as_they_were(bench: MakeBench, pods: list[Pod]) -> None:
-    planner, books, _ = bench([node("n0"), node("n1")], QUANTUM)
+def test_plan_that_fails_leaves_the_ledger_as_it_was(bench: MakeBench, pods: list[Pod]) -> None:
+    planner, ledger, _ = bench([node("n0"), node("n1")], QUANTUM)
     plan(planner, [pod("there", 1000, devices={"simulator": 1})], "other")
-    before = state(books)
+    before = state(ledger)
     assert refused(planner, pods).reason.text
-    assert state(books) == before
+    assert state(ledger) == before
     assert plan(planner, [pod("all", 100, devices={"qpu": 2})])[0].backend == "fez"
 
 
 def test_plan_that_runs_out_of_leaves_is_undone(bench: MakeBench) -> None:
     """A node may have more memory than a matcher can count; the accounts see it, the matcher has no leaf for it."""
-    planner, books, _ = bench(
+    planner, ledger, _ = bench(
         [Node("n0", allocatable=Resources({"cpu": 64000, "pods": 9, "memory": 2**33 * GIB}))]
     )
-    before = state(books)
+    before = state(ledger)
     pods = [pod(f"p{number}", 1000, 2**31) for number in range(3)]
     reason = refused(planner, pods).reason
     assert reason.why in (Why.BUSY, Why.UNSATISFIABLE)
-    assert state(books) == before
+    assert state(ledger) == before

@@ -1,10 +1,10 @@
-"""The copy of the books to plan on: what comes and goes there is counted once, and the books notice nothing."""
+"""The copy of the ledger to plan on: what comes and goes there is counted once, and the ledger notices nothing."""
 
 from __future__ import annotations
 
 import pytest
 
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.use import use_of
 from fluence_extender.placement.plan import Planner, Refused, Wish
 from fluence_extender.placement.planning_copy import PlanningCopy
@@ -23,20 +23,20 @@ def held(copy: PlanningCopy) -> object:
 
 
 @pytest.fixture
-def copied(bench: MakeBench) -> tuple[Books, PlanningCopy, Planner]:
+def copied(bench: MakeBench) -> tuple[Ledger, PlanningCopy, Planner]:
     """Two nodes of 4 cores, on the first of which a pod runs that takes one of two devices."""
-    planner, books, index = bench([node("n0"), node("n1")], QPUS)
+    planner, ledger, index = bench([node("n0"), node("n1")], QPUS)
     planner.plan([Wish(pod("running", 3000, uid="running", devices={"qpu": 1}))], "running")
-    copy, planner_on_copy = planning(snapshot(books, index.nodes.values(), ["running"]))
-    return books, copy, planner_on_copy
+    copy, planner_on_copy = planning(snapshot(ledger, index.nodes.values(), ["running"]))
+    return ledger, copy, planner_on_copy
 
 
 def test_pod_that_ends_and_comes_back_leaves_the_copy_as_it_was(
-    copied: tuple[Books, PlanningCopy, Planner],
+    copied: tuple[Ledger, PlanningCopy, Planner],
 ) -> None:
-    books, copy, planner = copied
+    ledger, copy, planner = copied
     before = held(copy)
-    use = use_of(books, "running")
+    use = use_of(ledger, "running")
     assert use is not None
     copy.end(use)
     assert held(copy) != before
@@ -49,7 +49,7 @@ def test_pod_that_ends_and_comes_back_leaves_the_copy_as_it_was(
 
 
 def test_pod_that_was_placed_there_can_end_and_come_back_and_is_counted_once(
-    copied: tuple[Books, PlanningCopy, Planner],
+    copied: tuple[Ledger, PlanningCopy, Planner],
 ) -> None:
     _, copy, planner = copied
     planner.plan([Wish(pod("promised", 1000, uid="promised", devices={"qpu": 1}))], "promised")
@@ -61,21 +61,21 @@ def test_pod_that_was_placed_there_can_end_and_come_back_and_is_counted_once(
     assert held(copy) == before
 
 
-def test_books_notice_nothing(copied: tuple[Books, PlanningCopy, Planner]) -> None:
-    books, copy, planner = copied
-    before = {name: one.free for name, one in books.accounts.items()}, dict(books.holdings), books.version
-    use = use_of(books, "running")
+def test_ledger_notices_nothing(copied: tuple[Ledger, PlanningCopy, Planner]) -> None:
+    ledger, copy, planner = copied
+    before = {name: one.free for name, one in ledger.accounts.items()}, dict(ledger.holdings), ledger.version
+    use = use_of(ledger, "running")
     assert use is not None
     copy.end(use)
     planner.plan([Wish(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
     assert (
-        {name: one.free for name, one in books.accounts.items()},
-        dict(books.holdings),
-        books.version,
+        {name: one.free for name, one in ledger.accounts.items()},
+        dict(ledger.holdings),
+        ledger.version,
     ) == before
 
 
-def test_who_was_not_placed_there_is_not_taken_back(copied: tuple[Books, PlanningCopy, Planner]) -> None:
+def test_who_was_not_placed_there_is_not_taken_back(copied: tuple[Ledger, PlanningCopy, Planner]) -> None:
     _, copy, _ = copied
     before = held(copy)
     copy.undo(["running", "nobody"])

@@ -101,12 +101,12 @@ def test_required_level_gets_the_smallest_domain_that_fits(
 
 
 def test_domain_of_equal_names_in_two_zones_is_two(make: MakeBench) -> None:
-    planner, books, _ = make(cluster())
+    planner, ledger, _ = make(cluster())
     assert refused(planner, members(5, required("rack"))) == Reason(
         Why.UNSATISFIABLE,
         "unsatisfiable: no rack holds 5 x 4 cpu + 1Gi memory (the largest holds 4, short of cpu)",
     )
-    assert not books.holdings
+    assert not ledger.holdings
 
 
 def test_required_level_that_is_full_now_is_busy_with_the_most_there_is_room_for(make: MakeBench) -> None:
@@ -188,13 +188,13 @@ def test_unequal_members_share_the_required_domain(make: MakeBench) -> None:
 
 
 def test_kueue_pod_sets_choose_a_domain_each_unless_they_are_grouped(make: MakeBench) -> None:
-    planner, books, _ = make(cluster())
+    planner, ledger, _ = make(cluster())
     notes = {PODSET_REQUIRED: RACK}
     role = "jobset.sigs.k8s.io/replicatedjob-name"
     first = members(4, notes, labels={role: "workers"})
     second = members(3, notes, first=4, labels={role: "servers"})
     assert racks(planner, [*first, *second]) == {"a1": 4, "b1": 3}
-    books.undo([one.uid for one in [*first, *second]])
+    ledger.undo([one.uid for one in [*first, *second]])
     grouped = {**notes, PODSET_GROUP: "one"}
     assert (
         refused(planner, members(4, grouped) + members(3, grouped, labels={role: "servers"})).why
@@ -285,18 +285,18 @@ def test_device_on_a_node_decides_the_rack(make: MakeBench) -> None:
 
 
 def test_node_that_moves_to_another_rack_is_followed(make: MakeBench) -> None:
-    planner, books, index = make(cluster())
+    planner, ledger, index = make(cluster())
     assert refused(planner, members(5, required("rack"))).why is Why.UNSATISFIABLE
     moved = node("b2x0", labels={ZONE: "a", RACK: "1"})
     index.put(moved)
-    books.put_node(moved)
+    ledger.put_node(moved)
     assert len(racks(planner, members(5, required("rack")))) == 2
 
 
 def test_failed_plan_with_bonds_leaves_nothing_held(make: MakeBench) -> None:
-    planner, books, _ = make(cluster())
+    planner, ledger, _ = make(cluster())
     pods = members(4, {PODSET_REQUIRED: RACK, PODSET_GROUP: "a"}) + members(
         4, {PODSET_REQUIRED: RACK, PODSET_GROUP: "b"}, first=4
     )
     assert refused(planner, pods).why in (Why.BUSY, Why.UNSATISFIABLE)
-    assert not books.holdings
+    assert not ledger.holdings

@@ -1,4 +1,4 @@
-"""Books with something in them, copied."""
+"""Ledger with something in them, copied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.books import Books
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -28,23 +28,23 @@ RACK = "example.com/rack"
 
 
 class Cluster:
-    """Real books with running pods; ``ends`` says when some of them end."""
+    """Real ledger with running pods; ``ends`` says when some of them end."""
 
     def __init__(self, nodes: Sequence[Node], resources: str = "") -> None:
         self.nodes = list(nodes)
-        self.books: Books = FINE_EMBEDDED.books(levels={"rack": RACK})
+        self.ledger: Ledger = FINE_EMBEDDED.ledger(levels={"rack": RACK})
         self.index = EligibilityIndex()
         self.ends: dict[str, float] = {}
         self.around = Surroundings()
         self.asked = Asked([])
         for one in self.nodes:
             self.index.put(one)
-        self.books.load(self.nodes, parse_resources(resources))
+        self.ledger.load(self.nodes, parse_resources(resources))
 
     def run(self, pods: Iterable[Pod], until: float | None = None) -> None:
         """Let pods of ours run; they end at ``until`` seconds from now."""
         running = list(pods)
-        Planner(self.books, self.index).plan([Wish(one) for one in running], running[0].name)
+        Planner(self.ledger, self.index).plan([Wish(one) for one in running], running[0].name)
         if until is not None:
             self.ends.update({one.uid: NOW + until for one in running})
 
@@ -52,7 +52,7 @@ class Cluster:
         """Let a gang run that may have to make way; it is whole with ``size`` of its pods, 0 for all."""
         running = list(pods)
         key = WorkloadIndex().claim(running[0]).key
-        places = Planner(self.books, self.index).plan([Wish(one) for one in running], key)
+        places = Planner(self.ledger, self.index).plan([Wish(one) for one in running], key)
         whole = size or len(running)
         claim = Claim(key, whole, "the test")
         bound = [replace(one, node=at.node, phase="Running") for one, at in zip(running, places, strict=True)]
@@ -66,7 +66,7 @@ class Cluster:
     ) -> list[Answer]:
         """Simulate, and see that nothing real has changed."""
         before = self.state()
-        taken = snapshot(self.books, self.nodes, self.ends)
+        taken = snapshot(self.ledger, self.nodes, self.ends)
         known = None if classes is None else [dict(one) for one in classes]
         self.asked = asked([dict(one) for one in manifests], classes=known)
         around = replace(
@@ -78,8 +78,8 @@ class Cluster:
 
     def state(self) -> object:
         """All that a question must leave as it is."""
-        accounts = {name: (one.free, one.ports) for name, one in self.books.accounts.items()}
-        return dict(self.books.holdings), accounts, self.books.version
+        accounts = {name: (one.free, one.ports) for name, one in self.ledger.accounts.items()}
+        return dict(self.ledger.holdings), accounts, self.ledger.version
 
 
 def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def queued(name: str, pods: list[Pod], duration: float | None = None) -> Queued:
 
 def starts(there: Cluster, *queue: Queued) -> dict[str, float]:
     """Seconds from now."""
-    taken = snapshot(there.books, there.nodes, there.ends)
+    taken = snapshot(there.ledger, there.nodes, there.ends)
     before = there.state()
     found = estimate(taken, there.ends, queue, NOW)
     assert there.state() == before
@@ -55,5 +55,5 @@ def test_nothing_is_said_where_the_known_ends_do_not_suffice(cluster: type[Clust
 def test_computation_that_takes_too_long_is_given_up(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run([pod("a", 4000)], until=100)
-    taken = snapshot(there.books, there.nodes, there.ends)
+    taken = snapshot(there.ledger, there.nodes, there.ends)
     assert estimate(taken, there.ends, [queued("one", [pod("x", 4000)])], NOW, patience=-1.0) == {}

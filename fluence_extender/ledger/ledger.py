@@ -1,4 +1,4 @@
-"""The books: every pod's hold and every node's account, exact, with the matcher's bookings kept equal to them.
+"""The ledger: every pod's hold and every node's account, exact, with the matcher's bookings kept equal to them.
 
 Invariant: for each node the matcher's bookings cover the exact use of its pods, or the node is in ``strained`` and
 takes nothing new; a pod's end frees exactly its share. What the cluster says is bound is always taken into account,
@@ -39,7 +39,7 @@ class NoRoom(Exception):
         self.reason = reason
 
 
-class Books:
+class Ledger:
     """See the module docstring. ``version`` grows whenever a pod that had no place might have one now.
 
     ``free`` is what all nodes have left, ``whole`` what they have when nothing runs; ``lacking`` are the bound pods

@@ -1,0 +1,82 @@
+"""A graph that can't be built is a fault that is told, not an empty cluster; the old one serves meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.ledger.mirror import Mirror
+from fluence_extender.matcher import InvalidGraph, Jgf, Matcher, MatcherOptions, create_matcher
+from fluence_extender.model.resources import Resources
+from tests.core.values import node
+
+
+class Factory:
+    """Makes matchers, or refuses as long as ``broken``."""
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    def __call__(self, document: Jgf) -> Matcher:
+        if self.broken:
+            raise InvalidGraph("no such graph")
+        return create_matcher("embedded", document, MatcherOptions(policy="lonode"))
+
+
+ONE_CORE = Resources({"cpu": 1000, "pods": 1})
+
+
+@pytest.fixture
+def factory() -> Factory:
+    return Factory()
+
+
+@pytest.fixture
+def ledger(factory: Factory) -> Ledger:
+    return Ledger(Mirror(factory, incremental=False))
+
+
+def test_graph_that_cannot_be_loaded_is_refused_each_time(ledger: Ledger, factory: Factory) -> None:
+    factory.broken = True
+    for _ in range(2):
+        with pytest.raises(InvalidGraph):
+            ledger.load([node("n0")])
+        assert "no such graph" in ledger.upkeep.fault
+
+
+def test_fault_ends_when_the_graph_can_be_loaded(ledger: Ledger, factory: Factory) -> None:
+    factory.broken = True
+    with pytest.raises(InvalidGraph):
+        ledger.load([node("n0")])
+    factory.broken = False
+    ledger.upkeep.catch_up()
+    assert ledger.in_order(["n0"]) == ("n0",)
+    assert ledger.upkeep.fault == ""
+
+
+def test_loaded_graph_serves_on_when_another_can_not_be_built(ledger: Ledger, factory: Factory) -> None:
+    ledger.load([node("n0")])
+    factory.broken = True
+    ledger.put_node(node("n1"))
+    for _ in range(2):
+        with pytest.raises(InvalidGraph):
+            ledger.upkeep.catch_up()
+        assert ledger.ask(ONE_CORE, 1, ["n0"]) == {"n0": 1}
+
+
+def test_resources_that_no_graph_can_be_built_of_are_taken_back(ledger: Ledger, factory: Factory) -> None:
+    ledger.load([node("n0")], parse_resources("resources: [{type: qpu, name: one}]"))
+    factory.broken = True
+    ledger.replace_resources(parse_resources("resources: [{type: laser, name: two}]"))
+    with pytest.raises(InvalidGraph):
+        ledger.upkeep.catch_up()
+    refused = ledger.upkeep.take_back_resources()
+    assert refused is not None
+    assert refused.types == ("laser",)
+    assert ledger.upkeep.resources.types == ("qpu",)
+    assert ledger.mirror.catalogue.types == ("qpu",)
+    assert ledger.upkeep.take_back_resources() is None
+    factory.broken = False
+    ledger.upkeep.catch_up()
+    assert ledger.mirror.catalogue.types == ("qpu",)
