@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fluence_extender.graph.units import request_counts
-from fluence_extender.ledger.holding import Claim, Holding
+from fluence_extender.ledger.allocation import Allocation, Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
@@ -29,7 +29,7 @@ class DriftKind(StrEnum):
     HELD_GONE = "held-gone"
     WRONG_NODE = "wrong-node"
     WRONG_AMOUNT = "wrong-amount"
-    WRONG_CLAIM = "wrong-claim"
+    WRONG_STRENGTH = "wrong-claim"
     PLAN_DIFFERS = "plan-differs"
     DEVICE_NOT_BOOKED = "device-not-booked"
     JOB_MISSING = "job-missing"
@@ -61,18 +61,18 @@ def of_pod(ledger: Ledger, pod: Pod, place: Assignment | None) -> Iterator[Drift
     """What the ledger has wrong of a pod as the cluster shows it; ``place`` is the one planned for it."""
     if not pod.ours:
         yield from _of_foreign(ledger, pod)
-    elif place is not None and not pod.node and pod.uid not in ledger.holdings:
+    elif place is not None and not pod.node and pod.uid not in ledger.allocations:
         yield _about(pod, DriftKind.PLAN_DIFFERS, "holds nothing", f"planned on {place.node}")
     elif pod.node and not pod.finished:
-        held = ledger.holdings.get(pod.uid)
+        held = ledger.allocations.get(pod.uid)
         if held is None:
             yield _about(pod, DriftKind.NOT_HELD, "holds nothing", f"bound to {pod.node}")
         elif held.assignment.node != pod.node:
             yield _about(pod, DriftKind.WRONG_NODE, f"held on {held.assignment.node}", f"bound to {pod.node}")
         elif held.requests != pod.requests:
             yield _about(pod, DriftKind.WRONG_AMOUNT, f"holds {held.requests}", f"asks for {pod.requests}")
-        elif held.claim is not Claim.BOUND:
-            yield _about(pod, DriftKind.WRONG_CLAIM, held.claim.name.lower(), "bound")
+        elif held.strength is not Strength.BOUND:
+            yield _about(pod, DriftKind.WRONG_STRENGTH, held.strength.name.lower(), "bound")
 
 
 def _of_foreign(ledger: Ledger, pod: Pod) -> Iterator[Drift]:
@@ -93,7 +93,9 @@ def of_foreign_gone(ledger: Ledger, uid: str) -> Iterator[Drift]:
         yield Drift(DriftKind.FOREIGN_DIFFERS, uid, f"counted on {node}", "the pod is gone", uid, node)
 
 
-def of_holding(ledger: Ledger, held: Holding, pod: Pod | None, place: Assignment | None) -> Iterator[Drift]:
+def of_holding(
+    ledger: Ledger, held: Allocation, pod: Pod | None, place: Assignment | None
+) -> Iterator[Drift]:
     """What is wrong with a hold; ``pod`` is None where the cluster has none of that uid, ``place`` is the plan's."""
     if pod is None or pod.finished or not pod.ours:
         yield _holder(
@@ -109,7 +111,7 @@ def of_holding(ledger: Ledger, held: Holding, pod: Pod | None, place: Assignment
         yield from _of_devices(ledger, held)
 
 
-def _of_job(ledger: Ledger, held: Holding) -> Iterator[Drift]:
+def _of_job(ledger: Ledger, held: Allocation) -> Iterator[Drift]:
     node = held.assignment.node
     if node not in ledger.mirror.graph.nodes or ledger.bookings.awaits_room(held):
         return
@@ -121,7 +123,7 @@ def _of_job(ledger: Ledger, held: Holding) -> Iterator[Drift]:
         yield _holder(held, DriftKind.JOB_MISSING, f"the matcher's job {job}", f"{counts} on {node}")
 
 
-def _of_devices(ledger: Ledger, held: Holding) -> Iterator[Drift]:
+def _of_devices(ledger: Ledger, held: Allocation) -> Iterator[Drift]:
     if not held.assignment.devices or held.uid in ledger.bookings.short:
         return
     mirror = ledger.mirror
@@ -167,7 +169,7 @@ def _about(pod: Pod, kind: DriftKind, found: str, expected: str) -> Drift:
     return Drift(kind, pod.key, found, expected, pod.uid, pod.node)
 
 
-def _holder(held: Holding, kind: DriftKind, found: str, expected: str) -> Drift:
+def _holder(held: Allocation, kind: DriftKind, found: str, expected: str) -> Drift:
     return Drift(kind, f"{held.namespace}/{held.name}", found, expected, held.uid, held.assignment.node)
 
 

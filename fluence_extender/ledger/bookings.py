@@ -1,7 +1,7 @@
 """The bookings: the matcher's jobs that stand for holds and for others' pods, made equal to the ledger.
 
 A hold is booked on its node and on its devices. Invariant: what can't be booked, because somebody else has it or it
-isn't there, is remembered and booked as soon as it can be, the strongest claim first; until then the node is strained.
+isn't there, is remembered and booked as soon as it can be, the strongest first; until then the node is strained.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.ledger.allocation import Allocation
 from fluence_extender.ledger.devices import Devices
 from fluence_extender.ledger.graph import Edit
-from fluence_extender.ledger.holding import Holding
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.ledger.others import OthersUse
 from fluence_extender.matcher.errors import MatcherError
@@ -31,22 +31,22 @@ class Position:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     resources: VirtualResources = field(default_factory=lambda: VirtualResources(""))
     use: Mapping[str, Use] = field(default_factory=dict)
-    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    allocations: Mapping[str, Allocation] = field(default_factory=dict)
 
     def differences(self, later: Position) -> int:
         """How many nodes and holds are to be booked anew to come from here to ``later``."""
         return len(self.released(later)) + len(later.released(self)) + len(self.used_otherwise(later))
 
-    def released(self, later: Position) -> list[Holding]:
+    def released(self, later: Position) -> list[Allocation]:
         """The holds that aren't there ``later``, or not in the same place and size."""
-        return [held for uid, held in self.holdings.items() if not _same(held, later.holdings.get(uid))]
+        return [held for uid, held in self.allocations.items() if not _same(held, later.allocations.get(uid))]
 
     def used_otherwise(self, later: Position) -> list[str]:
         """The nodes that give or others use another amount ``later``."""
         return [name for name, use in later.use.items() if not _equal(use, self.use.get(name))]
 
 
-def _same(one: Holding, other: Holding | None) -> bool:
+def _same(one: Allocation, other: Allocation | None) -> bool:
     return one is other or (
         other is not None and one.assignment == other.assignment and one.requests == other.requests
     )
@@ -57,12 +57,13 @@ def _equal(one: Use, other: Use | None) -> bool:
 
 
 class Bookings:
-    """See the module docstring. ``holdings`` are the holds that there are, by uid; ``others`` counts everybody else."""
+    """See the module docstring. ``allocations`` are the holds that there are, by uid; ``others`` counts everybody
+    else."""
 
-    def __init__(self, mirror: Mirror, holdings: Mapping[str, Holding]) -> None:
+    def __init__(self, mirror: Mirror, allocations: Mapping[str, Allocation]) -> None:
         self.mirror = mirror
         self.devices = Devices(mirror)
-        self.holdings = holdings
+        self.allocations = allocations
         self.others = OthersUse(mirror)
         self._jobs: dict[str, int] = {}
         self._device_jobs: dict[str, tuple[int, ...]] = {}
@@ -80,7 +81,7 @@ class Bookings:
         """The pods that hold more of their devices than there is by now."""
         return self._short
 
-    def awaits_room(self, held: Holding) -> bool:
+    def awaits_room(self, held: Allocation) -> bool:
         """Whether a hold couldn't be booked yet because its leaves are taken."""
         return held.uid in self._unbooked.get(held.assignment.node, ())
 
@@ -123,7 +124,7 @@ class Bookings:
             elif job is not None:
                 self._jobs[uid] = job
 
-    def keep_devices(self, held: Holding) -> None:
+    def keep_devices(self, held: Allocation) -> None:
         """Let a pod's drafted devices be those of its hold."""
         jobs = self.devices.jobs(held.uid)
         if jobs:
@@ -131,14 +132,14 @@ class Bookings:
         for share in held.assignment.devices:
             self._holders.setdefault(without_levels(share.path), set()).add(held.uid)
 
-    def rebook(self, held: Holding) -> None:
+    def rebook(self, held: Allocation) -> None:
         """Book a hold on its node in another size; to be settled after."""
         self._cancel(held.uid)
         node = held.assignment.node
         if node in self.mirror.graph.nodes:
             self._unbooked.setdefault(node, set()).add(held.uid)
 
-    def release(self, held: Holding) -> None:
+    def release(self, held: Allocation) -> None:
         """Free a hold's jobs; what is free now of its devices is theirs who hold more than could be booked."""
         self._cancel(held.uid)
         waiting = self._unbooked.get(held.assignment.node)
@@ -165,19 +166,19 @@ class Bookings:
             self.mirror.cancel((job,))
 
     def _book_devices(self, uids: Collection[str]) -> None:
-        """Book the devices of some holds anew, the strongest claims first."""
+        """Book the devices of some holds anew, the strongest first."""
         ordered = self._strongest_first(uids)
         for uid in ordered:
             self.mirror.cancel(self._device_jobs.pop(uid, ()))
         for uid in ordered:
-            jobs, covered = self.devices.again(self.holdings[uid].assignment.devices)
+            jobs, covered = self.devices.again(self.allocations[uid].assignment.devices)
             if jobs:
                 self._device_jobs[uid] = jobs
             (self._short.discard if covered else self._short.add)(uid)
 
     def _strongest_first(self, uids: Iterable[str]) -> list[str]:
-        present = [uid for uid in uids if uid in self.holdings]
-        return sorted(present, key=lambda uid: (-self.holdings[uid].claim, uid))
+        present = [uid for uid in uids if uid in self.allocations]
+        return sorted(present, key=lambda uid: (-self.allocations[uid].strength, uid))
 
     # Nodes.
 
@@ -187,9 +188,9 @@ class Bookings:
         self.others.book_all({node: use for node, use in uses.items() if node in known})
         for node in [one for one in uses if one in self._unbooked and one in known]:
             waiting = self._strongest_first(self._unbooked.pop(node))
-            self.book_bound(self._share(self.holdings[uid]) for uid in waiting)
+            self.book_bound(self._share(self.allocations[uid]) for uid in waiting)
 
-    def _share(self, held: Holding) -> tuple[str, str, Resources]:
+    def _share(self, held: Allocation) -> tuple[str, str, Resources]:
         return held.uid, held.assignment.node, self.mirror.rounded(held.requests)
 
     def forget(self, node: str) -> None:
@@ -201,7 +202,7 @@ class Bookings:
         self.others.forget(node)
         self.forget(node)
         for uid in uids:
-            self.rebook(self.holdings[uid])
+            self.rebook(self.allocations[uid])
 
     def change(self, edit: Edit, here: Iterable[str], use: Use) -> None:
         """Change the graph in place; ``here`` are the holds on the node that leaves or joins, ``use`` is its own.
@@ -229,11 +230,11 @@ class Bookings:
 
     def follow(self, before: Position, now: Position) -> None:
         """Book what has changed between two positions; the graph stays as it is."""
-        self.holdings = now.holdings
+        self.allocations = now.allocations
         for held in before.released(now):
             self.release(held)
         self.settle({name: now.use[name] for name in before.used_otherwise(now)})
-        come = sorted(now.released(before), key=lambda one: -one.claim)
+        come = sorted(now.released(before), key=lambda one: -one.strength)
         self.book_bound(map(self._share, come))
         for held in come:
             for share in held.assignment.devices:

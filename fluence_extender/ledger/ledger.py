@@ -14,12 +14,12 @@ from dataclasses import replace
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.allocation import Allocation, Strength
 from fluence_extender.ledger.bookings import Bookings
 from fluence_extender.ledger.devices import Devices
-from fluence_extender.ledger.holding import Claim, Holding
 from fluence_extender.ledger.journal import Journal
-from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.mirror import Mirror
+from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.ledger.rooms import LiveRooms, Room
 from fluence_extender.ledger.upkeep import Upkeep
 from fluence_extender.model.node import Node
@@ -51,11 +51,11 @@ class Ledger:
         self._exclusive = policy.endswith("nodex")
         self._descending = policy not in LOW_FIRST
         self.journal = Journal()
-        self.keeps = Keeps()
+        self.preemptor_holds = PreemptorHolds()
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
-        self._holdings: dict[str, Holding] = {}
-        self.upkeep = Upkeep(mirror, self._nodes, self._accounts, self._holdings, self._renewed)
+        self._allocations: dict[str, Allocation] = {}
+        self.upkeep = Upkeep(mirror, self._nodes, self._accounts, self._allocations, self._renewed)
         self._foreign: dict[str, str] = {}
         self._gangs_at: dict[str, Counter[object]] = {}
         self._gang_of: dict[str, object] = {}
@@ -78,9 +78,9 @@ class Ledger:
         return self._accounts
 
     @property
-    def holdings(self) -> Mapping[str, Holding]:
+    def allocations(self) -> Mapping[str, Allocation]:
         """What each pod of ours holds, by uid."""
-        return self._holdings
+        return self._allocations
 
     @property
     def bookings(self) -> Bookings:
@@ -127,14 +127,16 @@ class Ledger:
 
     def holds(self, uid: str, node: str) -> bool:
         """Whether the pod holds its share on ``node``."""
-        held = self._holdings.get(uid)
+        held = self._allocations.get(uid)
         return held is not None and held.assignment.node == node
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """The nodes that ``gang`` may not use now, or wouldn't if the pods ``without`` held nothing."""
-        shut = self.strained | self.keeps.against(gang)
+        shut = self.strained | self.preemptor_holds.closed_to(gang)
         if self._exclusive:
-            held = ((uid, self._holdings[uid].assignment.node) for uid in without if uid in self._holdings)
+            held = (
+                (uid, self._allocations[uid].assignment.node) for uid in without if uid in self._allocations
+            )
             going = Counter((node, self._gang_of[uid]) for uid, node in held)
             for name, gangs in self._gangs_at.items():
                 if any(one != gang and count > going[name, one] for one, count in gangs.items()):
@@ -251,12 +253,14 @@ class Ledger:
 
     # Our pods.
 
-    def take(self, pod: Pod, assignment: Assignment, gang: object, claim: Claim = Claim.PLANNED) -> None:
+    def take(
+        self, pod: Pod, assignment: Assignment, gang: object, strength: Strength = Strength.PLANNED
+    ) -> None:
         """`take_all` of one pod."""
-        self.take_all(((pod, assignment),), gang, claim)
+        self.take_all(((pod, assignment),), gang, strength)
 
     def take_all(
-        self, places: Sequence[tuple[Pod, Assignment]], gang: object, claim: Claim = Claim.PLANNED
+        self, places: Sequence[tuple[Pod, Assignment]], gang: object, strength: Strength = Strength.PLANNED
     ) -> None:
         """Hold the planned places of a gang's pods; their drafted devices become part of them.
 
@@ -270,13 +274,13 @@ class Ledger:
                 self.devices.give_up(pod.uid)
             raise NoRoom(f"node {full} has no room left in whole units")
         for (pod, place), size in zip(places, sizes, strict=True):
-            self._hold(pod, place, gang, claim, size)
+            self._hold(pod, place, gang, strength, size)
 
-    def adopt(self, pod: Pod, gang: object, claim: Claim) -> Assignment:
+    def adopt(self, pod: Pod, gang: object, strength: Strength) -> Assignment:
         """Take into account that a pod is bound, whether there is room or not; return what it holds."""
-        return self.adopt_all(((pod, gang),), claim)[0]
+        return self.adopt_all(((pod, gang),), strength)[0]
 
-    def adopt_all(self, bound: Iterable[tuple[Pod, object]], claim: Claim) -> list[Assignment]:
+    def adopt_all(self, bound: Iterable[tuple[Pod, object]], strength: Strength) -> list[Assignment]:
         """`adopt` pods, each with its gang, at once; in a conflict the earlier has the room."""
         assignments: list[Assignment] = []
         booked: list[tuple[str, str, Resources]] = []
@@ -285,7 +289,7 @@ class Ledger:
             requests = self.rounded(pod.requests)
             shares, settled = self.devices.redraft(pod, pod.requires) if pod.devices else ((), True)
             assignment = Assignment(pod.uid, pod.node, shares)
-            self._hold(pod, assignment, gang, claim, requests)
+            self._hold(pod, assignment, gang, strength, requests)
             if not settled:
                 self.lacking.add(pod.uid)
             assignments.append(assignment)
@@ -306,33 +310,33 @@ class Ledger:
             return None
         assignment = Assignment(pod.uid, node, drafted)
         try:
-            self.take(pod, assignment, gang, Claim.COMMITTED)
+            self.take(pod, assignment, gang, Strength.COMMITTED)
         except NoRoom:
             return None
         return assignment
 
     def amend(self, pod: Pod) -> None:
         """Count a pod anew on its node when its requests have changed, as after a resize; its devices stay its own."""
-        held = self._holdings.get(pod.uid)
+        held = self._allocations.get(pod.uid)
         if held is None or held.requests == pod.requests:
             return
-        amended = self._holdings[pod.uid] = replace(held, requests=pod.requests)
+        amended = self._allocations[pod.uid] = replace(held, requests=pod.requests)
         node = held.assignment.node
         self._account(node).add(pod.uid, self.rounded(pod.requests), foreign=False, ports=held.ports)
         self.bookings.rebook(amended)
         self._settle(node)
         self.changed()
 
-    def strengthen(self, uid: str, claim: Claim) -> None:
-        """Raise a hold's claim; it never gets weaker."""
-        held = self._holdings.get(uid)
-        if held is not None and held.claim < claim:
-            self._holdings[uid] = replace(held, claim=claim)
+    def strengthen(self, uid: str, strength: Strength) -> None:
+        """Raise a hold's strength; it never gets weaker."""
+        held = self._allocations.get(uid)
+        if held is not None and held.strength < strength:
+            self._allocations[uid] = replace(held, strength=strength)
 
     def release(self, uid: str) -> None:
         """Free what a pod holds, drafts included; nothing happens when it holds nothing."""
         self.devices.give_up(uid)
-        held = self._holdings.pop(uid, None)
+        held = self._allocations.pop(uid, None)
         if held is None:
             return
         node = held.assignment.node
@@ -362,10 +366,10 @@ class Ledger:
     # Inside.
 
     def _hold(
-        self, pod: Pod, assignment: Assignment, gang: object, claim: Claim, requests: Resources
+        self, pod: Pod, assignment: Assignment, gang: object, strength: Strength, requests: Resources
     ) -> None:
-        held = Holding(pod.namespace, pod.name, assignment, pod.requests, claim, pod.host_ports)
-        self._holdings[pod.uid] = held
+        held = Allocation(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
+        self._allocations[pod.uid] = held
         self.bookings.keep_devices(held)
         self._gang_of[pod.uid] = gang
         gangs = self._gangs_at.get(assignment.node)
@@ -404,7 +408,7 @@ class Ledger:
     def _renewed(self, other_units: bool) -> None:
         """Another graph is in place: every hold is counted in its units."""
         if other_units:
-            for uid, held in self._holdings.items():
+            for uid, held in self._allocations.items():
                 rounded = self.rounded(held.requests)
                 self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
         for name in self._nodes:

@@ -13,8 +13,8 @@ import structlog
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.allocation import Allocation
 from fluence_extender.ledger.bookings import Bookings, Position, Use
-from fluence_extender.ledger.holding import Holding
 from fluence_extender.ledger.mirror import LoadFailed, Mirror
 from fluence_extender.ledger.rebuild import Rebuild
 from fluence_extender.ledger.shown import ShownGraph
@@ -28,7 +28,8 @@ FEW_DIFFERENCES = 16
 
 
 class Upkeep:
-    """See the module docstring. ``nodes``, ``accounts`` and ``holdings`` are the ledger' own, looked at as they change.
+    """See the module docstring. ``nodes``, ``accounts`` and ``allocations`` are the ledger's own, looked at as they
+    change.
 
     ``resources`` are the virtual resources that the graph is to have. ``on_behind`` is called when the graph has fallen
     behind and is to be rebuilt, ``fault`` says why that has failed. ``on_renewed`` is called when another graph has
@@ -40,14 +41,14 @@ class Upkeep:
         mirror: Mirror,
         nodes: Mapping[str, Node],
         accounts: Mapping[str, NodeAccount],
-        holdings: Mapping[str, Holding],
+        allocations: Mapping[str, Allocation],
         on_renewed: Callable[[bool], None],
     ) -> None:
         self._nodes = nodes
         self._accounts = accounts
-        self._holdings = holdings
+        self._allocations = allocations
         self._on_renewed = on_renewed
-        self.bookings = Bookings(mirror, holdings)
+        self.bookings = Bookings(mirror, allocations)
         mirror.on_lost = self._fall_behind
         self.resources = VirtualResources("")
         self.fault = ""
@@ -95,7 +96,7 @@ class Upkeep:
         self.bookings.unhook(node, self._ours_on(node))
 
     def _ours_on(self, node: str) -> list[str]:
-        return [uid for uid in self._accounts[node].users if uid in self._holdings]
+        return [uid for uid in self._accounts[node].users if uid in self._allocations]
 
     def _fall_behind(self) -> None:
         self._changes += 1
@@ -137,7 +138,7 @@ class Upkeep:
             return False
         rebuild.run()
         old, self.bookings = self.bookings, rebuild.bookings
-        self.bookings.holdings = self._holdings
+        self.bookings.allocations = self._allocations
         self._mirror.on_lost = self._fall_behind
         self._followed = rebuild.changes
         self.fault = ""
@@ -165,4 +166,4 @@ class Upkeep:
         for name in self._nodes:
             account = self._accounts[name]
             use[name] = (account.allocatable, account.foreign_use)
-        return Position(dict(self._nodes), self.resources, use, dict(self._holdings))
+        return Position(dict(self._nodes), self.resources, use, dict(self._allocations))

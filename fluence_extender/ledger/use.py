@@ -52,7 +52,7 @@ class Uses(Protocol):
     """What pods use: the ledger, or a copy of them."""
 
     @property
-    def holdings(self) -> Mapping[str, Held]:
+    def allocations(self) -> Mapping[str, Held]:
         """What each pod of ours holds, by uid."""
         ...
 
@@ -69,7 +69,7 @@ class Uses(Protocol):
 
 def use_of(ledger: Uses, uid: str) -> Use | None:
     """What a pod uses now, ours or another scheduler's; None when it isn't counted."""
-    held = ledger.holdings.get(uid)
+    held = ledger.allocations.get(uid)
     assignment = held.assignment if held is not None else Assignment(uid, ledger.foreign.get(uid, ""))
     account = ledger.accounts.get(assignment.node)
     if account is None or uid not in account.users:
@@ -79,5 +79,5 @@ def use_of(ledger: Uses, uid: str) -> Use | None:
 
 def uses_of_devices(ledger: Uses) -> dict[str, Use]:
     """What the pods use that hold devices, by uid."""
-    uses = (use_of(ledger, uid) for uid, held in ledger.holdings.items() if held.assignment.devices)
+    uses = (use_of(ledger, uid) for uid, held in ledger.allocations.items() if held.assignment.devices)
     return {use.uid: use for use in uses if use is not None}

@@ -82,7 +82,7 @@ class LedgerPort(Protocol):
         ...
 
     @property
-    def holdings(self) -> Mapping[str, Held]:
+    def allocations(self) -> Mapping[str, Held]:
         """What our pods hold, by uid."""
         ...
 

@@ -55,7 +55,7 @@ class PlanningCopy:
     """A `LedgerPort` for the planner, from which pods can be taken out and put back.
 
     ``rooms`` are what its nodes have left and what they have when nothing runs, for it alone to count on; ``within``
-    are the only nodes that may be used, None for all. ``holdings`` are those of pods with devices and of those that
+    are the only nodes that may be used, None for all. ``allocations`` are those of pods with devices and of those that
     were placed here.
     """
 
@@ -71,7 +71,7 @@ class PlanningCopy:
         self.whole = CountedRooms(rooms[1])
         self.mirror = graph
         self.devices = devices
-        self.holdings: dict[str, Use] = dict(holders)
+        self.allocations: dict[str, Use] = dict(holders)
         self.within: Collection[str] | None = None
         self._rules = rules
         self._gone: set[str] = set()
@@ -112,7 +112,7 @@ class PlanningCopy:
             if requests is None:
                 requests = sizes[pod.requests] = self.rounded(pod.requests)
             uses.append(Use(assignment, requests, pod.host_ports))
-        self.holdings.update((use.assignment.uid, use) for use in uses)
+        self.allocations.update((use.assignment.uid, use) for use in uses)
         self._placed.update(use.assignment.uid for use in uses)
         self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
@@ -123,13 +123,13 @@ class PlanningCopy:
             self.devices.give_up(uid)
             if uid in self._placed:
                 self._placed.remove(uid)
-                uses.append(self.holdings.pop(uid))
+                uses.append(self.allocations.pop(uid))
         self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], 1)
 
     def end(self, use: Use) -> None:
         """Let a pod be gone that holds ``use``."""
         self._gone.add(use.uid)
-        self.holdings.pop(use.uid, None)
+        self.allocations.pop(use.uid, None)
         self.devices.end(use.assignment.devices, back=False)
         self._count(use, 1)
 
@@ -137,7 +137,7 @@ class PlanningCopy:
         """Let a pod be there again that was gone."""
         self._gone.remove(use.uid)
         if use.assignment.devices or use.uid in self._placed:
-            self.holdings[use.uid] = use
+            self.allocations[use.uid] = use
         self.devices.end(use.assignment.devices, back=True)
         self._count(use, -1)
 

@@ -91,7 +91,7 @@ class Forecast:
             return
         if until is None:
             return
-        held = self._copy.holdings
+        held = self._copy.allocations
         for one in placed:
             end = End(until, held[one.uid])
             place = bisect.bisect_right(self._ends, end.at, key=lambda other: other.at)

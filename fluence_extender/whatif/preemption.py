@@ -109,7 +109,7 @@ class Preemptions:
             reason,
             pressing,
             stepped_over,
-            self._ledger.keeps,
+            self._ledger.preemptor_holds,
             lambda other: (-pressing[other].priority, other),
         )
 
@@ -180,7 +180,7 @@ class Preemptions:
         return forbidding_anywhere(self._around.budgets or (), all_of_them), pods
 
     def _keep(self, key: GangKey, pods: Sequence[Pod], found: Found) -> None:
-        self._ledger.keeps.keep(key, {one.node for one in found.places})
+        self._ledger.preemptor_holds.hold(key, {one.node for one in found.places})
         kinds = frozenset(kind for pod in pods for kind in pod.devices)
         self._around.pressing[key] = Pressing(min(pod.priority for pod in pods), kinds)
         self._around.going |= {uid for one in found.victims for uid in one.uids}

@@ -116,7 +116,7 @@ class _Work:
         barrier = reason = self._preemptions.barrier_to(wanted.key, pods)
         if reason is None:
             try:
-                with self._task.taken.keeps.passing(self._preemptions.passes(pods)):
+                with self._task.taken.preemptor_holds.ignoring(self._preemptions.passes(pods)):
                     placed = self._planner.plan(wishes, wanted.key)
             except Refused as refused:
                 reason = self._preemptions.behind(wanted.key, pods, refused.reason)
@@ -149,7 +149,7 @@ class _Work:
     def _hold(self, wanted: Wanted, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:
         """Let a gang that has got places stand in the way of others, unless it has to make way for them."""
         for one in placed:
-            use: Use = self._copy.holdings[one.uid]
+            use: Use = self._copy.allocations[one.uid]
             self._ledger.put(use)
             self._task.taken.hold(use, wanted.key)
         size = wanted.size if isinstance(wanted.size, int) else len(pods)

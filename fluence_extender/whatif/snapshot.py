@@ -13,8 +13,8 @@ from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.devices import why_not
-from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.ledger.rooms import Rooms
 from fluence_extender.ledger.use import Use, use_of, uses_of_devices
 from fluence_extender.model.node import Node
@@ -62,8 +62,8 @@ class Snapshot:
     ``rooms`` are what the nodes have left and what they have when nothing runs.
     ``order`` are the nodes as the policy fills them; ``uses`` what pods hold whose end is known or that have devices,
     ``held`` what all pods of ours hold; ``rounded`` rounds requests as they are counted; ``shut`` are nodes that take
-    nothing new, ``keeps`` those that are kept for somebody. ``gangs`` are the gangs of all that hold something where
-    only pods of one gang share a node, else None.
+    nothing new, ``preemptor_holds`` those that are held for a preemptor. ``gangs`` are the gangs of all that hold
+    something where only pods of one gang share a node, else None.
     """
 
     nodes: Sequence[Node]
@@ -74,7 +74,7 @@ class Snapshot:
     rounded: Callable[[Resources], Resources] = lambda requests: requests
     uses: Mapping[str, Use] = field(default_factory=dict)
     held: dict[str, Holds] = field(default_factory=dict)
-    keeps: Keeps = field(default_factory=Keeps)
+    preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
     gangs: dict[str, object] | None = None
     _at: dict[str, Counter[object]] = field(init=False, default_factory=dict)
     _place: dict[str, int] = field(init=False)
@@ -86,7 +86,7 @@ class Snapshot:
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """The nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
-        shut = self.keeps.against(gang) | self.shut
+        shut = self.preemptor_holds.closed_to(gang) | self.shut
         if self.gangs is not None:
             going = Counter(
                 (self.held[uid].assignment.node, self.gangs[uid]) for uid in without if uid in self.gangs
@@ -126,8 +126,8 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
         frozenset(ledger.strained),
         ledger.mirror.rounded,
         {use.uid: use for use in uses if use is not None} | uses_of_devices(ledger),
-        dict(ledger.holdings),
-        ledger.keeps.copy(),
+        dict(ledger.allocations),
+        ledger.preemptor_holds.copy(),
         None if gangs is None else dict(gangs),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.ledger.keeps import Keeps
+from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.ledger.use import Use
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
@@ -67,7 +67,7 @@ class CopiedLedger:
         self._copy = copy
         self._users: dict[str, Resources] = {}
         self.foreign: Mapping[str, str] = {}
-        self.holdings: dict[str, Use] = {}
+        self.allocations: dict[str, Use] = {}
         sizes: dict[Resources, Resources] = {}
         for held in taken.held.values():
             requests = sizes.get(held.requests)
@@ -79,13 +79,13 @@ class CopiedLedger:
 
     def put(self, use: Use) -> None:
         """Take in what one pod more holds."""
-        self.holdings[use.uid] = use
+        self.allocations[use.uid] = use
         self._users[use.uid] = use.requests
 
     @property
-    def keeps(self) -> Keeps:
+    def preemptor_holds(self) -> PreemptorHolds:
         """The nodes that are kept for somebody."""
-        return self._taken.keeps
+        return self._taken.preemptor_holds
 
     @property
     def free(self) -> RoomSource:

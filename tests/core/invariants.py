@@ -15,7 +15,7 @@ from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import compute_jobspec, jobspecs_for
 from fluence_extender.graph.units import leaf_counts
-from fluence_extender.ledger.holding import Claim, Holding
+from fluence_extender.ledger.allocation import Allocation, Strength
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import NOTHING, Resources
@@ -65,14 +65,14 @@ def no_gang_breaks_the_planning(world: World) -> None:
 
 def holdings_are_those_of_living_pods(world: World) -> None:
     """A bound pod of ours holds its share on its node until it is gone; nothing else is held but plans."""
-    holdings = world.ledger.holdings
+    allocations = world.ledger.allocations
     pods = {pod.uid: pod for pod in world.cluster.pods() if pod.ours and not pod.finished}
     for uid, pod in pods.items():
         if pod.node:
-            assert uid in holdings, f"{pod.key} is bound to {pod.node} and holds nothing"
-            assert holdings[uid].assignment.node == pod.node
-            assert holdings[uid].claim is Claim.BOUND
-    for uid, held in holdings.items():
+            assert uid in allocations, f"{pod.key} is bound to {pod.node} and holds nothing"
+            assert allocations[uid].assignment.node == pod.node
+            assert allocations[uid].strength is Strength.BOUND
+    for uid, held in allocations.items():
         assert uid in pods, f"{held.namespace}/{held.name} is gone and holds {held.assignment}"
         if not pods[uid].node:
             found = world.controller.member(uid)
@@ -86,7 +86,7 @@ def accounts_equal_the_cluster(world: World) -> None:
     for pod in world.cluster.pods():
         if pod.node and not pod.ours and not pod.finished:
             used[pod.node] = used.get(pod.node, NOTHING) + pod.requests
-    for held in world.ledger.holdings.values():
+    for held in world.ledger.allocations.values():
         node = held.assignment.node
         used[node] = used.get(node, NOTHING) + world.ledger.rounded(held.requests)
     whole = {node.name: node.allocatable for node in world.cluster.nodes()}
@@ -138,7 +138,7 @@ def no_device_is_held_twice(world: World) -> None:
     """
     taken: Counter[str] = Counter()
     kinds = {device.place: device.type for device in world.ledger.mirror.catalogue.devices}
-    for held in world.ledger.holdings.values():
+    for held in world.ledger.allocations.values():
         for share in held.assignment.devices:
             if kinds.get(without_levels(share.path)) == share.type:
                 taken[without_levels(share.path)] += share.amount
@@ -160,10 +160,10 @@ def no_device_is_held_twice(world: World) -> None:
         assert not _gives(world, device, rest + 1), f"{device.path} has more than {rest} free"
 
 
-def _is_given(world: World, held: Holding) -> bool:
+def _is_given(world: World, held: Allocation) -> bool:
     """Whether the share can't be taken back: the pod is bound, or its Binding is on its way."""
     found = world.controller.registry.member(held.uid)
-    return held.claim is Claim.BOUND or (found is not None and found[1].binding)
+    return held.strength is Strength.BOUND or (found is not None and found[1].binding)
 
 
 def _gives(world: World, device: Device, amount: int) -> bool:

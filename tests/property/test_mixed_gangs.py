@@ -41,7 +41,7 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
             if fits:
                 missed.append(seed)
             wrong += [seed] if fits and never else []
-            assert not ledger.holdings
+            assert not ledger.allocations
         else:
             assert fits, f"scene {seed} can't be placed and was"
             assert not faults(one, catalogue, placed), (seed, faults(one, catalogue, placed))

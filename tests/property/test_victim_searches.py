@@ -120,12 +120,12 @@ def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -
         wishes = [Wish(one) for one in wanted(dice)]
         usable = None if any(one.pod.devices for one in wishes) else set(world.controller.eligibility.nodes)
         query = Query(HIGH, wishes, (), frozenset(), 2, lambda _: True, usable, frozenset())
-        version, held = world.ledger.version, dict(world.ledger.holdings)
+        version, held = world.ledger.version, dict(world.ledger.allocations)
         expected = by_itself(world, planner, query)
         for cost in (1, 40, EVERYTHING):
             found = in_steps(world, planner, query, cost)
             assert (found.victims if found is not None else ()) == expected
-        assert (world.ledger.version, dict(world.ledger.holdings)) == (version, held)
+        assert (world.ledger.version, dict(world.ledger.allocations)) == (version, held)
     finally:
         world.close()
 
@@ -154,7 +154,7 @@ def fits_there(world: World, query: Query, found: Found) -> bool:
     """Whether the places have room for whoever goes there once the victims have gone, counted anew."""
     left = {name: account.free for name, account in world.ledger.accounts.items()}
     for uid in (uid for victim in found.victims for uid in victim.uids):
-        node = world.ledger.holdings[uid].assignment.node
+        node = world.ledger.allocations[uid].assignment.node
         left[node] = left[node] + world.ledger.accounts[node].users[uid]
     nodes = {one.uid: one.node for one in found.places}
     for wish in query.wishes:

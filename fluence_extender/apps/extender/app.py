@@ -198,7 +198,7 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
         version=__version__,
         nodes=len(controller.eligibility.nodes),
         backends=len({device.backend for device in controller.ledger.mirror.catalogue.devices}),
-        held=len(controller.ledger.holdings),
+        held=len(controller.ledger.allocations),
     )
 
 

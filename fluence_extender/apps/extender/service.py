@@ -205,4 +205,4 @@ class Service:
     def counts(self) -> Counts:
         """How many gangs there are in each state, and how many pods hold something."""
         states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
-        return Counts(states, len(self._controller.ledger.holdings))
+        return Counts(states, len(self._controller.ledger.allocations))

@@ -108,8 +108,8 @@ class Auditor:
         for uid in list(ledger.foreign):
             if uid not in controller.pods:
                 yield list(audit.of_foreign_gone(ledger, uid))
-        for uid in list(ledger.holdings):
-            held = ledger.holdings.get(uid)
+        for uid in list(ledger.allocations):
+            held = ledger.allocations.get(uid)
             if held is not None:
                 yield list(audit.of_holding(ledger, held, controller.pods.get(uid), self._place(uid)))
         for name in {**ledger.accounts, **controller.eligibility.nodes}:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.audit import Drift, DriftKind
-from fluence_extender.ledger.holding import Claim
 
 
 def repair(controller: Controller, drift: Drift) -> str:
@@ -47,14 +47,14 @@ def _mend_member(controller: Controller, gang: Gang, member: Member, drift: Drif
     if drift.kind is DriftKind.WRONG_AMOUNT:
         ledger.amend(pod)
         return "counted anew"
-    if drift.kind is DriftKind.WRONG_CLAIM:
-        ledger.strengthen(pod.uid, Claim.BOUND)
+    if drift.kind is DriftKind.WRONG_STRENGTH:
+        ledger.strengthen(pod.uid, Strength.BOUND)
         return "the claim was raised"
-    held = ledger.holdings.get(pod.uid)
+    held = ledger.allocations.get(pod.uid)
     if drift.kind is DriftKind.PLAN_DIFFERS and held is not None:
         member.assignment = held.assignment
         return "the plan follows the hold"
-    member.assignment = ledger.adopt(pod, gang.key, Claim.BOUND)
+    member.assignment = ledger.adopt(pod, gang.key, Strength.BOUND)
     return "taken into the ledger anew"
 
 

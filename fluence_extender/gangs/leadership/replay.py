@@ -13,7 +13,7 @@ from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.history import What
-from fluence_extender.ledger.holding import Claim
+from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE
@@ -27,7 +27,7 @@ def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
     gangs = {member.pod.uid: gang for gang, member in registry.members()}
     living = [member for _, member in registry.members() if not member.pod.finished]
     bound = in_order_of_strength(living, ledger.devices.recorded)
-    held = ledger.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Claim.BOUND)
+    held = ledger.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Strength.BOUND)
     for member, assignment in zip(bound, held, strict=True):
         pod, member.assignment = member.pod, assignment
         if not member.bound:
@@ -99,7 +99,7 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     lacking = [member for _, member in members.values() if not member.pod.finished]
     for member in in_order_of_strength(lacking, ledger.devices.recorded):
         gang, _ = members[member.pod.uid]
-        member.assignment = ledger.adopt(member.pod, gang.key, Claim.BOUND)
+        member.assignment = ledger.adopt(member.pod, gang.key, Strength.BOUND)
 
 
 def _resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:

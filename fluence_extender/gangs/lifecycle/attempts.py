@@ -152,7 +152,7 @@ class Attempts:
     def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
         """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
         # What is kept for a gang is open to it alone: its answer is nobody else's.
-        keeper = gang.key if self._ledger.keeps.of(gang.key) else None
+        keeper = gang.key if self._ledger.preemptor_holds.nodes_for(gang.key) else None
         asked = (
             _asked(gang, members, now, self._places.topology),
             self._preemptor.precedence.passes(gang),

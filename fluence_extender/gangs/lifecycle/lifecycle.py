@@ -34,7 +34,7 @@ from fluence_extender.gangs.preemption.preemptor import Preemptor
 from fluence_extender.gangs.reporting.announce import announcements
 from fluence_extender.gangs.reporting.group_reports import GroupReports
 from fluence_extender.gangs.reporting.history import What
-from fluence_extender.ledger.holding import Claim
+from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import GATE
@@ -82,7 +82,7 @@ class Lifecycle:
         if pod.refusal:
             member.judged = last_judged(pod.refusal, member.judged)
         if pod.finished:
-            if pod.uid in self._ledger.holdings:
+            if pod.uid in self._ledger.allocations:
                 self.note(pod.uid, What.RELEASED, f"the pod has {pod.phase.lower()}")
             self._ledger.release(pod.uid)
             member.assignment = None
@@ -90,12 +90,12 @@ class Lifecycle:
             if member.bound != pod.node:
                 self.note(pod.uid, What.BOUND, f"to {pod.node}")
             if not self._holds_as_bound(member):
-                member.assignment = self._ledger.adopt(pod, self._gang_id(pod.uid), Claim.BOUND)
+                member.assignment = self._ledger.adopt(pod, self._gang_id(pod.uid), Strength.BOUND)
             member.bound = pod.node
             if pod.deleting:
                 self.preemptor.leaving(pod.uid)
             self._ledger.amend(pod)
-            self._ledger.strengthen(pod.uid, Claim.BOUND)
+            self._ledger.strengthen(pod.uid, Strength.BOUND)
         elif pod.deleting:
             self._places.drop(member)
         else:
@@ -114,7 +114,7 @@ class Lifecycle:
             return False
         if member.bound == pod.node or not pod.devices:
             return True
-        return names_exactly(pod.annotations, self._ledger.holdings[pod.uid].assignment)
+        return names_exactly(pod.annotations, self._ledger.allocations[pod.uid].assignment)
 
     def note(self, uid: str, what: What, detail: str) -> None:
         """Take note, in the history of its gang, of what happened to a pod of ours."""
@@ -197,7 +197,7 @@ class Lifecycle:
         """The first ungate or Binding is about to go out: from now on the gang's share is its own."""
         for member in gang.members.values():
             if member.assignment is not None:
-                self._ledger.strengthen(member.pod.uid, Claim.COMMITTED)
+                self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
         self._registry.revision += 1
         if gang.state is GangState.PLANNED:
             gang.state = GangState.COMMITTED
@@ -207,7 +207,7 @@ class Lifecycle:
         """A Binding of the member goes out: until its outcome is known its place can't be taken from it."""
         if gang.state is GangState.PLANNED:
             self.committing(gang)
-        self._ledger.strengthen(member.pod.uid, Claim.COMMITTED)
+        self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
         self._registry.revision += 1
         member.binding = True
 
@@ -228,7 +228,7 @@ class Lifecycle:
         if member.bound != node:
             gang.note(What.BOUND, member.pod.name, f"to {node}")
         member.bound = node
-        self._ledger.strengthen(uid, Claim.BOUND)
+        self._ledger.strengthen(uid, Strength.BOUND)
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
 

@@ -57,7 +57,7 @@ class Places:
         """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
         wishes = self.wishes(members, now, avoided)
         try:
-            with self._ledger.keeps.passing(self.passes(gang)):
+            with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
                 assignments = self._planner.plan(wishes, gang.key, self.settled(gang))
         except Refused as refused:
             return refused.reason
@@ -96,7 +96,7 @@ class Places:
         """Those of ``members``, by uid, whose pins keep these from being placed together; see `displaced`."""
         eligibility, topology = self._planner.eligibility, self._planner.topology
         trial = Trial(self._ledger, eligibility, topology, any(one.pod.devices for one in members))
-        with self._ledger.keeps.passing(self.passes(gang)):
+        with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
             return displaced(trial, self.wishes(members, now), gang.key, self.settled(gang))
 
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
@@ -165,7 +165,7 @@ class Places:
 
     def _as_asked(self, member: Member) -> bool:
         """Whether what is held for a member is what it asks for: users can edit a pod that waits."""
-        held = self._ledger.holdings.get(member.pod.uid)
+        held = self._ledger.allocations.get(member.pod.uid)
         if held is None or held.requests != member.pod.requests or held.ports != member.pod.host_ports:
             return False
         devices = held.assignment.devices

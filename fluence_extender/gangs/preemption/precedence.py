@@ -13,8 +13,8 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.evictions import Evictions
 from fluence_extender.gangs.preemption.making_way import full_order
 from fluence_extender.gangs.preemption.preempting import Preempting
-from fluence_extender.ledger.keeps import Keeps
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
@@ -68,7 +68,11 @@ class Precedence:
             return reason
         stepped_over = {gang.key, *self.passes(gang)}
         return behind(
-            reason, self._of, stepped_over, self._ledger.keeps, lambda key: (self._of[key].order, key)
+            reason,
+            self._of,
+            stepped_over,
+            self._ledger.preemptor_holds,
+            lambda key: (self._of[key].order, key),
         )
 
 
@@ -95,11 +99,11 @@ def behind(
     reason: Reason,
     for_whom: Mapping[GangKey, Presses],
     stepped_over: Collection[object],
-    keeps: Keeps,
+    preemptor_holds: PreemptorHolds,
     order: Callable[[GangKey], tuple[Any, ...]],
 ) -> Reason:
     """``reason``, if it is want of room, with the first in ``order`` of those for whom nodes are kept."""
-    ahead = [key for key in for_whom if key not in stepped_over and keeps.of(key)]
+    ahead = [key for key in for_whom if key not in stepped_over and preemptor_holds.nodes_for(key)]
     if reason.why is not Why.BUSY or not ahead:
         return reason
     first = min(ahead, key=order)

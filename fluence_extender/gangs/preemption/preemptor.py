@@ -63,11 +63,11 @@ class Preemptor:
         self._limits = limits
         self._clock = clock
         self._of: dict[GangKey, Preempting] = {}
-        self._leaving = Leaving(ledger.holdings, limits.leaving, clock)
+        self._leaving = Leaving(ledger.allocations, limits.leaving, clock)
         self._next_search: dict[GangKey, float] = {}
         self._deferred: set[GangKey] = set()
         self.evictions = Evictions(registry, places, limits, self._of, self._leaving.__contains__)
-        self._going = Going(ledger.holdings, self._leaving, self.evictions)
+        self._going = Going(ledger.allocations, self._leaving, self.evictions)
         self.precedence = Precedence(ledger, self._of, self.evictions)
         self.searches = Searches(
             registry,
@@ -123,7 +123,7 @@ class Preemptor:
     def _only_planned(self, gang: Gang, known: Preempting, reason: Reason, now: float) -> bool:
         """Whether planning the gang in vain was enough for one step: who goes is looked at in the next."""
         known.planned |= reason is not known.busy
-        known.to_be_checked = known.planned and known.awaits(self._ledger.holdings)
+        known.to_be_checked = known.planned and known.awaits(self._ledger.allocations)
         if known.planned:
             known.busy, known.plan_at, known.planned = reason, now + self._limits.preempt_again, False
         gang.try_again_at = min(gang.try_again_at, now if known.to_be_checked else known.plan_at)
@@ -139,7 +139,11 @@ class Preemptor:
         if found_out is not None:
             return found_out
         known = self._of.get(gang.key)
-        if known is None or not known.awaits(self._ledger.holdings) or not all(one.kept for one in members):
+        if (
+            known is None
+            or not known.awaits(self._ledger.allocations)
+            or not all(one.kept for one in members)
+        ):
             return None
         if known.to_be_checked or now < known.plan_at:
             return known.busy
@@ -190,19 +194,19 @@ class Preemptor:
         self, gang: Gang, members: Sequence[Member], found: Found, known: Preempting, now: float
     ) -> None:
         nodes = {one.uid: one.node for one in found.places}
-        self._ledger.keeps.keep(gang.key, nodes.values())
+        self._ledger.preemptor_holds.hold(gang.key, nodes.values())
         for member in members:
             member.kept = nodes[member.pod.uid]
         wishes = self._places.wishes(members, now) if found.hope is None else ()
         known.hope = found.hope or prospect(self._ledger, self._planner, gang.key, wishes, found.places)
-        held, accounts = self._ledger.holdings, self._ledger.accounts
+        held, accounts = self._ledger.allocations, self._ledger.accounts
         there = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
         known.awaited = [uid for uid in there if self._going.has(uid, known, now, patient=True)]
 
     # Saying.
 
     def _reason(self, known: Preempting, now: float) -> Reason:
-        return known.reason(self._ledger.holdings, self._leaving.late(now), self._limits.leaving)
+        return known.reason(self._ledger.allocations, self._leaving.late(now), self._limits.leaving)
 
     # What comes of it.
 
@@ -315,10 +319,10 @@ class Preemptor:
 
     def end(self, key: GangKey) -> None:
         """Nobody need make way for that gang any more; what is kept for it is anybody's."""
-        if self._of.pop(key, None) is None and not self._ledger.keeps.of(key):
+        if self._of.pop(key, None) is None and not self._ledger.preemptor_holds.nodes_for(key):
             return
         self.evictions.nobody_waits(key)
-        self._ledger.keeps.keep(key, ())
+        self._ledger.preemptor_holds.hold(key, ())
         self._ledger.changed()
         gang = self._registry.gangs.get(key)
         if gang is not None:
@@ -349,7 +353,7 @@ class Preemptor:
             self._of[gang.key] = Preempting(
                 full_order(gang), lowest_priority(kept), asked=True, granted=True, kinds=kinds
             )
-            self._ledger.keeps.keep(gang.key, {one.pod.nominated for one in kept})
+            self._ledger.preemptor_holds.hold(gang.key, {one.pod.nominated for one in kept})
             for member in kept:
                 member.kept = member.pod.nominated
 

@@ -74,10 +74,10 @@ class Prospect:
     def open(self, passing: frozenset[object]) -> bool:
         """Whether no node is closed to the gang, other than for the sake of ``passing``."""
         ledger = self._ledger
-        with ledger.keeps.passing(passing):
-            return ledger.keeps.against(self._gang).isdisjoint(self._on) and ledger.strained.isdisjoint(
+        with ledger.preemptor_holds.ignoring(passing):
+            return ledger.preemptor_holds.closed_to(self._gang).isdisjoint(
                 self._on
-            )
+            ) and ledger.strained.isdisjoint(self._on)
 
     def good(self, name: str, going: Going) -> bool:
         """Whether the node takes those who are to go there once those who are going have gone."""
@@ -118,7 +118,7 @@ class Prospect:
         """Whether there may be room for all of them now, on whatever nodes; that there is none is certain."""
         if self._alike is None:
             return True
-        with self._ledger.keeps.passing(passing):
+        with self._ledger.preemptor_holds.ignoring(passing):
             shape = self._planner.shape(self._alike, self._count, self._gang)
         return int(capacity(shape, self._ledger.free.now()).sum()) >= self._count
 

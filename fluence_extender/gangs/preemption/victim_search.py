@@ -15,7 +15,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.making_way import victims_of
 from fluence_extender.gangs.preemption.preemption import Victim, choice
 from fluence_extender.gangs.preemption.prospect import Prospect
-from fluence_extender.ledger.keeps import Keeps
+from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.ledger.use import use_of
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
@@ -60,7 +60,7 @@ class Standing(trials.Standing, Protocol):
     """The ledger, or a copy of them."""
 
     @property
-    def keeps(self) -> Keeps:
+    def preemptor_holds(self) -> PreemptorHolds:
         """The nodes that are kept for somebody."""
         ...
 
@@ -188,7 +188,7 @@ def _search(registry: Gangs, ledger: Standing, planner: Planner, query: Query) -
         # The search was cut short. Who isn't where the gang goes isn't in its way; among the others it is looked again.
         yield A_POD * len(chosen)
         nodes_used = {one.node for one in places}
-        held = ledger.holdings
+        held = ledger.allocations
         near = [
             victim
             for victim in chosen
@@ -208,7 +208,7 @@ def _without_more(ledger: Standing, trial: Trial, query: Query, seen: int) -> Wo
         if use is not None:
             trial.crowd.add(use)
             yield A_POD
-    kept = ledger.keeps.of(query.key)
+    kept = ledger.preemptor_holds.nodes_for(query.key)
     for within in (kept, None) if kept else (None,):
         yield cost_of_trial(ledger, query) + len(query.going)
         places = try_without(ledger, trial, query, query.going, within)
@@ -229,7 +229,7 @@ def _choose(
     while question is not None:
         gone = question | query.going
         yield each + len(gone ^ before)
-        with ledger.keeps.passing(query.passing):
+        with ledger.preemptor_holds.ignoring(query.passing):
             found = trial.fits(query.wishes, query.key, query.settled, gone)
         asked, before = asked + 1, gone
         try:
@@ -264,5 +264,5 @@ def try_without(
     ledger: Standing, trial: Trial, query: Query, gone: frozenset[str], within: Collection[str] | None = None
 ) -> tuple[Assignment, ...] | None:
     """Where the gang would go once the pods ``gone`` have gone; None for nowhere."""
-    with ledger.keeps.passing(query.passing):
+    with ledger.preemptor_holds.ignoring(query.passing):
         return trial.place(query.wishes, query.key, query.settled, gone, within)

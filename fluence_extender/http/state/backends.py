@@ -16,7 +16,7 @@ from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, Virt
 from fluence_extender.http.state.gangs import gang_name
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
 from fluence_extender.http.state.state import DeviceView, HolderView, Items, Key, Listing
-from fluence_extender.ledger.holding import Holding
+from fluence_extender.ledger.allocation import Allocation
 from fluence_extender.model.placement import DeviceShare
 
 REMOVED = "no longer in resources.yaml: who holds it finishes first, nobody new gets it"
@@ -55,7 +55,7 @@ def _items(controller: Controller) -> Items[DeviceView]:
 
 def _use(controller: Controller, devices: Mapping[str, Device]) -> _Use:
     use = _Use()
-    for held in controller.ledger.holdings.values():
+    for held in controller.ledger.allocations.values():
         for share in held.assignment.devices:
             holder = _holder(controller, held, share)
             use.shares.setdefault(share.path, share)
@@ -140,7 +140,7 @@ def _absent(one: VirtualResource, name: str, problems: tuple[str, ...]) -> Devic
     return DeviceView(name, name, path, one.type, node, one.attributes, 0, 0, 0, (), False, problems)
 
 
-def _holder(controller: Controller, held: Holding, share: DeviceShare) -> HolderView:
+def _holder(controller: Controller, held: Allocation, share: DeviceShare) -> HolderView:
     return HolderView(
         held.namespace,
         held.name,
@@ -148,5 +148,5 @@ def _holder(controller: Controller, held: Holding, share: DeviceShare) -> Holder
         gang_name(controller, held.uid),
         share.path,
         share.amount,
-        held.claim.name.lower(),
+        held.strength.name.lower(),
     )

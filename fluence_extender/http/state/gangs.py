@@ -21,7 +21,7 @@ from fluence_extender.http.state.state import (
     MemberView,
     ShapeView,
 )
-from fluence_extender.ledger.holding import Holding
+from fluence_extender.ledger.allocation import Allocation
 from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.resources import CPU, MEMORY
 from fluence_extender.model.timestamps import in_seconds
@@ -97,19 +97,19 @@ def gang_view(gang: Gang) -> GangView:
 
 def allocation_listing(controller: Controller) -> Listing[AllocationView]:
     """What each pod of ours holds."""
-    holdings = controller.ledger.holdings
+    allocations = controller.ledger.allocations
 
     def make(key: Key) -> AllocationView | None:
-        held = holdings.get(key[2])
+        held = allocations.get(key[2])
         return None if held is None else allocation_view(controller, held)
 
     def read() -> Items[AllocationView]:
-        return Items(sorted((one.namespace, one.name, uid) for uid, one in holdings.items()), make)
+        return Items(sorted((one.namespace, one.name, uid) for uid, one in allocations.items()), make)
 
     return Listing(_revision(controller), read)
 
 
-def allocation_view(controller: Controller, held: Holding) -> AllocationView:
+def allocation_view(controller: Controller, held: Allocation) -> AllocationView:
     """One pod's share."""
     devices: dict[str, int] = {}
     gpus = 0
@@ -132,7 +132,7 @@ def allocation_view(controller: Controller, held: Holding) -> AllocationView:
         held.assignment.backend,
         devices,
         gang_name(controller, held.uid),
-        held.claim.name.lower(),
+        held.strength.name.lower(),
     )
 
 

@@ -105,9 +105,9 @@ def _every(free: Resources, have: Resources) -> dict[str, float]:
 
 
 def _user(controller: Controller, uid: str, requests: Resources) -> UserView:
-    held = controller.ledger.holdings.get(uid)
+    held = controller.ledger.allocations.get(uid)
     if held is not None:
-        claim = held.claim.name.lower()
+        claim = held.strength.name.lower()
         return UserView(held.namespace, held.name, uid, gang_name(controller, uid), claim, amounts(requests))
     pod = controller.pod(uid)
     namespace, name = ("", "") if pod is None else (pod.namespace, pod.name)

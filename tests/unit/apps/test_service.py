@@ -54,10 +54,10 @@ def test_place_is_the_planned_node_and_then_the_bound_one(w: World) -> None:
 def test_asking_changes_nothing(w: World) -> None:
     one, lonely = gang(w, "g", 1000)[0], gang(w, "h", 1000, size=2)[0]
     w.advance(1)
-    holdings, version = dict(w.ledger.holdings), w.ledger.version
+    allocations, version = dict(w.ledger.allocations), w.ledger.version
     answers = {str(w.service.locate(w.asked(pod))) for _ in range(50) for pod in (one, lonely)}
     assert len(answers) == 2
-    assert (dict(w.ledger.holdings), w.ledger.version) == (holdings, version)
+    assert (dict(w.ledger.allocations), w.ledger.version) == (allocations, version)
 
 
 def test_reason_is_the_gangs(w: World) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from fluence_extender.cluster.port import ClusterError, Kind, Look, ResourcesFile
 from fluence_extender.gangs.leadership.auditor import Auditor
+from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.audit import DriftKind
-from fluence_extender.ledger.holding import Claim
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
@@ -31,7 +31,7 @@ def holding_lost(w: World, pod: Pod) -> None:
 
 
 def moved(w: World, pod: Pod) -> None:
-    w.ledger.adopt(replace(w.now(pod), node="n1"), "g", Claim.BOUND)
+    w.ledger.adopt(replace(w.now(pod), node="n1"), "g", Strength.BOUND)
 
 
 def shrunk(w: World, pod: Pod) -> None:
@@ -39,8 +39,8 @@ def shrunk(w: World, pod: Pod) -> None:
 
 
 def weakened(w: World, pod: Pod) -> None:
-    held = w.ledger.holdings[pod.uid]
-    w.ledger._holdings[pod.uid] = replace(held, claim=Claim.PLANNED)
+    held = w.ledger.allocations[pod.uid]
+    w.ledger._allocations[pod.uid] = replace(held, strength=Strength.PLANNED)
 
 
 def plan_forgotten(w: World, pod: Pod) -> None:
@@ -70,7 +70,7 @@ def job_left_over(w: World, pod: Pod) -> None:
 
 def left_over_hold(w: World, pod: Pod) -> None:
     gone = replace(pod, uid="gone", name="gone", node="n1", devices={})
-    w.ledger.adopt(gone, "x", Claim.BOUND)
+    w.ledger.adopt(gone, "x", Strength.BOUND)
 
 
 def foreign_forgotten(w: World, pod: Pod) -> None:
@@ -124,7 +124,7 @@ def _foreign(w: World) -> Pod:
         (holding_lost, DriftKind.NOT_HELD),
         (moved, DriftKind.WRONG_NODE),
         (shrunk, DriftKind.WRONG_AMOUNT),
-        (weakened, DriftKind.WRONG_CLAIM),
+        (weakened, DriftKind.WRONG_STRENGTH),
         (plan_forgotten, DriftKind.PLAN_DIFFERS),
         (device_job_lost, DriftKind.DEVICE_NOT_BOOKED),
         (job_lost, DriftKind.JOB_MISSING),
@@ -210,7 +210,7 @@ def test_planned_hold_that_no_plan_stands_behind_is_released(world: MakeWorld) -
     w.ledger.take(replace(pod, requests=asks(1000)), Assignment(pod.uid, "n0"), "g")
     found = w.run(w.auditor.audit())
     assert [drift.kind for drift in found] == [DriftKind.PLAN_DIFFERS]
-    assert pod.uid not in w.ledger.holdings
+    assert pod.uid not in w.ledger.allocations
 
 
 def test_nomination_that_nobody_takes_back_is_found_at_the_second_audit(world: MakeWorld) -> None:
@@ -273,7 +273,7 @@ def test_pod_whose_end_the_watch_missed_is_released(world: MakeWorld) -> None:
     missed(w, lambda: w.cluster.remove(pod))
     found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
     assert [(drift.kind, drift.expected) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "gone")]
-    assert pod.uid not in w.ledger.holdings
+    assert pod.uid not in w.ledger.allocations
 
 
 def test_pod_that_the_watch_never_showed_is_taken_in(world: MakeWorld) -> None:
@@ -281,7 +281,7 @@ def test_pod_that_the_watch_never_showed_is_taken_in(world: MakeWorld) -> None:
     missed(w, lambda: w.pod("late", node="n0", requests=asks(1000)))
     found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
     assert [(drift.kind, drift.found) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "unknown")]
-    assert [held.name for held in w.ledger.holdings.values()] == ["late"]
+    assert [held.name for held in w.ledger.allocations.values()] == ["late"]
 
 
 def test_watch_that_is_only_slow_has_missed_nothing(world: MakeWorld) -> None:
@@ -320,9 +320,9 @@ def test_nothing_is_judged_while_the_watch_is_out_of_touch(world: MakeWorld) -> 
     auditor = Auditor(w.controller, w.drifted.append, watching=lambda: False)
     missed(w, lambda: w.cluster.remove(pod))
     assert w.run(auditor.compare_with_a_fresh_list(w.cluster.look)) == []
-    assert pod.uid in w.ledger.holdings
+    assert pod.uid in w.ledger.allocations
     w.cluster.relist(Kind.POD)
-    assert pod.uid not in w.ledger.holdings
+    assert pod.uid not in w.ledger.allocations
 
 
 def test_api_server_that_does_not_answer_ends_the_look_in_peace(world: MakeWorld) -> None:

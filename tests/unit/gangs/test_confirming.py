@@ -52,8 +52,8 @@ class Confirming:
         """Whether the places have room once the victims have gone, counted pod by pod."""
         ledger, nodes = self.world.ledger, self.world.controller.eligibility.nodes
         left = {name: account.free for name, account in ledger.accounts.items()}
-        for uid in (uid for victim in found.victims for uid in victim.uids if uid in ledger.holdings):
-            where = ledger.holdings[uid].assignment.node
+        for uid in (uid for victim in found.victims for uid in victim.uids if uid in ledger.allocations):
+            where = ledger.allocations[uid].assignment.node
             left[where] = left[where] + ledger.accounts[where].users[uid]
         there = {one.uid: one.node for one in found.places}
         for wish in self.query.wishes:
@@ -73,7 +73,7 @@ def take_room(world: World) -> None:
 
 
 def keep_for_another(world: World) -> None:
-    world.ledger.keeps.keep("another", {"n0"})
+    world.ledger.preemptor_holds.hold("another", {"n0"})
 
 
 def full(world: MakeWorld, nodes: int = 2) -> tuple[World, list[Pod]]:

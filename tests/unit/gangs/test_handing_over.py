@@ -99,9 +99,9 @@ def test_gang_that_is_not_whole_any_more_gives_its_places_back_when_nothing_is_s
     told(w, first)
     w.cluster.remove(w.now(second))
     w.advance(1)
-    assert first.uid in w.ledger.holdings
+    assert first.uid in w.ledger.allocations
     w.advance(LIMITS.handed + 2)
-    assert not w.ledger.holdings
+    assert not w.ledger.allocations
     assert w.gang("g").state is GangState.WAITING
 
 
@@ -155,7 +155,7 @@ def test_member_that_is_deleted_meanwhile_holds_nothing(world: MakeWorld) -> Non
     told(w, first)
     w.change(first, deleting=True)
     w.advance(0.1)
-    assert first.uid not in w.ledger.holdings
+    assert first.uid not in w.ledger.allocations
     w.cluster.remove(w.now(first))
     w.cluster.remove(w.now(second))
     w.advance(0.1)
@@ -240,7 +240,7 @@ def test_nobody_of_a_gang_is_bound_one_of_which_asks_for_devices_and_is_not_mark
     w.cluster.put(replace(quantum, marked=False))
     w.advance(8)
     assert not any(w.nodes_of(*plain, quantum))
-    assert not w.ledger.holdings
+    assert not w.ledger.allocations
     reason = w.gang("g").reason
     assert reason is not None
     assert f"{quantum.name} asks for devices" in reason.text
@@ -389,4 +389,4 @@ def test_gang_that_makes_way_is_not_looked_at_in_haste_while_a_binding_is_under_
     assert len(steps) < 20
     w.cluster.reap()
     w.advance(LIMITS.handed + 1)
-    assert second.uid not in w.ledger.holdings
+    assert second.uid not in w.ledger.allocations

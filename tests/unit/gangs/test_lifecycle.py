@@ -135,7 +135,7 @@ def test_gang_gives_its_places_back_when_it_stops_being_whole_before_it_began(wo
     w.cluster.delete(pods[0])
     w.advance(1)
     assert w.now(pods[1]).nominated == ""
-    assert not w.ledger.holdings
+    assert not w.ledger.allocations
     assert reason(w, "g") == "waiting for members (1 of 2 exist)"
     other = gang(w, "other", 4000)
     w.advance(1)
@@ -213,7 +213,7 @@ def test_namesake_with_a_new_uid_is_another_pod(world: MakeWorld) -> None:
     new = w.pod("p", requests=asks(4000), gates=(GATE,))
     w.advance(3)
     assert w.nodes_of(new) == ["n0"]
-    assert set(w.ledger.holdings) == {new.uid}
+    assert set(w.ledger.allocations) == {new.uid}
 
 
 def test_node_that_is_cordoned_or_lost_under_a_plan_is_left(world: MakeWorld) -> None:
@@ -289,7 +289,7 @@ def test_gang_that_can_not_be_completed_is_evicted_with_the_reason(world: MakeWo
     assert any("could not be completed within 25 s: " in text for text in w.told())
     w.cluster.reap()
     w.advance(5)
-    assert not w.ledger.holdings
+    assert not w.ledger.allocations
 
 
 def test_gang_begun_again_after_an_eviction_has_its_whole_time(world: MakeWorld) -> None:

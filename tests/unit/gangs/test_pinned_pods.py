@@ -173,7 +173,7 @@ def test_restart_knows_the_pin_as_the_promised_node(world: MakeWorld) -> None:
     assert all(pins)
     w.restart()
     w.advance(1)
-    assert [w.ledger.holdings[one.uid].assignment.node for one in pods] == pins
+    assert [w.ledger.allocations[one.uid].assignment.node for one in pods] == pins
     assert not any("nominate" in writes(w, one) for one in pods)
 
 

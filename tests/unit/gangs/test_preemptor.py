@@ -143,7 +143,7 @@ def test_higher_gang_takes_kept_room(world: MakeWorld) -> None:
     w.cluster.reap()
     w.advance(3)
     assert w.nodes_of(*top, *middle) == ["n0", ""]
-    assert low[0].uid not in w.ledger.holdings
+    assert low[0].uid not in w.ledger.allocations
 
 
 def test_kept_room_is_released_when_the_preemptor_goes(world: MakeWorld) -> None:

@@ -16,7 +16,7 @@ from fluence_extender.gangs.leadership.renewal import Renewal
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
 from fluence_extender.http.port import Nowhere, On
-from fluence_extender.ledger.holding import Claim
+from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.ledger.rebuild import Rebuild
@@ -155,7 +155,7 @@ def test_devices_that_are_taken_out_are_not_given_while_the_graph_lags(w: World)
     assert w.nodes_of(one) == [""]
     w.advance(60)
     assert w.nodes_of(one) == ["n0"]
-    assert w.ledger.holdings[one.uid].assignment.backend == "sv2"
+    assert w.ledger.allocations[one.uid].assignment.backend == "sv2"
 
 
 class Factory:
@@ -241,13 +241,13 @@ def test_holds_that_come_and_go_during_a_rebuild_are_in_the_new_graph() -> None:
     ledger.load([node("n0"), node("n1")])
     kept, gone = pod("kept", 1000, node="n0"), pod("gone", 4000, node="n1")
     for one in (kept, gone):
-        ledger.adopt(one, "g", Claim.BOUND)
+        ledger.adopt(one, "g", Strength.BOUND)
     ledger.put_node(node("n2"))
     rebuild = ledger.upkeep.begin_rebuild()
     rebuild.run()
     ledger.release(gone.uid)
     late = pod("late", 2000, node="n0")
-    ledger.adopt(late, "g", Claim.BOUND)
+    ledger.adopt(late, "g", Strength.BOUND)
     ledger.put_foreign(replace(pod("other", 1000, node="n2"), scheduler="default-scheduler"))
     assert not ledger.upkeep.finish_rebuild(rebuild, most=1)
     assert ledger.upkeep.finish_rebuild(rebuild)

@@ -108,7 +108,7 @@ def test_standby_shows_what_the_leader_has_written(pair: MakePair) -> None:
     (seen,) = [one for one in standby(w).controller.registry.gangs.values()]
     assert seen.state is GangState.COMMITTED
     assert {member.promised for member in seen.members.values()} == {"n0"}
-    assert not standby(w).ledger.holdings
+    assert not standby(w).ledger.allocations
     gang(w, "h", 1000, size=3)
     gang(w, "i", 9000, size=1)
     w.advance(0.5)
@@ -231,7 +231,7 @@ def test_members_at_the_barrier_are_told_when_the_lead_is_lost(pair: MakePair) -
         return str(told.value)
 
     assert "not the leader: the lease is held by fluence-other_1" in w.run(scene())
-    assert not old.ledger.holdings
+    assert not old.ledger.allocations
 
 
 def test_write_refused_in_a_moment_without_the_lead_is_made_after_another_look(pair: MakePair) -> None:
@@ -290,11 +290,11 @@ def test_pods_deleted_and_bound_unseen_are_known_once_we_lead(pair: MakePair) ->
     (late,) = gang(w, "late", 2000, size=1)
     w.advance(3)
     assert bound(w, [late]) == 1
-    assert gone.uid in new.ledger.holdings
+    assert gone.uid in new.ledger.allocations
     w.remove(old)
     w.advance(25)
     assert new.leading
-    assert set(new.ledger.holdings) == {kept.uid, late.uid}
+    assert set(new.ledger.allocations) == {kept.uid, late.uid}
 
 
 def test_observations_from_before_the_look_are_not_taken_for_news(pair: MakePair) -> None:
@@ -308,12 +308,12 @@ def test_observations_from_before_the_look_are_not_taken_for_news(pair: MakePair
     w.cluster.remove(w.now(pods[1]))
     w.remove(old)
     w.advance(25)
-    assert set(new.ledger.holdings) == {pods[0].uid}
+    assert set(new.ledger.allocations) == {pods[0].uid}
     for seen in queued:
         sink(seen)
         assert pods[1].uid not in new.controller.registry._of
     w.advance(1)
-    assert set(new.ledger.holdings) == {pods[0].uid}
+    assert set(new.ledger.allocations) == {pods[0].uid}
     new.link._sinks[0] = sink
 
 

@@ -39,7 +39,7 @@ def test_gang_rests_longer_each_time(world: MakeWorld) -> None:
     held = 0
     for _ in range(600):
         w.advance(1)
-        held += bool(w.ledger.holdings)
+        held += bool(w.ledger.allocations)
     assert w.gang("lacks").stalls >= 4
     assert held < 330
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.holding import Claim
+from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger, NoRoom
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
@@ -78,7 +78,7 @@ def test_gang_is_held_whole_or_not_at_all(make: MakeLedger, last: str) -> None:
         return
     with pytest.raises(NoRoom, match=last):
         ledger.take_all(places, "g")
-    assert not any(ledger.holdings.get(one.uid) for one in members)
+    assert not any(ledger.allocations.get(one.uid) for one in members)
     assert accepts(ledger, asks(4000))
     assert ledger.bookings.owned() == {ledger.bookings.job(earlier.uid)}
 
@@ -95,7 +95,7 @@ def test_place_without_room_is_refused_and_nothing_is_held(make: MakeLedger) -> 
     take(ledger, pod("a", 3000))
     with pytest.raises(NoRoom, match="n0"):
         take(ledger, pod("b", 2000))
-    assert len(ledger.holdings) == 1
+    assert len(ledger.allocations) == 1
 
 
 def test_place_on_an_unknown_node_is_refused(make: MakeLedger) -> None:
@@ -172,7 +172,7 @@ def test_bound_pod_is_taken_into_account_without_room(make: MakeLedger) -> None:
     planned = pod("planned", 4000)
     take(ledger, planned)
     bound = pod("bound", 2000, node="n0")
-    ledger.adopt(bound, "g", Claim.BOUND)
+    ledger.adopt(bound, "g", Strength.BOUND)
     assert ledger.accounts["n0"].free["cpu"] == -2000
     assert ledger.strained == {"n0"}
     ledger.release(planned.uid)
@@ -185,7 +185,7 @@ def test_adopting_again_moves_the_hold(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     one = pod(cpu=4000)
     take(ledger, one)
-    ledger.adopt(pod("p", 4000, uid=one.uid, node="n1"), "g", Claim.BOUND)
+    ledger.adopt(pod("p", 4000, uid=one.uid, node="n1"), "g", Strength.BOUND)
     assert ledger.holds(one.uid, "n1")
     assert accepts(ledger, asks(4000), "n0")
     assert not accepts(ledger, asks(1000), "n1")
@@ -193,7 +193,7 @@ def test_adopting_again_moves_the_hold(make: MakeLedger) -> None:
 
 def test_pod_bound_to_a_node_that_is_not_there_yet_is_booked_when_it_comes(make: MakeLedger) -> None:
     ledger = make(node("n0"))
-    ledger.adopt(pod(cpu=3000, node="n1"), "g", Claim.BOUND)
+    ledger.adopt(pod(cpu=3000, node="n1"), "g", Strength.BOUND)
     ledger.put_foreign(other(1000, where="n1"))
     ledger.put_node(node("n1"))
     assert ledger.accounts["n1"].free["cpu"] == 0
@@ -204,7 +204,7 @@ def test_steered_pod_gets_its_nominated_node_again(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     steered = pod(cpu=3000, nominated="n1")
     assert ledger.resume(steered, "g") == Assignment(steered.uid, "n1")
-    assert ledger.holdings[steered.uid].claim is Claim.COMMITTED
+    assert ledger.allocations[steered.uid].strength is Strength.COMMITTED
     assert not accepts(ledger, asks(2000), "n1")
 
 
@@ -221,17 +221,17 @@ def test_steered_pod_that_does_not_fit_any_more_is_not_resumed(make: MakeLedger,
     ledger = make(node("n0"))
     ledger.put_foreign(other(100, host_ports=(HostPort(80),)))
     assert ledger.resume(steered, "g") is None
-    assert not ledger.holdings
+    assert not ledger.allocations
 
 
 def test_claims_only_grow(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     one = pod()
     take(ledger, one)
-    ledger.strengthen(one.uid, Claim.BOUND)
-    ledger.strengthen(one.uid, Claim.COMMITTED)
-    ledger.strengthen("nobody", Claim.BOUND)
-    assert ledger.holdings[one.uid].claim is Claim.BOUND
+    ledger.strengthen(one.uid, Strength.BOUND)
+    ledger.strengthen(one.uid, Strength.COMMITTED)
+    ledger.strengthen("nobody", Strength.BOUND)
+    assert ledger.allocations[one.uid].strength is Strength.BOUND
 
 
 def test_node_joins_is_resized_and_leaves_with_holds_on_it(make: MakeLedger) -> None:
@@ -273,7 +273,7 @@ def test_node_that_shrinks_keeps_the_stronger_claims_booked(make: MakeLedger) ->
     ledger = make(node("n0", 8000))
     weak, strong = pod("weak", 4000), pod("strong", 4000, node="n0")
     take(ledger, weak)
-    ledger.adopt(strong, "g", Claim.BOUND)
+    ledger.adopt(strong, "g", Strength.BOUND)
     ledger.put_node(node("n0", 4000))
     assert ledger.strained == {"n0"}
     assert ledger.bookings.job(strong.uid) is not None
@@ -284,7 +284,7 @@ def test_node_with_absurd_allocatable_offers_nothing(make: MakeLedger) -> None:
     ledger = make(Node("n0"), Node("n1", allocatable=Resources({"cpu": -5, "memory": 0})))
     assert not accepts(ledger, asks(1), "n0")
     assert not accepts(ledger, asks(1), "n1")
-    ledger.adopt(pod(node="n0"), "g", Claim.BOUND)
+    ledger.adopt(pod(node="n0"), "g", Strength.BOUND)
     assert ledger.strained >= {"n0"}
 
 
@@ -367,12 +367,12 @@ def test_node_that_claims_everything_spoils_nothing(make: MakeLedger) -> None:
 def test_resized_pod_is_counted_anew_where_it_is(make: MakeLedger, cpu: int) -> None:
     ledger = make(node("n0"))
     before = pod("a", 2000, node="n0")
-    ledger.adopt(before, "g", Claim.BOUND)
+    ledger.adopt(before, "g", Strength.BOUND)
     after = dataclasses.replace(before, requests=asks(cpu, 1))
     ledger.amend(after)
     assert ledger.accounts["n0"].free["cpu"] == 4000 - cpu
     assert ("n0" in ledger.strained) == (cpu > 4000)
-    assert ledger.holdings[before.uid].requests == after.requests
+    assert ledger.allocations[before.uid].requests == after.requests
     if cpu < 4000:
         assert accepts(ledger, asks(4000 - cpu))
         assert not accepts(ledger, asks(4001 - cpu))

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.holding import Claim
+from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.placement import Assignment
@@ -49,9 +49,9 @@ def test_devices_stay_held_when_the_resources_are_replaced(make: MakeLedger) -> 
 def test_device_that_is_removed_is_held_to_the_end_and_takes_nothing_new(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
     held = simulate(ledger, 2)
-    assert ledger.holdings[held.uid].assignment.backend == "a"
+    assert ledger.allocations[held.uid].assignment.backend == "a"
     ledger.load([node("n0")], parse_resources("resources: [{type: simulator, name: b, count: 2}]"))
-    assert ledger.holdings[held.uid].assignment.backend == "a"
+    assert ledger.allocations[held.uid].assignment.backend == "a"
     assert free(ledger, 4) == 2
     ledger.load([node("n0")], parse_resources(PAIR))
     assert free(ledger, 4) == 2
@@ -78,7 +78,7 @@ def stamped(path: str, kind: str = "simulator", amount: int = 2, uid: str | None
 
 def test_bound_pod_gets_the_device_its_stamp_names(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
-    assert ledger.adopt(stamped("/cluster/b"), "g", Claim.BOUND).backend == "b"
+    assert ledger.adopt(stamped("/cluster/b"), "g", Strength.BOUND).backend == "b"
 
 
 @pytest.mark.parametrize(
@@ -93,27 +93,27 @@ def test_bound_pod_gets_the_device_its_stamp_names(make: MakeLedger) -> None:
 )
 def test_stamp_that_does_not_fit_is_not_believed(make: MakeLedger, stamp: Pod) -> None:
     ledger = make(node("n0"), resources=PAIR)
-    assert ledger.adopt(stamp, "g", Claim.BOUND).backend == "a"
+    assert ledger.adopt(stamp, "g", Strength.BOUND).backend == "a"
 
 
 def test_stamp_gives_no_more_than_was_asked_for(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
-    ledger.adopt(stamped("/cluster/b", amount=2_000), "g", Claim.BOUND)
+    ledger.adopt(stamped("/cluster/b", amount=2_000), "g", Strength.BOUND)
     assert free(ledger, 2) == 2
-    held = next(iter(ledger.holdings.values()))
+    held = next(iter(ledger.allocations.values()))
     assert [share.amount for share in held.assignment.devices] == [2]
 
 
 def test_second_stamp_for_one_device_gains_another_or_none(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
-    backends = [ledger.adopt(stamped("/cluster/b", uid=uid), "g", Claim.BOUND).backend for uid in "xyz"]
+    backends = [ledger.adopt(stamped("/cluster/b", uid=uid), "g", Strength.BOUND).backend for uid in "xyz"]
     assert backends == ["b", "a", ""]
 
 
 def test_bound_pods_devices_are_not_taken_from_another_node(make: MakeLedger) -> None:
     local = "resources: [{type: simulator, name: s1, parent: n1, count: 2}, {type: simulator, name: s2, count: 2}]"
     ledger = make(node("n0"), node("n1"), resources=local)
-    assert ledger.adopt(stamped("/cluster/n1/s1"), "g", Claim.BOUND).backend == "s2"
+    assert ledger.adopt(stamped("/cluster/n1/s1"), "g", Strength.BOUND).backend == "s2"
 
 
 def test_steered_pod_resumes_with_a_device_of_its_node(make: MakeLedger) -> None:
@@ -145,8 +145,8 @@ def test_node_with_devices_is_resized_with_the_devices_held(make: MakeLedger) ->
 def test_resized_pod_keeps_its_devices(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
     one = pod("a", 1000, node="n0", devices={"simulator": 2})
-    held = ledger.adopt(one, "g", Claim.BOUND)
+    held = ledger.adopt(one, "g", Strength.BOUND)
     ledger.amend(dataclasses.replace(one, requests=asks(2000, 1)))
-    assert ledger.holdings[one.uid].assignment == held
+    assert ledger.allocations[one.uid].assignment == held
     assert isinstance(ledger.devices.draft(pod("b", devices={"simulator": 2}), {}), tuple)
     assert not isinstance(ledger.devices.draft(pod("c", devices={"simulator": 1}), {}), tuple)

@@ -51,7 +51,7 @@ def refused(planner: Planner, pods: Sequence[Pod]) -> Refused:
 def state(ledger: Ledger) -> object:
     """All that a plan which fails must leave as it was."""
     return (
-        dict(ledger.holdings),
+        dict(ledger.allocations),
         {name: (account.free, account.ports) for name, account in ledger.accounts.items()},
         ledger.strained,
         ledger.version,
@@ -71,7 +71,7 @@ def test_each_pod_is_an_allocation_of_its_own(bench: MakeBench) -> None:
     planner, ledger, _ = bench([node("n0"), node("n1")])
     pods = [pod(f"p{number}", 2000) for number in range(4)]
     plan(planner, pods)
-    assert {held.requests for held in ledger.holdings.values()} == {asks(2000, 1)}
+    assert {held.requests for held in ledger.allocations.values()} == {asks(2000, 1)}
     ledger.release(pods[1].uid)
     assert nodes_of(plan(planner, [pod("q", 2000)])) == {"n0": 1}
 

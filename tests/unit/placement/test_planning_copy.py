@@ -17,7 +17,7 @@ QPUS = "resources: [{type: qpu, name: fez, count: 2}]"
 
 def held(copy: PlanningCopy) -> object:
     """All that is counted: rooms, and the units of devices by pod."""
-    shares = {uid: sum(one.amount for one in use.assignment.devices) for uid, use in copy.holdings.items()}
+    shares = {uid: sum(one.amount for one in use.assignment.devices) for uid, use in copy.allocations.items()}
     rooms = copy.free.now()
     return {name: rooms.room(name) for name in rooms.rows}, shares
 
@@ -54,23 +54,27 @@ def test_pod_that_was_placed_there_can_end_and_come_back_and_is_counted_once(
     _, copy, planner = copied
     planner.plan([Wish(pod("promised", 1000, uid="promised", devices={"qpu": 1}))], "promised")
     before = held(copy)
-    use = copy.holdings["promised"]
+    use = copy.allocations["promised"]
     copy.end(use)
-    assert "promised" not in copy.holdings
+    assert "promised" not in copy.allocations
     copy.bring_back(use)
     assert held(copy) == before
 
 
 def test_ledger_notices_nothing(copied: tuple[Ledger, PlanningCopy, Planner]) -> None:
     ledger, copy, planner = copied
-    before = {name: one.free for name, one in ledger.accounts.items()}, dict(ledger.holdings), ledger.version
+    before = (
+        {name: one.free for name, one in ledger.accounts.items()},
+        dict(ledger.allocations),
+        ledger.version,
+    )
     use = use_of(ledger, "running")
     assert use is not None
     copy.end(use)
     planner.plan([Wish(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
     assert (
         {name: one.free for name, one in ledger.accounts.items()},
-        dict(ledger.holdings),
+        dict(ledger.allocations),
         ledger.version,
     ) == before
 

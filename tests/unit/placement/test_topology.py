@@ -106,7 +106,7 @@ def test_domain_of_equal_names_in_two_zones_is_two(make: MakeBench) -> None:
         Why.UNSATISFIABLE,
         "unsatisfiable: no rack holds 5 x 4 cpu + 1Gi memory (the largest holds 4, short of cpu)",
     )
-    assert not ledger.holdings
+    assert not ledger.allocations
 
 
 def test_required_level_that_is_full_now_is_busy_with_the_most_there_is_room_for(make: MakeBench) -> None:
@@ -299,4 +299,4 @@ def test_failed_plan_with_bonds_leaves_nothing_held(make: MakeBench) -> None:
         4, {PODSET_REQUIRED: RACK, PODSET_GROUP: "b"}, first=4
     )
     assert refused(planner, pods).why in (Why.BUSY, Why.UNSATISFIABLE)
-    assert not ledger.holdings
+    assert not ledger.allocations

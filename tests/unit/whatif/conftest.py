@@ -79,7 +79,7 @@ class Cluster:
     def state(self) -> object:
         """All that a question must leave as it is."""
         accounts = {name: (one.free, one.ports) for name, one in self.ledger.accounts.items()}
-        return dict(self.ledger.holdings), accounts, self.ledger.version
+        return dict(self.ledger.allocations), accounts, self.ledger.version
 
 
 def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> dict[str, Any]:

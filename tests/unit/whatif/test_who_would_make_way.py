@@ -214,7 +214,7 @@ def test_for_more_members_than_make_it_whole_nobody_makes_way(cluster: type[Clus
 def test_who_passes_others_uses_what_is_kept_for_them(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     waiting = GangKey("lab", "waiting", Convention.LABEL)
-    there.ledger.keeps.keep(waiting, {"n0"})
+    there.ledger.preemptor_holds.hold(waiting, {"n0"})
     there.around.pressing[waiting] = Pressing(500, frozenset({"qpu"}))
     passing, behind = there.ask(high("train", 1, "1"), job("small", 1, "1"), HIGH)
     assert passing.fits

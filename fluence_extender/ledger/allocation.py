@@ -10,7 +10,7 @@ from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 
 
-class Claim(IntEnum):
+class Strength(IntEnum):
     """How strong a hold is: in a conflict the higher one keeps its place."""
 
     PLANNED = 1
@@ -19,14 +19,14 @@ class Claim(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class Allocation:
     """One pod's hold: its place and its exact requests, with the host ports it takes."""
 
     namespace: str
     name: str
     assignment: Assignment
     requests: Resources
-    claim: Claim
+    strength: Strength
     ports: tuple[HostPort, ...] = ()
 
     @property
