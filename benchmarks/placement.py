@@ -23,7 +23,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.placement.plan import Demand, GangRefused, Planner
 
 GIB = 2**30
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.example.com/rack"
@@ -65,9 +65,9 @@ def pod(name: str, kind: tuple[int, int, int], notes: Mapping[str, str]) -> Pod:
     return Pod("default", name, name, annotations=notes, requests=requests)
 
 
-def gang(members: int, kinds: int, notes: Mapping[str, str]) -> list[Wish]:
+def gang(members: int, kinds: int, notes: Mapping[str, str]) -> list[Demand]:
     """Members of so many kinds in turn."""
-    return [Wish(pod(f"p{number}", KINDS[number % kinds], notes)) for number in range(members)]
+    return [Demand(pod(f"p{number}", KINDS[number % kinds], notes)) for number in range(members)]
 
 
 REQUIRED = {TOPOLOGY_REQUIRED_ANNOTATION: "rack"}
@@ -88,15 +88,15 @@ CASES: tuple[tuple[str, int, int, Mapping[str, str]], ...] = (
 )
 
 
-def cost(planner: Planner, ledger: Ledger, wishes: list[Wish], rounds: int) -> list[float]:
+def cost(planner: Planner, ledger: Ledger, demands: list[Demand], rounds: int) -> list[float]:
     """Milliseconds of CPU for planning, each time; taking it back isn't counted."""
     spent = []
     for _ in range(rounds):
         began = time.process_time()
-        with contextlib.suppress(Refused):
-            planner.plan(wishes, "gang")
+        with contextlib.suppress(GangRefused):
+            planner.plan(demands, "gang")
         spent.append((time.process_time() - began) * 1000)
-        ledger.undo([wish.pod.uid for wish in wishes])
+        ledger.undo([demand.pod.uid for demand in demands])
     return spent
 
 
@@ -114,9 +114,9 @@ def main() -> None:
     for nodes in sizes:
         planner, ledger = cluster(nodes, given.engine)
         for name, members, kinds, notes in CASES:
-            wishes = gang(members, kinds, notes)
-            cost(planner, ledger, wishes, 2)
-            measured[name, nodes] = cost(planner, ledger, wishes, given.rounds)
+            demands = gang(members, kinds, notes)
+            cost(planner, ledger, demands, 2)
+            measured[name, nodes] = cost(planner, ledger, demands, given.rounds)
         ledger.close()
     print(f"| gang | {sizes[0]:,} nodes: median (slowest) ms | {sizes[1]:,} nodes: median (slowest) ms |")
     print("|---|---:|---:|")

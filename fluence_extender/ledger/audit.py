@@ -113,7 +113,7 @@ def of_holding(
 
 def _of_job(ledger: Ledger, held: Allocation) -> Iterator[Drift]:
     node = held.assignment.node
-    if node not in ledger.mirror.graph.nodes or ledger.bookings.awaits_room(held):
+    if node not in ledger.mirror.graph.nodes or ledger.bookings.awaits_capacity(held):
         return
     counts = request_counts(ledger.rounded(held.requests), ledger.mirror.units)
     if not counts:

@@ -20,7 +20,7 @@ from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 
-Use = tuple[Resources, Resources]
+NodeUse = tuple[Resources, Resources]
 """What a node has to give, and what of it others use."""
 
 
@@ -30,7 +30,7 @@ class Position:
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
     resources: VirtualResources = field(default_factory=lambda: VirtualResources(""))
-    use: Mapping[str, Use] = field(default_factory=dict)
+    use: Mapping[str, NodeUse] = field(default_factory=dict)
     allocations: Mapping[str, Allocation] = field(default_factory=dict)
 
     def differences(self, later: Position) -> int:
@@ -52,7 +52,7 @@ def _same(one: Allocation, other: Allocation | None) -> bool:
     )
 
 
-def _equal(one: Use, other: Use | None) -> bool:
+def _equal(one: NodeUse, other: NodeUse | None) -> bool:
     return other is not None and ((one[0] is other[0] and one[1] is other[1]) or one == other)
 
 
@@ -72,7 +72,7 @@ class Bookings:
         self._short: set[str] = set()
 
     @property
-    def strained(self) -> set[str]:
+    def overcommitted(self) -> set[str]:
         """Nodes on which more is used than could be booked."""
         return set(self.others.deficits) | self._unbooked.keys()
 
@@ -81,7 +81,7 @@ class Bookings:
         """The pods that hold more of their devices than there is by now."""
         return self._short
 
-    def awaits_room(self, held: Allocation) -> bool:
+    def awaits_capacity(self, held: Allocation) -> bool:
         """Whether a hold couldn't be booked yet because its leaves are taken."""
         return held.uid in self._unbooked.get(held.assignment.node, ())
 
@@ -182,7 +182,7 @@ class Bookings:
 
     # Nodes.
 
-    def settle(self, uses: Mapping[str, Use]) -> None:
+    def settle(self, uses: Mapping[str, NodeUse]) -> None:
         """Book what others use of nodes, and what of ours couldn't be booked there before."""
         known = self.mirror.graph.nodes
         self.others.book_all({node: use for node, use in uses.items() if node in known})
@@ -204,7 +204,7 @@ class Bookings:
         for uid in uids:
             self.rebook(self.allocations[uid])
 
-    def change(self, edit: Edit, here: Iterable[str], use: Use) -> None:
+    def change(self, edit: Edit, here: Iterable[str], use: NodeUse) -> None:
         """Change the graph in place; ``here`` are the holds on the node that leaves or joins, ``use`` is its own.
 
         Raises `MatcherError`; then the graph has to be built anew.

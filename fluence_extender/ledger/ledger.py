@@ -1,6 +1,6 @@
 """The ledger: every pod's hold and every node's account, exact, with the matcher's bookings kept equal to them.
 
-Invariant: for each node the matcher's bookings cover the exact use of its pods, or the node is in ``strained`` and
+Invariant: for each node the matcher's bookings cover the exact use of its pods, or the node is in ``overcommitted`` and
 takes nothing new; a pod's end frees exactly its share. What the cluster says is bound is always taken into account,
 whether there is room for it or not.
 """
@@ -16,11 +16,11 @@ from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.allocation import Allocation, Strength
 from fluence_extender.ledger.bookings import Bookings
+from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
 from fluence_extender.ledger.devices import Devices
 from fluence_extender.ledger.journal import Journal
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
-from fluence_extender.ledger.rooms import LiveRooms, Room
 from fluence_extender.ledger.upkeep import Upkeep
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
@@ -31,7 +31,7 @@ LOW_FIRST = ("lonode", "lonodex", "low")
 """Policies that fill nodes from the lowest id up; the others begin at the other end (fluxion reference 4.5)."""
 
 
-class NoRoom(Exception):
+class NoCapacity(Exception):
     """The matcher has no room where the plan wanted to put a pod; ``reason`` says so in words."""
 
     def __init__(self, reason: str) -> None:
@@ -62,13 +62,15 @@ class Ledger:
         self._negative: set[str] = set()
         self.lacking: set[str] = set()
         self.version = 0
-        self.free = LiveRooms(
+        self.free = LiveCapacity(
             self._accounts,
             self.journal,
-            lambda account: Room(self.room(account.name), account.ports),
+            lambda account: NodeCapacity(self.free_on(account.name), account.ports),
             lambda: (self.behind, id(self.mirror)),
         )
-        self.whole = LiveRooms(self._accounts, self.journal, lambda account: Room(account.allocatable))
+        self.whole = LiveCapacity(
+            self._accounts, self.journal, lambda account: NodeCapacity(account.allocatable)
+        )
 
     # Reading.
 
@@ -117,9 +119,9 @@ class Ledger:
         return self.upkeep.behind
 
     @property
-    def strained(self) -> set[str]:
+    def overcommitted(self) -> set[str]:
         """Nodes on which more is used than could be booked: nothing new lands there."""
-        return self._negative | self.bookings.strained
+        return self._negative | self.bookings.overcommitted
 
     def gangs_apart(self) -> Mapping[str, object] | None:
         """The gang of each pod that holds something, where only pods of one gang share a node; else None."""
@@ -132,7 +134,7 @@ class Ledger:
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """The nodes that ``gang`` may not use now, or wouldn't if the pods ``without`` held nothing."""
-        shut = self.strained | self.preemptor_holds.closed_to(gang)
+        shut = self.overcommitted | self.preemptor_holds.closed_to(gang)
         if self._exclusive:
             held = (
                 (uid, self._allocations[uid].assignment.node) for uid in without if uid in self._allocations
@@ -150,7 +152,7 @@ class Ledger:
         users = self._accounts[name].users
         return [uid for uid in users if uid in self._gang_of and self._gang_of[uid] != gang]
 
-    def room(self, name: str) -> Resources:
+    def free_on(self, name: str) -> Resources:
         """What is free on a node of the graph: of what the node has gained only what the graph has already."""
         account = self._accounts[name]
         if not self.behind:
@@ -264,7 +266,7 @@ class Ledger:
     ) -> None:
         """Hold the planned places of a gang's pods; their drafted devices become part of them.
 
-        Raises `NoRoom`; then none is held, and the drafts are given up.
+        Raises `NoCapacity`; then none is held, and the drafts are given up.
         """
         sizes = [self.rounded(pod.requests) for pod, _ in places]
         shares = [(pod.uid, place.node, size) for (pod, place), size in zip(places, sizes, strict=True)]
@@ -272,7 +274,7 @@ class Ledger:
         if full:
             for pod, _ in places:
                 self.devices.give_up(pod.uid)
-            raise NoRoom(f"node {full} has no room left in whole units")
+            raise NoCapacity(f"node {full} has no room left in whole units")
         for (pod, place), size in zip(places, sizes, strict=True):
             self._hold(pod, place, gang, strength, size)
 
@@ -311,7 +313,7 @@ class Ledger:
         assignment = Assignment(pod.uid, node, drafted)
         try:
             self.take(pod, assignment, gang, Strength.COMMITTED)
-        except NoRoom:
+        except NoCapacity:
             return None
         return assignment
 

@@ -14,7 +14,7 @@ from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.allocation import Allocation
-from fluence_extender.ledger.bookings import Bookings, Position, Use
+from fluence_extender.ledger.bookings import Bookings, NodeUse, Position
 from fluence_extender.ledger.mirror import LoadFailed, Mirror
 from fluence_extender.ledger.rebuild import Rebuild
 from fluence_extender.ledger.shown import ShownGraph
@@ -72,7 +72,11 @@ class Upkeep:
         return self._shown.over(self._mirror.graph).containment
 
     def follow(
-        self, leaving: str | None, joining: Node | None, use: Use, resources: VirtualResources | None = None
+        self,
+        leaving: str | None,
+        joining: Node | None,
+        use: NodeUse,
+        resources: VirtualResources | None = None,
     ) -> None:
         """Change the graph in place if that can be done; else it has fallen behind, and serves as far as it can.
 
@@ -162,7 +166,7 @@ class Upkeep:
         return refused
 
     def _position(self) -> Position:
-        use: dict[str, Use] = {}
+        use: dict[str, NodeUse] = {}
         for name in self._nodes:
             account = self._accounts[name]
             use[name] = (account.allocatable, account.foreign_use)

@@ -13,7 +13,7 @@ from itertools import combinations
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.account import ports_clash
-from fluence_extender.ledger.rooms import Amounts, Rooms
+from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.model.placement import DeviceShare
 from fluence_extender.model.pod import Pod
 
@@ -80,13 +80,13 @@ class DeviceSearch:
     """Ways to give every asker its devices, one after the other, each way with the nodes that it pins pods to."""
 
     def __init__(
-        self, askers: Sequence[Asker], catalogue: DeviceCatalogue, use: DeviceUse, rooms: Rooms
+        self, askers: Sequence[Asker], catalogue: DeviceCatalogue, use: DeviceUse, table: CapacityTable
     ) -> None:
         self._use = use
-        self._rooms = rooms
+        self._table = table
         self._asks = _in_order(askers, catalogue)
         self._free: dict[str, Amounts] = {}
-        self._ports = {rooms.names[row]: ports for row, ports in rooms.ports.items()}
+        self._ports = {table.names[row]: ports for row, ports in table.ports.items()}
         self._pins: dict[str, str] = {}
         self._chosen: list[Chosen] = []
         self.budget = BUDGET
@@ -169,10 +169,10 @@ class DeviceSearch:
     def _pin(self, asker: Asker, node: str) -> bool:
         """Let the pod take its share of ``node``; False when there is no room for it."""
         pod = asker.pod
-        size = self._rooms.size(pod.requests)
+        size = self._table.size(pod.requests)
         free = self._free.get(node)
         if free is None:
-            free = self._rooms.free[self._rooms.rows[node]].copy()
+            free = self._table.free[self._table.rows[node]].copy()
         asked = size > 0
         ports = self._ports.get(node, ())
         if (free[asked] < size[asked]).any() or ports_clash(pod.host_ports, ports):
@@ -184,7 +184,7 @@ class DeviceSearch:
 
     def _unpin(self, asker: Asker, node: str) -> None:
         pod = asker.pod
-        self._free[node] = self._free[node] + self._rooms.size(pod.requests)
+        self._free[node] = self._free[node] + self._table.size(pod.requests)
         self._ports[node] = self._ports[node][: len(self._ports[node]) - len(pod.host_ports)]
         del self._pins[pod.uid]
 

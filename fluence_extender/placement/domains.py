@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.rooms import Rooms
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.reason import Reason, Why, short, unsatisfiable
 from fluence_extender.model.resources import PODS
@@ -41,14 +41,14 @@ def candidates(
     topology: Topology,
     near: Nearness,
     shapes: Sequence[Shape],
-    rooms: Rooms,
+    table: CapacityTable,
     settled: Sequence[str],
 ) -> Iterator[Set[str] | None]:
     """Sets of nodes to try in turn, None for all nodes.
 
     ``settled`` are the nodes where others of the same bond are: their domain binds who comes later.
     """
-    search = _Candidates(topology, shapes, rooms)
+    search = _Candidates(topology, shapes, table)
     bound = search.settled(near.required, settled) if near.required is not None else None
     if near.preferred is None:
         assert near.required is not None
@@ -74,11 +74,11 @@ def _apart(topology: Topology, level: Level, nodes: Set[str]) -> Iterator[Set[st
 
 
 class _Candidates:
-    def __init__(self, topology: Topology, shapes: Sequence[Shape], rooms: Rooms) -> None:
+    def __init__(self, topology: Topology, shapes: Sequence[Shape], table: CapacityTable) -> None:
         self.topology = topology
         self.shapes = shapes
-        self.rooms = rooms
-        self.slots = [(rooms.at(shape.nodes), capacity(shape, rooms)) for shape in shapes]
+        self.table = table
+        self.slots = [(table.at(shape.nodes), capacity(shape, table)) for shape in shapes]
 
     def settled(self, level: Level, nodes: Sequence[str]) -> int | None:
         """The domain where most of ``nodes`` are."""
@@ -88,7 +88,7 @@ class _Candidates:
     def by_domain(self, level: Level) -> NDArray[np.int64]:
         """Shapes x domains: how many members of each shape each domain takes by itself."""
         domains = len(self.topology.domains(level))
-        of = self.topology.by_row(level, self.rooms)
+        of = self.topology.by_row(level, self.table)
         sums = np.zeros((len(self.shapes), domains), dtype=np.int64)
         for index, (rows, slots) in enumerate(self.slots):
             positions = of[rows]
@@ -108,12 +108,12 @@ class _Candidates:
     def _room(self, level: Level) -> NDArray[np.float64]:
         """How many members of all shapes, each by itself and without a limit, each domain takes."""
         domains = len(self.topology.domains(level))
-        of = self.topology.by_row(level, self.rooms)
+        of = self.topology.by_row(level, self.table)
         room = np.zeros(domains)
         for shape, (rows, _) in zip(self.shapes, self.slots, strict=True):
             positions = of[rows]
             inside = positions >= 0
-            whole = capacity(replace(shape, count=2**30), self.rooms)
+            whole = capacity(replace(shape, count=2**30), self.table)
             room += np.bincount(positions[inside], weights=whole[inside], minlength=domains)
         return room
 
@@ -184,8 +184,8 @@ class _Candidates:
     def _inside(self, level: Level, outer: Set[str]) -> NDArray[np.int64]:
         """`by_domain`, counting the nodes of ``outer`` only."""
         kept = self.slots
-        allowed = np.zeros(len(self.rooms.names), dtype=bool)
-        allowed[self.rooms.at([name for name in outer if name in self.rooms.rows])] = True
+        allowed = np.zeros(len(self.table.names), dtype=bool)
+        allowed[self.table.at([name for name in outer if name in self.table.rows])] = True
         self.slots = [(rows[allowed[rows]], slots[allowed[rows]]) for rows, slots in kept]
         try:
             return self.by_domain(level)
@@ -202,16 +202,16 @@ def why_not(
     level: Level,
     free: Sequence[Shape],
     possible: Sequence[Shape],
-    rooms: tuple[Rooms, Rooms],
+    table: tuple[CapacityTable, CapacityTable],
     settled: Sequence[str],
 ) -> Reason:
     """Why no domain of the required ``level`` will do.
 
-    ``free`` are the shapes on the nodes they may use now, ``possible`` on those they could ever use; ``rooms`` what
+    ``free`` are the shapes on the nodes they may use now, ``possible`` on those they could ever use; ``table`` what
     nodes have left and what they have when nothing runs.
     """
     wanted = _members_text(free)
-    here = _Candidates(topology, free, rooms[0])
+    here = _Candidates(topology, free, table[0])
     bound = here.settled(level, settled)
     if bound is not None:
         name = "/".join(value for value in topology.domains(level)[bound] if value)
@@ -220,7 +220,7 @@ def why_not(
             Why.BUSY,
             f"busy: {level.name} {name}, where other members are, has room for {most} of {wanted}{lacking}",
         )
-    ever = _Candidates(topology, possible, rooms[1])
+    ever = _Candidates(topology, possible, table[1])
     if not ever.by_domain(level).any():
         return unsatisfiable(f"no node that the members may use has a {level.name} ({level.labels[-1]})")
     count = sum(shape.count for shape in free)
@@ -236,8 +236,8 @@ def _could_hold(candidates: _Candidates, level: Level) -> bool:
     places = candidates.fitting(level)
     if len(candidates.shapes) == 1 or len(places) > MOST_FILLED:
         return bool(places)
-    rooms = candidates.rooms
-    return any(place(candidates.inside(level, one), rooms, WHY_BUDGET) is not None for one in places)
+    table = candidates.table
+    return any(place(candidates.inside(level, one), table, WHY_BUDGET) is not None for one in places)
 
 
 def _most(
@@ -251,12 +251,12 @@ def _most(
     best: tuple[Part, list[Shape]] | None = None
     for one in places[: 1 if len(candidates.shapes) == 1 else MOST_FILLED]:
         inside = candidates.inside(level, one)
-        part = part_that_fits(inside, candidates.rooms)
+        part = part_that_fits(inside, candidates.table)
         if best is None or part.members > best[0].members:
             best = part, inside
     if best is None:
         return 0, ""
-    found = largest_part(best[1], candidates.rooms) if thorough else best[0]
+    found = largest_part(best[1], candidates.table) if thorough else best[0]
     return min(found.members, limit), short(found.short_of)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fluence_extender.ledger.rooms import Rooms
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.quantity import in_binary
 from fluence_extender.model.reason import Reason, Why, busy, short, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
@@ -58,7 +58,7 @@ class Asked:
         return f"node with {self.tie}" if self.tie else "node"
 
 
-def no_place_now(asked: Sequence[Asked], free: Rooms) -> Reason:
+def no_place_now(asked: Sequence[Asked], free: CapacityTable) -> Reason:
     """The reason for a gang that has to wait for room; ``free`` is what the nodes have left."""
     wanted = sum(one.shape.count for one in asked)
     for one in asked:
@@ -70,7 +70,7 @@ def no_place_now(asked: Sequence[Asked], free: Rooms) -> Reason:
     return replace(reason, text=f"{reason.text}{_refused(_for_now(asked))}")
 
 
-def never_a_place(asked: Sequence[Asked], whole: Rooms) -> Reason | None:
+def never_a_place(asked: Sequence[Asked], whole: CapacityTable) -> Reason | None:
     """Why a gang wouldn't fit even if nothing ran; None where it would, or where that isn't certain.
 
     ``whole`` is what the nodes have when nothing runs.
@@ -133,7 +133,7 @@ def _refused(refusals: Mapping[str, int]) -> str:
     return f" (nodes refused: {listed})" if listed else ""
 
 
-def _too_large(shape: Shape, whole: Rooms, a_node: str) -> str:
+def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> str:
     """Which amounts no node has, with the largest there is; or what the nearest node has."""
     requests = shape.requests
     amounts = whole.free[whole.at(shape.nodes)]

@@ -1,4 +1,4 @@
-"""What placement needs of the ledger: the rooms of nodes, the devices, and a way to take and to give back.
+"""What placement needs of the ledger: the table of nodes, the devices, and a way to take and to give back.
 
 The ledger of the service are one such ledger, a copy to plan on is another.
 """
@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue
-from fluence_extender.ledger.rooms import Rooms
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
 
 
-class RoomSource(Protocol):
+class CapacitySource(Protocol):
     """What nodes have, as one array; ``revision`` grows when it changes."""
 
     @property
@@ -24,8 +24,8 @@ class RoomSource(Protocol):
         """How often it has changed, as of the last `now`."""
         ...
 
-    def now(self) -> Rooms:
-        """The rooms as they are now; read them, don't change them."""
+    def now(self) -> CapacityTable:
+        """The table as they are now; read them, don't change them."""
         ...
 
 
@@ -72,12 +72,12 @@ class LedgerPort(Protocol):
     """See the module docstring. Amounts are exact; `rounded` requests are what is taken."""
 
     @property
-    def free(self) -> RoomSource:
+    def free(self) -> CapacitySource:
         """What the nodes have left."""
         ...
 
     @property
-    def whole(self) -> RoomSource:
+    def whole(self) -> CapacitySource:
         """What the nodes have when nothing runs."""
         ...
 
@@ -113,7 +113,7 @@ class LedgerPort(Protocol):
         ...
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
-        """Hold the places of a gang's pods. Raises `NoRoom`; then none is held."""
+        """Hold the places of a gang's pods. Raises `NoCapacity`; then none is held."""
         ...
 
     def undo(self, uids: Iterable[str]) -> None:

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 
 from fluence_extender.graph.catalogue import choice
-from fluence_extender.ledger.ledger import NoRoom
+from fluence_extender.ledger.ledger import NoCapacity
 from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
+from fluence_extender.placement.demand import Demand, GangRefused, Group, NoPlace, ShapeKey, grouped
 from fluence_extender.placement.device_reasons import devices_in_use
 from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.search import BUDGET, Counts, Shape, place
-from fluence_extender.placement.wish import Group, NoPlace, Refused, ShapeKey, Wish, grouped
 
 PINNED_TRIALS = 16, 1024
 """How many ways to pin pods to the nodes of their devices are tried with the rest of the gang: at least, at most."""
@@ -46,91 +46,96 @@ class Matching:
         self._ledger = ledger
         self._eligibility = eligibility
         self._node_order = node_order
-        self._asked_last: tuple[tuple[Wish, ...], dict[ShapeKey, list[Pod]]] = ((), {})
+        self._asked_last: tuple[tuple[Demand, ...], dict[ShapeKey, list[Pod]]] = ((), {})
 
     def attempt(
         self,
-        wishes: Sequence[Wish],
+        demands: Sequence[Demand],
         gang: object,
         within: Set[str] | None = None,
         budget: int = BUDGET,
     ) -> tuple[Assignment, ...]:
-        """Place every pod of ``wishes`` on nodes of ``within``, held as planned.
+        """Place every pod of ``demands`` on nodes of ``within``, held as planned.
 
-        Raises `Refused` where no device will ever do and `NoPlace` for want of room; then nothing is held.
+        Raises `GangRefused` where no device will ever do and `NoPlace` for want of room; then nothing is held.
         """
-        uids = [wish.pod.uid for wish in wishes]
+        uids = [demand.pod.uid for demand in demands]
         try:
-            shares, nodes = self._devices_and_nodes(wishes, gang, within, budget)
-            return self._take(wishes, shares, nodes, gang)
-        except NoRoom as error:
+            shares, nodes = self._devices_and_nodes(demands, gang, within, budget)
+            return self._take(demands, shares, nodes, gang)
+        except NoCapacity as error:
             self._ledger.undo(uids)
-            raise NoPlace(self.groups(wishes, gang, within), error.reason) from error
+            raise NoPlace(self.groups(demands, gang, within), error.reason) from error
         except Exception:
             self._ledger.undo(uids)
             raise
 
     def _take(
         self,
-        wishes: Sequence[Wish],
+        demands: Sequence[Demand],
         shares: Mapping[str, tuple[DeviceShare, ...]],
         nodes: Mapping[str, str],
         gang: object,
     ) -> tuple[Assignment, ...]:
         assignments = tuple(
-            Assignment(wish.pod.uid, nodes[wish.pod.uid], shares.get(wish.pod.uid, ())) for wish in wishes
+            Assignment(demand.pod.uid, nodes[demand.pod.uid], shares.get(demand.pod.uid, ()))
+            for demand in demands
         )
-        self._ledger.take_all([(wish.pod, one) for wish, one in zip(wishes, assignments, strict=True)], gang)
+        self._ledger.take_all(
+            [(demand.pod, one) for demand, one in zip(demands, assignments, strict=True)], gang
+        )
         return assignments
 
     # Devices.
 
     def _devices_and_nodes(
-        self, wishes: Sequence[Wish], gang: object, within: Set[str] | None, budget: int
+        self, demands: Sequence[Demand], gang: object, within: Set[str] | None, budget: int
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]]:
-        asking = [wish for wish in wishes if wish.pod.devices]
+        asking = [demand for demand in demands if demand.pod.devices]
         if not asking:
-            groups = self.groups(wishes, gang, within)
+            groups = self.groups(demands, gang, within)
             return {}, self._spread(groups, self._counts(groups, budget))
         askers = self._askers(asking, gang, within)
         try:
             shares = self._draft(askers)
-            groups = self.groups(wishes, gang, within, self._pins(shares))
+            groups = self.groups(demands, gang, within, self._pins(shares))
             return shares, self._spread(groups, self._counts(groups, budget))
-        except (Refused, NoPlace) as error:
+        except (GangRefused, NoPlace) as error:
             if not self._may_go_otherwise(error):
                 raise
-            self._ledger.undo([wish.pod.uid for wish in asking])
-            found = self._together(wishes, askers, gang, within, budget)
+            self._ledger.undo([demand.pod.uid for demand in asking])
+            found = self._together(demands, askers, gang, within, budget)
             if found is not None:
                 return found
-            devices = error.reason if isinstance(error, Refused) else None
-            raise NoPlace(self.groups(wishes, gang, within), devices=devices) from error
+            devices = error.reason if isinstance(error, GangRefused) else None
+            raise NoPlace(self.groups(demands, gang, within), devices=devices) from error
 
-    def _may_go_otherwise(self, error: Refused | NoPlace) -> bool:
+    def _may_go_otherwise(self, error: GangRefused | NoPlace) -> bool:
         """Whether another choice of devices could help."""
-        if isinstance(error, Refused):
+        if isinstance(error, GangRefused):
             return error.reason.why is Why.BUSY
         return bool(self._ledger.mirror.catalogue.nodes())
 
-    def _askers(self, asking: Sequence[Wish], gang: object, within: Set[str] | None) -> list[Asker]:
+    def _askers(self, asking: Sequence[Demand], gang: object, within: Set[str] | None) -> list[Asker]:
         """The pods that ask for devices with their nodes, those with the smallest choice first."""
         catalogue = self._ledger.mirror.catalogue
         nodes = {
             key: self._usable(key, some[0].pod, gang, within) for key, some in grouped(asking, {}).items()
         }
-        askers = [Asker(wish.pod, nodes[key]) for key, some in grouped(asking, {}).items() for wish in some]
+        askers = [
+            Asker(demand.pod, nodes[key]) for key, some in grouped(asking, {}).items() for demand in some
+        ]
         return sorted(askers, key=lambda one: choice(catalogue, one.pod.devices, one.pod.requires))
 
     def _draft(self, askers: Sequence[Asker]) -> dict[str, tuple[DeviceShare, ...]]:
-        """Draft the devices pod by pod. Raises `Refused`."""
+        """Draft the devices pod by pod. Raises `GangRefused`."""
         devices = self._ledger.devices
         local = self._ledger.mirror.catalogue.nodes()
         shares: dict[str, tuple[DeviceShare, ...]] = {}
         for asker in askers:
             drafted = devices.draft(asker.pod, asker.pod.requires, local - asker.nodes if local else ())
             if isinstance(drafted, Reason):
-                raise Refused(drafted)
+                raise GangRefused(drafted)
             shares[asker.pod.uid] = drafted
         return shares
 
@@ -141,7 +146,7 @@ class Matching:
 
     def _together(
         self,
-        wishes: Sequence[Wish],
+        demands: Sequence[Demand],
         askers: Sequence[Asker],
         gang: object,
         within: Set[str] | None,
@@ -152,14 +157,14 @@ class Matching:
             askers, self._ledger.mirror.catalogue, devices_in_use(self._ledger), self._ledger.free.now()
         )
         vain: set[object] = set()
-        asking = [wish for wish in wishes if wish.pod.devices]
-        cells = max(len(self.groups(wishes, gang, within)) * len(self._ledger.free.now().names), 1)
+        asking = [demand for demand in demands if demand.pod.devices]
+        cells = max(len(self.groups(demands, gang, within)) * len(self._ledger.free.now().names), 1)
         trials = min(max(PINNED_CELLS // cells, PINNED_TRIALS[0]), PINNED_TRIALS[1])
         for way, pins in islice(search.ways(), MOST_WAYS):
             asked = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
             if asked in vain:
                 continue
-            groups = self.groups(wishes, gang, within, pins)
+            groups = self.groups(demands, gang, within, pins)
             try:
                 nodes = self._spread(groups, self._counts(groups, budget // trials))
             except NoPlace:
@@ -186,15 +191,15 @@ class Matching:
 
     def groups(
         self,
-        wishes: Sequence[Wish],
+        demands: Sequence[Demand],
         gang: object,
         within: Set[str] | None = None,
         pins: dict[str, str] | None = None,
     ) -> list[Group]:
-        """The wishes as shapes with their pods, in the order of their ranks."""
+        """The demands as shapes with their pods, in the order of their ranks."""
         found: list[Group] = []
         orders: dict[object, tuple[str, ...]] = {}
-        for key, pods in self._by_shape(wishes, pins or {}).items():
+        for key, pods in self._by_shape(demands, pins or {}).items():
             pod = pods[0]
             asked = (key.signature, key.barred, key.pin)
             if asked not in orders:
@@ -203,19 +208,19 @@ class Matching:
             found.append((shape, pods))
         return found
 
-    def _by_shape(self, wishes: Sequence[Wish], pins: dict[str, str]) -> dict[ShapeKey, list[Pod]]:
+    def _by_shape(self, demands: Sequence[Demand], pins: dict[str, str]) -> dict[ShapeKey, list[Pod]]:
         """The pods by what makes them equal, in the order of their ranks.
 
-        Who looks for victims asks for the same tuple of wishes over and over.
+        Who looks for victims asks for the same tuple of demands over and over.
         """
-        if not pins and self._asked_last[0] is wishes:
+        if not pins and self._asked_last[0] is demands:
             return self._asked_last[1]
         found = {
-            key: sorted((wish.pod for wish in members), key=rank_key)
-            for key, members in grouped(wishes, pins).items()
+            key: sorted((demand.pod for demand in members), key=rank_key)
+            for key, members in grouped(demands, pins).items()
         }
-        if not pins and isinstance(wishes, tuple):
-            self._asked_last = (wishes, found)
+        if not pins and isinstance(demands, tuple):
+            self._asked_last = (demands, found)
         return found
 
     def _usable(self, key: ShapeKey, pod: Pod, gang: object, within: Set[str] | None) -> Set[str]:
@@ -253,9 +258,9 @@ class Matching:
             raise
         except MatcherError:
             return None
-        rooms = self._ledger.free.now()
+        table = self._ledger.free.now()
         for name, count in counts.items():
-            room = rooms.room(name)
+            room = table.of_node(name)
             if any(amount * count > room.get(one, 0) for one, amount in shape.requests.items() if amount > 0):
                 return None
         return [counts] if sum(counts.values()) == shape.count else None

@@ -13,7 +13,7 @@ from operator import gt, mul
 
 import numpy as np
 
-from fluence_extender.ledger.rooms import Amounts
+from fluence_extender.ledger.capacity import Amounts
 
 Left = tuple[int, ...]
 Pattern = tuple[tuple[int, int], ...]
@@ -110,31 +110,31 @@ class _Packing:
         """The ways to fill the node to the brim, those with many members of the hardest shapes first."""
         most = self.most[node]
         shapes = [i for i in self.order if left[i] and most[i]]
-        rooms = [self.free[node]] + [[]] * len(shapes)
+        table = [self.free[node]] + [[]] * len(shapes)
         taken = [0] * (len(shapes) + 1)
         counts = [0] * len(shapes)
         at = 0
         while True:
             for position in range(at, len(shapes)):
-                self._put(position, shapes, rooms, taken, counts, left, None)
+                self._put(position, shapes, table, taken, counts, left, None)
             self.budget -= 1
             if self.budget < 0:
                 return
-            if self._full(shapes, rooms[-1], taken[-1], counts, left):
+            if self._full(shapes, table[-1], taken[-1], counts, left):
                 yield tuple((i, count) for i, count in zip(shapes, counts, strict=True) if count)
             at = len(shapes) - 1
             while at >= 0 and not counts[at]:
                 at -= 1
             if at < 0:
                 return
-            self._put(at, shapes, rooms, taken, counts, left, counts[at] - 1)
+            self._put(at, shapes, table, taken, counts, left, counts[at] - 1)
             at += 1
 
     def _put(
         self,
         at: int,
         shapes: Sequence[int],
-        rooms: list[list[int]],
+        table: list[list[int]],
         taken: list[int],
         counts: list[int],
         left: Left,
@@ -143,15 +143,15 @@ class _Packing:
         """Let the shape at position ``at`` take ``count`` members of the node, None for as many as fit."""
         shape = shapes[at]
         if count is None:
-            count = self._fitting(shape, rooms[at], taken[at], left[shape])
+            count = self._fitting(shape, table[at], taken[at], left[shape])
         counts[at] = count
         if count:
-            rooms[at + 1] = [
-                have - count * one for have, one in zip(rooms[at], self.sizes[shape], strict=True)
+            table[at + 1] = [
+                have - count * one for have, one in zip(table[at], self.sizes[shape], strict=True)
             ]
             taken[at + 1] = taken[at] | self.clashes[shape]
         else:
-            rooms[at + 1], taken[at + 1] = rooms[at], taken[at]
+            table[at + 1], taken[at + 1] = table[at], taken[at]
 
     def _fitting(self, shape: int, room: list[int], taken: int, most: int) -> int:
         if taken >> shape & 1:

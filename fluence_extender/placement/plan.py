@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.reason import Reason, Why
-from fluence_extender.placement.bonds import Bond, bonds
+from fluence_extender.placement.demand import Demand, GangRefused, NoPlace
 from fluence_extender.placement.domains import Nearness, candidates, why_not
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.ledger_port import LedgerPort
@@ -22,9 +22,9 @@ from fluence_extender.placement.matching import Matching
 from fluence_extender.placement.reasons import Reasons
 from fluence_extender.placement.search import BUDGET, Shape
 from fluence_extender.placement.topology import Topology, UnknownLevel
-from fluence_extender.placement.wish import NoPlace, Refused, Wish
+from fluence_extender.placement.topology_constraints import TopologyConstraint, topology_constraints
 
-__all__ = ["Planner", "Refused", "Settled", "Wish"]
+__all__ = ["Demand", "GangRefused", "Planner", "SettledMember"]
 
 ATTEMPTS = 64
 """How many times members are matched within some set of nodes before a gang with bonds is called busy."""
@@ -34,10 +34,10 @@ MOST_BONDS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """A member that has its node already; ``wish`` says what binds it to the others."""
+class SettledMember:
+    """A member that has its node already; ``demand`` says what binds it to the others."""
 
-    wish: Wish
+    demand: Demand
     node: str
 
 
@@ -45,7 +45,7 @@ class Settled:
 class _Task:
     """Members to be placed ``within`` some nodes (None for all); their first ``depth`` bonds are seen to."""
 
-    wishes: tuple[Wish, ...]
+    demands: tuple[Demand, ...]
     depth: int
     within: Set[str] | None
 
@@ -58,7 +58,7 @@ class _Trip:
     """
 
     gang: object
-    settled: Sequence[Settled]
+    settled: Sequence[SettledMember]
     done: list[Assignment]
     attempts: int = ATTEMPTS
     budget: int = 2 * BUDGET
@@ -77,7 +77,9 @@ class Planner:
         self._topology = topology or Topology(eligibility, ledger.mirror.levels)
         self._matching = Matching(ledger, eligibility, self._topology.place)
         self._reasons = Reasons(ledger, eligibility)
-        self._asked_last: tuple[tuple[Wish, ...], int, dict[Bond | None, tuple[Wish, ...]]] = ((), -1, {})
+        self._asked_last: tuple[
+            tuple[Demand, ...], int, dict[TopologyConstraint | None, tuple[Demand, ...]]
+        ] = ((), -1, {})
 
     @property
     def eligibility(self) -> EligibilityIndex:
@@ -94,43 +96,43 @@ class Planner:
         return self._eligibility.nodes.get(name)
 
     def plan(
-        self, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled] = ()
+        self, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember] = ()
     ) -> tuple[Assignment, ...]:
-        """Place every pod of ``wishes``, held as planned. Raises `Refused`, and then nothing is held.
+        """Place every pod of ``demands``, held as planned. Raises `GangRefused`, and then nothing is held.
 
         ``gang`` is any hashable identity: under a node-exclusive policy only pods of one gang share a node. ``settled``
         are the members that have a place already and keep it.
         """
         trip = _Trip(gang, settled, [])
         try:
-            return self._found(wishes, trip)
+            return self._found(demands, trip)
         except NoPlace as no:
-            raise Refused(self._reason(no, trip)) from no
+            raise GangRefused(self._reason(no, trip)) from no
         except UnknownLevel as unknown:
-            raise Refused(_unknown(unknown)) from unknown
+            raise GangRefused(_unknown(unknown)) from unknown
 
     def find(
-        self, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled] = ()
+        self, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember] = ()
     ) -> tuple[Assignment, ...] | None:
         """`plan`, where nobody asks for the reason: None when there is no place."""
         try:
-            return self._found(wishes, _Trip(gang, settled, [], told=False))
-        except (NoPlace, Refused, UnknownLevel):
+            return self._found(demands, _Trip(gang, settled, [], told=False))
+        except (NoPlace, GangRefused, UnknownLevel):
             return None
 
-    def shape(self, wish: Wish, count: int, gang: object) -> Shape:
-        """So many pods like that of ``wish``, with the nodes that they may use now."""
-        ((shape, _),) = self._matching.groups((wish,), gang)
+    def shape(self, demand: Demand, count: int, gang: object) -> Shape:
+        """So many pods like that of ``demand``, with the nodes that they may use now."""
+        ((shape, _),) = self._matching.groups((demand,), gang)
         return replace(shape, count=count)
 
-    def _found(self, wishes: Sequence[Wish], trip: _Trip) -> tuple[Assignment, ...]:
+    def _found(self, demands: Sequence[Demand], trip: _Trip) -> tuple[Assignment, ...]:
         try:
-            self._place([_Task(tuple(wishes), 0, None)], trip)
+            self._place([_Task(tuple(demands), 0, None)], trip)
         except UnknownLevel:
             self._undo(trip, 0)
             raise
         placed = {one.uid: one for one in trip.done}
-        return tuple(placed[wish.pod.uid] for wish in wishes)
+        return tuple(placed[demand.pod.uid] for demand in demands)
 
     def _reason(self, no: NoPlace, trip: _Trip) -> Reason:
         """Why there is no place at all, or else why not within the bonds."""
@@ -139,13 +141,13 @@ class Planner:
         return near or found
 
     def _place(self, tasks: Sequence[_Task], trip: _Trip) -> None:
-        """Do all of ``tasks`` or raise `NoPlace` or `Refused`, and then nothing of them is held."""
+        """Do all of ``tasks`` or raise `NoPlace` or `GangRefused`, and then nothing of them is held."""
         if not tasks:
             return
         task, rest = tasks[0], tasks[1:]
         groups = self._bonded(task)
         if len(groups) > 1:
-            parts = [_Task(wishes, task.depth, task.within) for wishes in groups.values()]
+            parts = [_Task(demands, task.depth, task.within) for demands in groups.values()]
             if len(groups) > MOST_BONDS:
                 self._in_turn([[part] for part in parts] + [list(rest)], trip)
             else:
@@ -157,12 +159,12 @@ class Planner:
         else:
             self._near(bond, task, rest, trip)
 
-    def _bonded(self, task: _Task) -> dict[Bond | None, tuple[Wish, ...]]:
-        """`_by_bond`; who looks for victims asks for the same wishes over and over."""
+    def _bonded(self, task: _Task) -> dict[TopologyConstraint | None, tuple[Demand, ...]]:
+        """`_by_bond`; who looks for victims asks for the same demands over and over."""
         asked, depth, found = self._asked_last
-        if asked is not task.wishes or depth != task.depth:
+        if asked is not task.demands or depth != task.depth:
             found = _by_bond(task)
-            self._asked_last = task.wishes, task.depth, found
+            self._asked_last = task.demands, task.depth, found
         return found
 
     def _in_turn(self, parts: Sequence[Sequence[_Task]], trip: _Trip) -> None:
@@ -170,7 +172,7 @@ class Planner:
         try:
             for tasks in parts:
                 self._place(tasks, trip)
-        except (NoPlace, Refused):
+        except (NoPlace, GangRefused):
             self._undo(trip, mark)
             raise
 
@@ -180,31 +182,31 @@ class Planner:
         budget = BUDGET if free else min(BUDGET // 4, trip.budget)
         trip.attempts -= 1
         trip.budget -= budget
-        trip.done.extend(self._matching.attempt(task.wishes, trip.gang, task.within, max(budget, 1)))
+        trip.done.extend(self._matching.attempt(task.demands, trip.gang, task.within, max(budget, 1)))
         try:
             self._place(rest, trip)
-        except (NoPlace, Refused):
+        except (NoPlace, GangRefused):
             self._undo(trip, mark)
             raise
 
-    def _near(self, bond: Bond, task: _Task, rest: Sequence[_Task], trip: _Trip) -> None:
+    def _near(self, bond: TopologyConstraint, task: _Task, rest: Sequence[_Task], trip: _Trip) -> None:
         near = Nearness(
             self._topology.level(bond.required) if bond.required else None,
             self._topology.level(bond.preferred) if bond.preferred else None,
         )
-        shapes = self._matching.groups(task.wishes, trip.gang, task.within)
-        nodes = [one.node for one in trip.settled if bond in _bonds(one.wish)]
-        failed: NoPlace | Refused | None = None
-        rooms = self._ledger.free.now()
-        for within in candidates(self._topology, near, [shape for shape, _ in shapes], rooms, nodes):
+        shapes = self._matching.groups(task.demands, trip.gang, task.within)
+        nodes = [one.node for one in trip.settled if bond in _constraints(one.demand)]
+        failed: NoPlace | GangRefused | None = None
+        table = self._ledger.free.now()
+        for within in candidates(self._topology, near, [shape for shape, _ in shapes], table, nodes):
             if failed is not None and trip.attempts <= 0:
                 break
             both = task.within if within is None else within if task.within is None else within & task.within
             try:
-                self._place([_Task(task.wishes, task.depth + 1, both), *rest], trip)
-            except (NoPlace, Refused) as error:
+                self._place([_Task(task.demands, task.depth + 1, both), *rest], trip)
+            except (NoPlace, GangRefused) as error:
                 failed = error
-                if isinstance(error, Refused) and error.reason.why is not Why.BUSY:
+                if isinstance(error, GangRefused) and error.reason.why is not Why.BUSY:
                     raise
                 continue
             return
@@ -215,14 +217,14 @@ class Planner:
                 near.required,
                 [shape for shape, _ in shapes],
                 possible,
-                (rooms, self._ledger.whole.now()),
+                (table, self._ledger.whole.now()),
                 nodes,
             )
         raise failed or NoPlace(shapes)
 
     def _possible(self, task: _Task, trip: _Trip) -> list[Shape]:
         """The shapes on all the nodes they could ever use."""
-        groups = self._matching.groups(task.wishes, trip.gang)
+        groups = self._matching.groups(task.demands, trip.gang)
         return [
             Shape(shape.requests, shape.count, nodes, shape.ports)
             for (shape, _), nodes in zip(groups, self._reasons.possible(groups), strict=True)
@@ -234,18 +236,18 @@ class Planner:
         del trip.done[mark:]
 
 
-def _bonds(wish: Wish) -> tuple[Bond, ...]:
-    return bonds(wish.pod, wish.levels, wish.job_size)
+def _constraints(demand: Demand) -> tuple[TopologyConstraint, ...]:
+    return topology_constraints(demand.pod, demand.levels, demand.job_size)
 
 
-def _by_bond(task: _Task) -> dict[Bond | None, tuple[Wish, ...]]:
+def _by_bond(task: _Task) -> dict[TopologyConstraint | None, tuple[Demand, ...]]:
     """The members by their next bond, the largest group first and those without any last."""
-    groups: dict[Bond | None, list[Wish]] = {}
-    for wish in task.wishes:
-        found = _bonds(wish)
-        groups.setdefault(found[task.depth] if task.depth < len(found) else None, []).append(wish)
+    groups: dict[TopologyConstraint | None, list[Demand]] = {}
+    for demand in task.demands:
+        found = _constraints(demand)
+        groups.setdefault(found[task.depth] if task.depth < len(found) else None, []).append(demand)
     ordered = sorted(groups.items(), key=lambda item: (item[0] is None, -len(item[1])))
-    return {bond: tuple(wishes) for bond, wishes in ordered}
+    return {bond: tuple(demands) for bond, demands in ordered}
 
 
 def _unknown(unknown: UnknownLevel) -> Reason:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from fluence_extender.ledger.crowd import Crowd
-from fluence_extender.ledger.rooms import CountedRooms, Rooms
-from fluence_extender.ledger.use import Use
+from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity
+from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -54,24 +53,24 @@ class CopiedDevices(DeviceLedger, Protocol):
 class PlanningCopy:
     """A `LedgerPort` for the planner, from which pods can be taken out and put back.
 
-    ``rooms`` are what its nodes have left and what they have when nothing runs, for it alone to count on; ``within``
+    ``table`` are what its nodes have left and what they have when nothing runs, for it alone to count on; ``within``
     are the only nodes that may be used, None for all. ``allocations`` are those of pods with devices and of those that
     were placed here.
     """
 
     def __init__(
         self,
-        rooms: tuple[Rooms, Rooms],
+        table: tuple[CapacityTable, CapacityTable],
         graph: Graph,
         rules: Rules,
-        holders: Mapping[str, Use],
+        holders: Mapping[str, PodUse],
         devices: CopiedDevices,
     ) -> None:
-        self.free = CountedRooms(rooms[0])
-        self.whole = CountedRooms(rooms[1])
+        self.free = CopiedCapacity(table[0])
+        self.whole = CopiedCapacity(table[1])
         self.mirror = graph
         self.devices = devices
-        self.allocations: dict[str, Use] = dict(holders)
+        self.allocations: dict[str, PodUse] = dict(holders)
         self.within: Collection[str] | None = None
         self._rules = rules
         self._gone: set[str] = set()
@@ -106,19 +105,19 @@ class PlanningCopy:
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Hold places; their devices have been chosen before."""
         sizes: dict[Resources, Resources] = {}
-        uses: list[Use] = []
+        uses: list[PodUse] = []
         for pod, assignment in places:
             requests = sizes.get(pod.requests)
             if requests is None:
                 requests = sizes[pod.requests] = self.rounded(pod.requests)
-            uses.append(Use(assignment, requests, pod.host_ports))
+            uses.append(PodUse(assignment, requests, pod.host_ports))
         self.allocations.update((use.assignment.uid, use) for use in uses)
         self._placed.update(use.assignment.uid for use in uses)
         self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
     def undo(self, uids: Iterable[str]) -> None:
         """Give back what these pods were given here, drafts included."""
-        uses: list[Use] = []
+        uses: list[PodUse] = []
         for uid in uids:
             self.devices.give_up(uid)
             if uid in self._placed:
@@ -126,14 +125,14 @@ class PlanningCopy:
                 uses.append(self.allocations.pop(uid))
         self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], 1)
 
-    def end(self, use: Use) -> None:
+    def end(self, use: PodUse) -> None:
         """Let a pod be gone that holds ``use``."""
         self._gone.add(use.uid)
         self.allocations.pop(use.uid, None)
         self.devices.end(use.assignment.devices, back=False)
         self._count(use, 1)
 
-    def bring_back(self, use: Use) -> None:
+    def bring_back(self, use: PodUse) -> None:
         """Let a pod be there again that was gone."""
         self._gone.remove(use.uid)
         if use.assignment.devices or use.uid in self._placed:
@@ -141,15 +140,15 @@ class PlanningCopy:
         self.devices.end(use.assignment.devices, back=True)
         self._count(use, -1)
 
-    def end_all(self, uids: Collection[str], crowd: Crowd) -> None:
-        """Let many pods be gone that are in ``crowd``, which counts in this copy's rooms."""
+    def end_all(self, uids: Collection[str], removable: RemovablePods) -> None:
+        """Let many pods be gone that are in ``removable``, which counts in this copy's table."""
         self._gone.update(uids)
-        crowd.count(uids, 1)
+        removable.count(uids, 1)
 
-    def bring_all_back(self, uids: Collection[str], crowd: Crowd) -> None:
+    def bring_all_back(self, uids: Collection[str], removable: RemovablePods) -> None:
         """Let many pods be there again that were gone."""
         self._gone.difference_update(uids)
-        crowd.count(uids, -1)
+        removable.count(uids, -1)
 
-    def _count(self, use: Use, sign: int) -> None:
+    def _count(self, use: PodUse, sign: int) -> None:
         self.free.count(use.assignment.node, use.requests, use.ports, sign)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
+from fluence_extender.placement.demand import Group, NoPlace
 from fluence_extender.placement.device_reasons import devices_in_use, refusals_among, tied_to, too_few
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.explain import Asked, never_a_place, no_place_now
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.shortage import part_that_fits
-from fluence_extender.placement.wish import Group, NoPlace
 
 MOST_REMEMBERED = 128
 """How many kinds of gangs are remembered as such that could be placed if nothing ran, or not."""

@@ -15,12 +15,12 @@ import numpy.ma  # Or np.unique would load it in the middle of the first plan.
 from numpy.typing import NDArray
 
 from fluence_extender.ledger.account import ports_clash
-from fluence_extender.ledger.rooms import Amounts, Room, Rooms, slots
+from fluence_extender.ledger.capacity import Amounts, CapacityTable, NodeCapacity, slots
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.packing import Bins, Undecided, pack
 
-__all__ = ["BUDGET", "Counts", "Room", "Shape", "Undecided", "capacity", "decide", "fill", "place"]
+__all__ = ["BUDGET", "Counts", "NodeCapacity", "Shape", "Undecided", "capacity", "decide", "fill", "place"]
 
 BUDGET = 20_000
 """Ways to fill a node that the exact search looks at: a fraction of a second."""
@@ -49,21 +49,21 @@ Counts = list[dict[str, int]]
 
 
 class _Problem:
-    """Shapes and rooms as arrays: ``rows[i]`` are the nodes of shape i in order, ``shut[i]`` those with its ports."""
+    """Shapes and table as arrays: ``rows[i]`` are the nodes of shape i in order, ``shut[i]`` those with its ports."""
 
-    def __init__(self, shapes: Sequence[Shape], rooms: Rooms) -> None:
+    def __init__(self, shapes: Sequence[Shape], table: CapacityTable) -> None:
         self.shapes = shapes
-        self.rooms = rooms
-        self.sizes = [rooms.size(shape.requests) for shape in shapes]
-        width = rooms.free.shape[1]
+        self.table = table
+        self.sizes = [table.size(shape.requests) for shape in shapes]
+        width = table.free.shape[1]
         self.sizes = [np.pad(size, (0, width - len(size))) for size in self.sizes]
         known: dict[int, NDArray[np.intp]] = {}
         for shape in shapes:
             if id(shape.nodes) not in known:
-                known[id(shape.nodes)] = rooms.at(shape.nodes)
+                known[id(shape.nodes)] = table.at(shape.nodes)
         self.rows = [known[id(shape.nodes)] for shape in shapes]
         self.shut = [
-            {row for row, taken in rooms.ports.items() if ports_clash(shape.ports, taken)}
+            {row for row, taken in table.ports.items() if ports_clash(shape.ports, taken)}
             if shape.exclusive
             else set()
             for shape in shapes
@@ -92,16 +92,16 @@ class _Problem:
 
     def total(self) -> Amounts:
         """What all rows have free together."""
-        total: Amounts = self.rooms.free.clip(min=0).astype(np.float64).sum(axis=0)
+        total: Amounts = self.table.free.clip(min=0).astype(np.float64).sum(axis=0)
         return total
 
 
 class _Trial:
-    """Greedy filling of one copy of the rooms."""
+    """Greedy filling of one copy of the table."""
 
     def __init__(self, problem: _Problem) -> None:
         self.problem = problem
-        self.free = problem.rooms.free.copy()
+        self.free = problem.table.free.copy()
         self.taken: dict[int, int] = {}
 
     def fill(self, index: int, tight: bool = False) -> dict[str, int]:
@@ -120,7 +120,7 @@ class _Trial:
         if shape.exclusive:
             for row in chosen.tolist():
                 self.taken[row] = self.taken.get(row, 0) | problem.clashes[index]
-        names = problem.rooms.names
+        names = problem.table.names
         return {names[row]: count for row, count in zip(chosen.tolist(), given.tolist(), strict=True)}
 
     def _slack(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -132,37 +132,41 @@ class _Trial:
         return slack
 
 
-def capacity(shape: Shape, rooms: Rooms) -> Amounts:
+def capacity(shape: Shape, table: CapacityTable) -> Amounts:
     """How many members of a shape, at most ``count``, each of its nodes takes by itself."""
-    return _Problem((shape,), rooms).capacity(0, rooms.free, {})
+    return _Problem((shape,), table).capacity(0, table.free, {})
 
 
-def fill(shapes: Sequence[Shape], rooms: Rooms) -> tuple[Counts, Rooms]:
+def fill(shapes: Sequence[Shape], table: CapacityTable) -> tuple[Counts, CapacityTable]:
     """Place as many members as fit, one shape after the other, first-fit; also what is left then."""
-    trial = _Trial(_Problem(shapes, rooms))
+    trial = _Trial(_Problem(shapes, table))
     counts = [trial.fill(index) for index in range(len(shapes))]
-    ports = dict(rooms.ports)
+    ports = dict(table.ports)
     for shape, placed in zip(shapes, counts, strict=True):
         if shape.exclusive:
             for name in placed:
-                ports[rooms.rows[name]] = ports.get(rooms.rows[name], ()) + shape.ports
-    return counts, Rooms(rooms.rows, rooms.columns, trial.free, ports, rooms.names)
+                ports[table.rows[name]] = ports.get(table.rows[name], ()) + shape.ports
+    return counts, CapacityTable(table.rows, table.columns, trial.free, ports, table.names)
 
 
-def place(shapes: Sequence[Shape], rooms: Rooms | Mapping[str, Room], budget: int = BUDGET) -> Counts | None:
+def place(
+    shapes: Sequence[Shape], table: CapacityTable | Mapping[str, NodeCapacity], budget: int = BUDGET
+) -> Counts | None:
     """Place every member of every shape, or return None.
 
-    ``rooms`` must have every node that a shape names; it isn't changed.
+    ``table`` must have every node that a shape names; it isn't changed.
     """
     try:
-        return decide(shapes, rooms, budget)
+        return decide(shapes, table, budget)
     except Undecided:
         return None
 
 
-def decide(shapes: Sequence[Shape], rooms: Rooms | Mapping[str, Room], budget: int = BUDGET) -> Counts | None:
+def decide(
+    shapes: Sequence[Shape], table: CapacityTable | Mapping[str, NodeCapacity], budget: int = BUDGET
+) -> Counts | None:
     """`place`, where None means that it is impossible. Raises `Undecided` where that isn't known."""
-    problem = _Problem(shapes, rooms if isinstance(rooms, Rooms) else Rooms.of(rooms))
+    problem = _Problem(shapes, table if isinstance(table, CapacityTable) else CapacityTable.of(table))
     if len(shapes) == 1:
         return _first_fit(problem, (0,), tight=False)
     total = problem.total()
@@ -195,9 +199,9 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
     asked = np.flatnonzero(np.any(problem.sizes, axis=0))
     most = np.zeros((len(everywhere), len(shapes)), dtype=np.int64)
     for index, rows in enumerate(problem.rows):
-        most[np.searchsorted(everywhere, rows), index] = problem.capacity(index, problem.rooms.free, {})
+        most[np.searchsorted(everywhere, rows), index] = problem.capacity(index, problem.table.free, {})
     bins = Bins(
-        problem.rooms.free[np.ix_(everywhere, asked)],
+        problem.table.free[np.ix_(everywhere, asked)],
         np.asarray(problem.sizes)[:, asked],
         most,
         problem.clashes,
@@ -208,5 +212,5 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
     counts: Counts = [{} for _ in shapes]
     for position, pattern in packed:
         for index, count in pattern:
-            counts[index][problem.rooms.names[everywhere[position]]] = count
+            counts[index][problem.table.names[everywhere[position]]] = count
     return counts

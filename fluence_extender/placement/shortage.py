@@ -1,4 +1,4 @@
-"""How much of a gang rooms take at most, and what the next member is short of.
+"""How much of a gang table take at most, and what the next member is short of.
 
 What is short has its Kubernetes name, whatever it is: ``cpu``, ``memory``, ``pods`` (a node's pod slots), an extended
 resource, or a host port.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fluence_extender.ledger.account import ports_clash
-from fluence_extender.ledger.rooms import Rooms
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Counts, Shape, fill, place
@@ -37,55 +37,59 @@ class Part:
         return sum(self.counts)
 
 
-def part_that_fits(shapes: Sequence[Shape], rooms: Rooms) -> Part:
+def part_that_fits(shapes: Sequence[Shape], table: CapacityTable) -> Part:
     """As many members as fit when one shape is placed after the other, in the given order or the lightest first."""
     given = list(range(len(shapes)))
-    lightest = _lightest_first(shapes, rooms)
-    return _part(shapes, *_filled(shapes, rooms, [given] if given == lightest else [given, lightest]))
+    lightest = _lightest_first(shapes, table)
+    return _part(shapes, *_filled(shapes, table, [given] if given == lightest else [given, lightest]))
 
 
-def largest_part(shapes: Sequence[Shape], rooms: Rooms) -> Part:
+def largest_part(shapes: Sequence[Shape], table: CapacityTable) -> Part:
     """The most members that are found to fit together.
 
     Of unequal members the small ones are placed first, then the hard ones; then larger selections are searched for, so
     that of a small gang the result can't be made larger by one member.
     """
     if len(shapes) == 1:
-        return part_that_fits(shapes, rooms)
+        return part_that_fits(shapes, table)
     given = list(range(len(shapes)))
-    lightest = _lightest_first(shapes, rooms)
+    lightest = _lightest_first(shapes, table)
     hardest = sorted(lightest, key=lambda i: len(shapes[i].nodes))
-    return _part(shapes, *_grown(shapes, rooms, *_filled(shapes, rooms, [lightest, given, hardest])))
+    return _part(shapes, *_grown(shapes, table, *_filled(shapes, table, [lightest, given, hardest])))
 
 
-def weights(some: Sequence[Resources], rooms: Rooms) -> list[float]:
+def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
     """How much of all that is free each of these requests takes, by the name of which that is most."""
-    # The sizes first: a name that is new makes the rooms wider.
-    sizes = [rooms.size(requests) for requests in some]
-    total = np.maximum(rooms.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
+    # The sizes first: a name that is new makes the table wider.
+    sizes = [table.size(requests) for requests in some]
+    total = np.maximum(table.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
     return [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
 
 
-def _lightest_first(shapes: Sequence[Shape], rooms: Rooms) -> list[int]:
+def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
     given = range(len(shapes))
     if len(given) == 1:
         return [0]
-    heavy = weights([shape.requests for shape in shapes], rooms)
+    heavy = weights([shape.requests for shape in shapes], table)
     return sorted(given, key=lambda i: heavy[i])
 
 
-def _filled(shapes: Sequence[Shape], rooms: Rooms, orders: Sequence[Sequence[int]]) -> tuple[Counts, Rooms]:
+def _filled(
+    shapes: Sequence[Shape], table: CapacityTable, orders: Sequence[Sequence[int]]
+) -> tuple[Counts, CapacityTable]:
     """The most members that fit in one of these orders of shapes, the first of the best, and what is left then."""
-    best: tuple[Counts, Rooms] | None = None
+    best: tuple[Counts, CapacityTable] | None = None
     for order in orders:
-        counts, left = fill([shapes[i] for i in order], rooms)
+        counts, left = fill([shapes[i] for i in order], table)
         if best is None or _members(counts) > _members(best[0]):
             best = [counts[order.index(i)] for i in range(len(shapes))], left
     assert best is not None
     return best
 
 
-def _grown(shapes: Sequence[Shape], rooms: Rooms, counts: Counts, left: Rooms) -> tuple[Counts, Rooms]:
+def _grown(
+    shapes: Sequence[Shape], table: CapacityTable, counts: Counts, left: CapacityTable
+) -> tuple[Counts, CapacityTable]:
     """A selection made larger member by member, as long as one more can be placed with all the others."""
     have = [sum(placed.values()) for placed in counts]
     tried = 0
@@ -97,52 +101,54 @@ def _grown(shapes: Sequence[Shape], rooms: Rooms, counts: Counts, left: Rooms) -
                 continue
             tried += 1
             wanted = [number + (at == index) for at, number in enumerate(have)]
-            found = _placed(shapes, wanted, rooms)
+            found = _placed(shapes, wanted, table)
             if found is not None:
                 (counts, left), have, grown = found, wanted, True
     return counts, left
 
 
-def _placed(shapes: Sequence[Shape], wanted: Sequence[int], rooms: Rooms) -> tuple[Counts, Rooms] | None:
+def _placed(
+    shapes: Sequence[Shape], wanted: Sequence[int], table: CapacityTable
+) -> tuple[Counts, CapacityTable] | None:
     asked = [
         (at, replace(shape, count=wanted[at]))
         for at, shape in enumerate(shapes)
         if wanted[at] and shape.nodes
     ]
-    found = place([shape for _, shape in asked], rooms, EACH_BUDGET)
+    found = place([shape for _, shape in asked], table, EACH_BUDGET)
     if found is None:
         return None
     counts: Counts = [{} for _ in shapes]
     for (at, _), placed in zip(asked, found, strict=True):
         counts[at] = placed
-    return counts, _left(shapes, counts, rooms)
+    return counts, _left(shapes, counts, table)
 
 
-def _left(shapes: Sequence[Shape], counts: Counts, rooms: Rooms) -> Rooms:
-    """What is left of ``rooms`` when members are where ``counts`` says."""
-    left = rooms.free.copy()
-    ports = dict(rooms.ports)
+def _left(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> CapacityTable:
+    """What is left of ``table`` when members are where ``counts`` says."""
+    left = table.free.copy()
+    ports = dict(table.ports)
     for shape, placed in zip(shapes, counts, strict=True):
-        size = rooms.size(shape.requests)
+        size = table.size(shape.requests)
         for name, count in placed.items():
-            row = rooms.rows[name]
+            row = table.rows[name]
             left[row] -= count * size
             if shape.ports:
                 ports[row] = ports.get(row, ()) + shape.ports
-    return Rooms(rooms.rows, rooms.columns, left, ports, rooms.names)
+    return CapacityTable(table.rows, table.columns, left, ports, table.names)
 
 
 def _members(counts: Counts) -> int:
     return sum(sum(placed.values()) for placed in counts)
 
 
-def _part(shapes: Sequence[Shape], counts: Counts, left: Rooms) -> Part:
+def _part(shapes: Sequence[Shape], counts: Counts, left: CapacityTable) -> Part:
     have = tuple(sum(placed.values()) for placed in counts)
     lacking = [shape for shape, count in zip(shapes, have, strict=True) if count < shape.count]
     return Part(have, short_of(lacking or shapes, left))
 
 
-def short_of(shapes: Sequence[Shape], left: Rooms) -> tuple[str, ...]:
+def short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
     """What keeps the next member out: the names short on the node that lacks the fewest of them."""
     best: tuple[str, ...] | None = None
     for shape in {(one.requests, one.nodes, one.ports): one for one in shapes}.values():
@@ -152,7 +158,7 @@ def short_of(shapes: Sequence[Shape], left: Rooms) -> tuple[str, ...]:
     return best or ()
 
 
-def _shortages(shape: Shape, left: Rooms) -> Iterator[tuple[str, ...]]:
+def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     """What each kind of node lacks for one more member."""
     names = sorted(name for name in shape.requests if shape.requests[name] > 0)
     size = left.size(shape.requests)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.rooms import Rooms
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.node import Node
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -82,10 +82,10 @@ class _Members:
         self.nodes[position].add(name)
         self.of[name] = position
 
-    def rows(self, rooms: Rooms) -> NDArray[np.int64]:
-        if self.row_names is not rooms.names or len(self.by_row) != len(rooms.names):
-            self.by_row = np.array([self.of.get(name, -1) for name in rooms.names], dtype=np.int64)
-            self.row_names = rooms.names
+    def rows(self, table: CapacityTable) -> NDArray[np.int64]:
+        if self.row_names is not table.names or len(self.by_row) != len(table.names):
+            self.by_row = np.array([self.of.get(name, -1) for name in table.names], dtype=np.int64)
+            self.row_names = table.names
         return self.by_row
 
 
@@ -135,9 +135,9 @@ class Topology:
         """Which domain a node is in, -1 for none."""
         return self._members(level).of.get(node, -1)
 
-    def by_row(self, level: Level, rooms: Rooms) -> NDArray[np.int64]:
-        """Which domain each row of ``rooms`` is in, -1 for none."""
-        return self._members(level).rows(rooms)
+    def by_row(self, level: Level, table: CapacityTable) -> NDArray[np.int64]:
+        """Which domain each row of ``table`` is in, -1 for none."""
+        return self._members(level).rows(table)
 
     def place(self, node: str) -> tuple[object, ...]:
         """What nodes are sorted by so that those of a domain are together: the path of the node, in natural order."""

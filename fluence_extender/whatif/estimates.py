@@ -21,7 +21,7 @@ from fluence_extender.gangs.membership.topology_told import topology_told
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Why
-from fluence_extender.placement.plan import Settled, Wish
+from fluence_extender.placement.plan import Demand, SettledMember
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast
 from fluence_extender.whatif.live import copied
@@ -55,8 +55,8 @@ class Queued:
     """A waiting gang as the computation needs it."""
 
     key: GangKey
-    wishes: tuple[Wish, ...]
-    settled: tuple[Settled, ...]
+    demands: tuple[Demand, ...]
+    settled: tuple[SettledMember, ...]
     duration: float | None
 
 
@@ -85,12 +85,12 @@ def estimate(
     found: dict[GangKey, float] = {}
     try:
         for one in queue:
-            at = forecast.earliest(one.wishes, one.key, now, one.settled)
+            at = forecast.earliest(one.demands, one.key, now, one.settled)
             if at is None:
                 continue
             found[one.key] = at
             until_end = at + one.duration if one.duration is not None else None
-            forecast.promise(one.wishes, one.key, at, until_end, one.settled)
+            forecast.promise(one.demands, one.key, at, until_end, one.settled)
     except OutOfTime:
         log.info("estimates of starts took too long", estimated=len(found), waiting=len(queue))
     return found
@@ -170,17 +170,19 @@ class Estimates:
         return [self._queued(gang) for gang in waiting[:MOST]]
 
     def _queued(self, gang: Gang) -> Queued:
-        def wish(pod: Pod) -> Wish:
-            return Wish(pod, frozenset(), *topology_told(self._controller.registry.workloads, pod))
+        def demand(pod: Pod) -> Demand:
+            return Demand(pod, frozenset(), *topology_told(self._controller.registry.workloads, pod))
 
         pods = sorted((member.pod for member in needy(gang)), key=rank_key)
         settled = [
-            Settled(wish(one.pod), one.assignment.node) for one in gang.alive() if one.assignment is not None
+            SettledMember(demand(one.pod), one.assignment.node)
+            for one in gang.alive()
+            if one.assignment is not None
         ]
         missing = max(gang.size - len(settled) - gang.ended, 1)
         durations = [pod.duration for pod in pods]
         longest = None if None in durations else max(one for one in durations if one is not None)
-        return Queued(gang.key, tuple(wish(pod) for pod in pods[:missing]), tuple(settled), longest)
+        return Queued(gang.key, tuple(demand(pod) for pod in pods[:missing]), tuple(settled), longest)
 
     def _tell(self, found: Mapping[GangKey, float]) -> None:
         now = self._now()

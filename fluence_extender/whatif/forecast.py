@@ -11,10 +11,10 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fluence_extender.ledger.use import Use
+from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
-from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
+from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
 from fluence_extender.placement.planning_copy import PlanningCopy
 
 
@@ -23,7 +23,7 @@ class End:
     """From ``at`` (seconds since the epoch) on nobody has ``use`` any more."""
 
     at: float
-    use: Use
+    use: PodUse
 
 
 def end_of(pod: Pod, job: Job | None) -> float | None:
@@ -45,7 +45,7 @@ class Forecast:
         copy: PlanningCopy,
         planner: Planner,
         ends: Mapping[str, float],
-        uses: Mapping[str, Use],
+        uses: Mapping[str, PodUse],
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._tick = tick
@@ -58,18 +58,18 @@ class Forecast:
         self._passed = 0
 
     def earliest(
-        self, wishes: Sequence[Wish], gang: object, now: float, settled: Sequence[Settled] = ()
+        self, demands: Sequence[Demand], gang: object, now: float, settled: Sequence[SettledMember] = ()
     ) -> float | None:
         """The first moment at which the gang fits, ``now`` at the earliest; None where the known ends don't suffice."""
-        if self._fits(0, wishes, gang, settled):
+        if self._fits(0, demands, gang, settled):
             return now
         steps = [number for number in range(1, len(self._ends) + 1) if self._last_at(number)]
-        if not steps or not self._fits(steps[-1], wishes, gang, settled):
+        if not steps or not self._fits(steps[-1], demands, gang, settled):
             return None
         low, high = 0, len(steps) - 1
         while low < high:
             middle = (low + high) // 2
-            if self._fits(steps[middle], wishes, gang, settled):
+            if self._fits(steps[middle], demands, gang, settled):
                 high = middle
             else:
                 low = middle + 1
@@ -77,17 +77,17 @@ class Forecast:
 
     def promise(
         self,
-        wishes: Sequence[Wish],
+        demands: Sequence[Demand],
         gang: object,
         at: float,
         until: float | None,
-        settled: Sequence[Settled] = (),
+        settled: Sequence[SettledMember] = (),
     ) -> None:
         """Let the gang hold from now on what it gets ``at`` that time, and ``until`` it has ended."""
         self._go(bisect.bisect_right(self._ends, at, key=lambda end: end.at))
         try:
-            placed = self._planner.plan(wishes, gang, settled)
-        except Refused:
+            placed = self._planner.plan(demands, gang, settled)
+        except GangRefused:
             return
         if until is None:
             return
@@ -106,14 +106,16 @@ class Forecast:
         """Whether the ends before ``number`` are all up to their moment: the next is later."""
         return number == len(self._ends) or self._ends[number].at > self._ends[number - 1].at
 
-    def _fits(self, passed: int, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled]) -> bool:
+    def _fits(
+        self, passed: int, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember]
+    ) -> bool:
         self._tick()
         self._go(passed)
         try:
-            self._planner.plan(wishes, gang, settled)
-        except Refused:
+            self._planner.plan(demands, gang, settled)
+        except GangRefused:
             return False
-        self._copy.undo([wish.pod.uid for wish in wishes])
+        self._copy.undo([demand.pod.uid for demand in demands])
         return True
 
     def _go(self, passed: int) -> None:

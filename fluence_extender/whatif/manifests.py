@@ -24,7 +24,7 @@ from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
-from fluence_extender.placement.plan import Wish
+from fluence_extender.placement.plan import Demand
 from fluence_extender.whatif.controllers import MAKERS, Maker, maker
 from fluence_extender.whatif.documents import BadManifest, Manifest, NothingAsked, as_json
 from fluence_extender.whatif.priorities import PriorityClasses
@@ -53,9 +53,9 @@ class Wanted:
     topology: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
     unknown_class: str = ""
 
-    def wish(self, pod: Pod) -> Wish:
+    def demand(self, pod: Pod) -> Demand:
         """What a planner is asked for one of the pods."""
-        return Wish(pod, frozenset(), *self.topology[pod.uid])
+        return Demand(pod, frozenset(), *self.topology[pod.uid])
 
     @property
     def levels(self) -> bool:

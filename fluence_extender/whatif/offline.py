@@ -17,9 +17,9 @@ from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.ledger.ledger import LOW_FIRST
-from fluence_extender.ledger.rooms import Room, Rooms
-from fluence_extender.ledger.use import Use
+from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
@@ -137,21 +137,21 @@ def cluster(
     containment = build_containment(there.nodes, resources, levels=levels)
     catalogue = device_catalogue(containment)
     accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in there.nodes}
-    uses: dict[str, Use] = {}
+    uses: dict[str, PodUse] = {}
     ends: dict[str, float] = {}
     running = [pod for pod in there.pods if not pod.finished and pod.node in accounts]
     for pod in running:
         accounts[pod.node].add(pod.uid, pod.requests, foreign=not pod.ours, ports=pod.host_ports)
         assignment = Assignment(pod.uid, pod.node, _shares(pod, catalogue))
-        uses[pod.uid] = Use(assignment, pod.requests, pod.host_ports)
+        uses[pod.uid] = PodUse(assignment, pod.requests, pod.host_ports)
         job = there.jobs.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
         end = end_of(pod, job)
         if end is not None:
             ends[pod.uid] = end
     gangs = _gangs(there, [pod for pod in running if pod.ours], uses)
     ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
-    free = Rooms.of({name: Room(one.free, one.ports) for name, one in accounts.items()})
-    whole = Rooms.of({name: Room(one.allocatable) for name, one in accounts.items()})
+    free = CapacityTable.of({name: NodeCapacity(one.free, one.ports) for name, one in accounts.items()})
+    whole = CapacityTable.of({name: NodeCapacity(one.allocatable) for name, one in accounts.items()})
     taken = Snapshot(
         there.nodes,
         (free, whole),
@@ -165,7 +165,7 @@ def cluster(
     return Seen(taken, ends, Surroundings(gangs, going, budgets=there.budgets))
 
 
-def _gangs(there: Objects, running: Iterable[Pod], uses: Mapping[str, Use]) -> CopiedGangs:
+def _gangs(there: Objects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -> CopiedGangs:
     """The gangs of pods that run, as their controllers and labels say."""
     index = there.workloads()
     members: dict[GangKey, list[tuple[Pod, Claim, Assignment]]] = {}

@@ -22,7 +22,7 @@ from fluence_extender.model.listing import first_few
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.plan import Demand, Planner
 from fluence_extender.whatif.standing import CopiedGangs, CopiedLedger
 
 STEP = 10_000
@@ -113,20 +113,20 @@ class Preemptions:
             lambda other: (-pressing[other].priority, other),
         )
 
-    def look(self, key: GangKey, wishes: Sequence[Wish], surplus: bool) -> Preemption:
+    def look(self, key: GangKey, demands: Sequence[Demand], surplus: bool) -> Preemption:
         """What preemption would do for the pods that have no room; ``surplus`` says that there are more than its size.
 
         Where others would make way, those that are asked about from now on find it so.
         """
-        pods = [wish.pod for wish in wishes]
+        pods = [demand.pod for demand in demands]
         if not all(pod.preempts for pod in pods):
             return Preemption(Outcome.NEVER, "preempts nobody: preemptionPolicy is Never")
-        if surplus and self._planner.find(wishes, key) is not None:
+        if surplus and self._planner.find(demands, key) is not None:
             return Preemption(
                 Outcome.SIZE_FITS,
                 f"preempts nobody: the {len(pods)} that make it whole fit, and for more than those nobody makes way",
             )
-        found, forbidden = self._search(key, wishes)
+        found, forbidden = self._search(key, demands)
         if found is None:
             return Preemption(Outcome.IN_VAIN, _in_vain(min(pod.priority for pod in pods), forbidden))
         self._keep(key, pods, found)
@@ -136,12 +136,12 @@ class Preemptions:
         victims = self._taken(found.victims)
         return Preemption(Outcome.PREEMPTS, _would(victims), victims, _named(pods, found.places))
 
-    def _search(self, key: GangKey, wishes: Sequence[Wish]) -> tuple[Found | None, list[str]]:
+    def _search(self, key: GangKey, demands: Sequence[Demand]) -> tuple[Found | None, list[str]]:
         """Who would make way as far as disruption budgets allow it, and which forbade what was found before."""
         forbidden: list[str] = []
         spared: set[GangKey] = set()
         while True:
-            query = self._query(key, wishes, spared)
+            query = self._query(key, demands, spared)
             work = search(self._around.gangs, self._ledger, self._planner, query)
             while not work.over:
                 self._tick()
@@ -154,8 +154,8 @@ class Preemptions:
             forbidden.append(refused.reason)
             spared.add(refused.about(pods))
 
-    def _query(self, key: GangKey, wishes: Sequence[Wish], spared: Collection[GangKey]) -> Query:
-        pods = [wish.pod for wish in wishes]
+    def _query(self, key: GangKey, demands: Sequence[Demand], spared: Collection[GangKey]) -> Query:
+        pods = [demand.pod for demand in demands]
         untouchable = {key, *spared, *self._around.leaving}
 
         def may_go(gang: Gang) -> bool:
@@ -164,7 +164,7 @@ class Preemptions:
         priority = min(pod.priority for pod in pods)
         passed = self.passes(pods)
         near = usable(self._planner, pods)
-        return Query(key, wishes, (), self._around.going, priority, may_go, near, passed)
+        return Query(key, demands, (), self._around.going, priority, may_go, near, passed)
 
     def _forbidding(
         self, victims: Sequence[Victim]

@@ -11,13 +11,13 @@ from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.quantity import floor_whole, in_exact_binary
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
-from fluence_extender.placement.bonds import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
+from fluence_extender.placement.demand import shape_key
 from fluence_extender.placement.explain import amount_text
-from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.plan import Demand, Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.shortage import weights
-from fluence_extender.placement.wish import shape_key
+from fluence_extender.placement.topology_constraints import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
 from fluence_extender.whatif.manifests import Wanted
 
 STEPS = {CPU: 1, MEMORY: 2**20, EPHEMERAL_STORAGE: 2**20}
@@ -86,7 +86,7 @@ class Probe:
         shapes: dict[object, list[Pod]] = defaultdict(list)
         for pod in pods:
             devices = (frozenset(kinds.items()) for kinds in (pod.devices, pod.requires))
-            shapes[shape_key(Wish(pod)), *devices].append(pod)
+            shapes[shape_key(Demand(pod)), *devices].append(pod)
         taken: list[Pod] = []
         if 1 < len(shapes) <= MOST_SHAPES:
             groups = list(shapes.values())
@@ -118,16 +118,16 @@ class Probe:
             replace(pod, annotations={key: text for key, text in pod.annotations.items() if key not in BONDS})
             for pod in pods
         ]
-        if not self._fits(free, [Wish(pod) for pod in free]):
+        if not self._fits(free, [Demand(pod) for pod in free]):
             return None
         whose = "their" if len(pods) > 1 else "its"
         return Reduction(
             "topology", "near each other", "anywhere", f"{_all_fit(len(pods))} without {whose} topology"
         )
 
-    def _fits(self, pods: Sequence[Pod], wishes: Sequence[Wish] | None = None) -> bool:
+    def _fits(self, pods: Sequence[Pod], demands: Sequence[Demand] | None = None) -> bool:
         self._tick()
-        asked = wishes or tuple(self._wanted.wish(pod) for pod in pods)
+        asked = demands or tuple(self._wanted.demand(pod) for pod in pods)
         if self._planner.find(asked, self._wanted.key) is None:
             return False
         self._copy.undo([pod.uid for pod in pods])

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fluence_extender.gangs.membership.conventions.claim import Claim
-from fluence_extender.ledger.use import Use
+from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why, waiting
-from fluence_extender.placement.plan import Refused, Wish
+from fluence_extender.placement.demand import shape_key
+from fluence_extender.placement.plan import Demand, GangRefused
 from fluence_extender.placement.ranks import rank_key
-from fluence_extender.placement.wish import shape_key
 from fluence_extender.whatif.forecast import Forecast
 from fluence_extender.whatif.manifests import Asked, Wanted
 from fluence_extender.whatif.preemption import Outcome, Preemption, Preemptions, Surroundings
@@ -112,19 +112,19 @@ class _Work:
         known = self._vain.get(alike) if alike is not None else None
         if known is not None:
             return replace(known, gang=name)
-        wishes = tuple(wanted.wish(pod) for pod in pods)
+        demands = tuple(wanted.demand(pod) for pod in pods)
         barrier = reason = self._preemptions.barrier_to(wanted.key, pods)
         if reason is None:
             try:
                 with self._task.taken.preemptor_holds.ignoring(self._preemptions.passes(pods)):
-                    placed = self._planner.plan(wishes, wanted.key)
-            except Refused as refused:
+                    placed = self._planner.plan(demands, wanted.key)
+            except GangRefused as refused:
                 reason = self._preemptions.behind(wanted.key, pods, refused.reason)
             else:
                 self._hold(wanted, pods, placed)
                 named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
                 return Answer(name, count, True, named)
-        found = self._why_not(wanted, pods, wishes, reason, barrier is not None)
+        found = self._why_not(wanted, pods, demands, reason, barrier is not None)
         in_vain = found.preemption is None or found.preemption.outcome in (Outcome.IN_VAIN, Outcome.UNKNOWN)
         if alike is not None and in_vain and not found.reductions and found.earliest is None:
             self._vain[alike] = found
@@ -143,13 +143,13 @@ class _Work:
             return None
         if any(pod.devices or any(key in pod.annotations for key in BONDS) for pod in pods):
             return None
-        shapes = Counter((shape_key(Wish(pod)), pod.priority, pod.preempts) for pod in pods)
+        shapes = Counter((shape_key(Demand(pod)), pod.priority, pod.preempts) for pod in pods)
         return wanted.size, wanted.unknown_class, frozenset(shapes.items())
 
     def _hold(self, wanted: Wanted, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:
         """Let a gang that has got places stand in the way of others, unless it has to make way for them."""
         for one in placed:
-            use: Use = self._copy.allocations[one.uid]
+            use: PodUse = self._copy.allocations[one.uid]
             self._ledger.put(use)
             self._task.taken.hold(use, wanted.key)
         size = wanted.size if isinstance(wanted.size, int) else len(pods)
@@ -159,11 +159,11 @@ class _Work:
         )
 
     def _why_not(
-        self, wanted: Wanted, pods: Sequence[Pod], wishes: Sequence[Wish], reason: Reason, barred: bool
+        self, wanted: Wanted, pods: Sequence[Pod], demands: Sequence[Demand], reason: Reason, barred: bool
     ) -> Answer:
         """What is told of a gang that doesn't fit; of one that isn't even tried now less of it wouldn't be either."""
         name, count = str(wanted.key), len(wanted.pods)
-        preemption = self._preemption(wanted, wishes) if reason.why is Why.BUSY else None
+        preemption = self._preemption(wanted, demands) if reason.why is Why.BUSY else None
         if barred or self._reduced >= MOST_REDUCED or reason.why in NO_CHANCE:
             return Answer(name, count, False, reason=reason, preemption=preemption)
         self._reduced += 1
@@ -171,7 +171,7 @@ class _Work:
         reductions: list[Reduction] = []
         try:
             if reason.why is not Why.UNSATISFIABLE:
-                earliest = self._forecast.earliest(wishes, wanted.key, self._task.now)
+                earliest = self._forecast.earliest(demands, wanted.key, self._task.now)
             self._forecast.rewind()
             for one in Probe(self._copy, self._planner, wanted, self._tick).reductions(pods):
                 reductions += [one] if one is not None else []
@@ -180,15 +180,15 @@ class _Work:
         self._forecast.rewind()
         return Answer(name, count, False, (), reason, earliest, tuple(reductions), preemption)
 
-    def _preemption(self, wanted: Wanted, wishes: Sequence[Wish]) -> Preemption:
+    def _preemption(self, wanted: Wanted, demands: Sequence[Demand]) -> Preemption:
         if wanted.unknown_class:
             return Preemption(
                 Outcome.UNKNOWN,
                 f"may preempt: PriorityClass {wanted.unknown_class} isn't known, so neither is who would make way",
             )
-        size = wanted.size if isinstance(wanted.size, int) else len(wishes)
+        size = wanted.size if isinstance(wanted.size, int) else len(demands)
         try:
-            found = self._preemptions.look(wanted.key, wishes[:size], size < len(wishes))
+            found = self._preemptions.look(wanted.key, demands[:size], size < len(demands))
             if found.victims and self._task.around.budgets is None:
                 self._say(NO_BUDGETS)
             return found

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.devices import why_not
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.ledger.pod_use import PodUse, device_uses, pod_use
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
-from fluence_extender.ledger.rooms import Rooms
-from fluence_extender.ledger.use import Use, use_of, uses_of_devices
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import HostPort, Pod
@@ -59,7 +59,7 @@ class Holds(Protocol):
 class Snapshot:
     """All that a copy is made of, and the rules by which it plans.
 
-    ``rooms`` are what the nodes have left and what they have when nothing runs.
+    ``table`` are what the nodes have left and what they have when nothing runs.
     ``order`` are the nodes as the policy fills them; ``uses`` what pods hold whose end is known or that have devices,
     ``held`` what all pods of ours hold; ``rounded`` rounds requests as they are counted; ``shut`` are nodes that take
     nothing new, ``preemptor_holds`` those that are held for a preemptor. ``gangs`` are the gangs of all that hold
@@ -67,12 +67,12 @@ class Snapshot:
     """
 
     nodes: Sequence[Node]
-    rooms: tuple[Rooms, Rooms]
+    tables: tuple[CapacityTable, CapacityTable]
     order: tuple[str, ...]
     graph: GraphCopy
     shut: frozenset[str] = frozenset()
     rounded: Callable[[Resources], Resources] = lambda requests: requests
-    uses: Mapping[str, Use] = field(default_factory=dict)
+    uses: Mapping[str, PodUse] = field(default_factory=dict)
     held: dict[str, Holds] = field(default_factory=dict)
     preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
     gangs: dict[str, object] | None = None
@@ -96,7 +96,7 @@ class Snapshot:
                     shut.add(name)
         return shut
 
-    def hold(self, use: Use, gang: object) -> None:
+    def hold(self, use: PodUse, gang: object) -> None:
         """Take note of what a pod more holds; its room is counted elsewhere."""
         self.held[use.uid] = use
         if self.gangs is not None:
@@ -116,16 +116,16 @@ class Snapshot:
 def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
     """Copy the ledger as it is now; ``ending`` are the uids of running pods whose end is known."""
     present = list(nodes)
-    uses = (use_of(ledger, uid) for uid in ending)
+    uses = (pod_use(ledger, uid) for uid in ending)
     gangs = ledger.gangs_apart()
     return Snapshot(
         present,
         (ledger.free.now().copy(), ledger.whole.now().copy()),
         ledger.in_order([node.name for node in present]),
         GraphCopy(ledger.mirror.levels, ledger.mirror.catalogue),
-        frozenset(ledger.strained),
+        frozenset(ledger.overcommitted),
         ledger.mirror.rounded,
-        {use.uid: use for use in uses if use is not None} | uses_of_devices(ledger),
+        {use.uid: use for use in uses if use is not None} | device_uses(ledger),
         dict(ledger.allocations),
         ledger.preemptor_holds.copy(),
         None if gangs is None else dict(gangs),
@@ -139,8 +139,8 @@ def planning(taken: Snapshot) -> tuple[PlanningCopy, Planner]:
         index.put(node)
     holders = {uid: use for uid, use in taken.uses.items() if use.assignment.devices}
     shares = [share for use in holders.values() for share in use.assignment.devices]
-    devices = _DraftedDevices(taken.rooms[0], index.nodes.keys(), taken.graph.catalogue, shares)
-    copy = PlanningCopy(taken.rooms, taken.graph, taken, holders, devices)
+    devices = _DraftedDevices(taken.tables[0], index.nodes.keys(), taken.graph.catalogue, shares)
+    copy = PlanningCopy(taken.tables, taken.graph, taken, holders, devices)
     return copy, Planner(copy, index)
 
 
@@ -149,7 +149,7 @@ class _DraftedDevices:
 
     def __init__(
         self,
-        free: Rooms,
+        free: CapacityTable,
         nodes: Set[str],
         catalogue: DeviceCatalogue,
         shares: Sequence[DeviceShare],

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
-from fluence_extender.ledger.use import Use
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.ledger_port import Graph, RoomSource
+from fluence_extender.placement.ledger_port import CapacitySource, Graph
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.whatif.snapshot import Snapshot
 
@@ -67,17 +67,17 @@ class CopiedLedger:
         self._copy = copy
         self._users: dict[str, Resources] = {}
         self.foreign: Mapping[str, str] = {}
-        self.allocations: dict[str, Use] = {}
+        self.allocations: dict[str, PodUse] = {}
         sizes: dict[Resources, Resources] = {}
         for held in taken.held.values():
             requests = sizes.get(held.requests)
             if requests is None:
                 requests = sizes[held.requests] = taken.rounded(held.requests)
-            self.put(Use(held.assignment, requests, held.ports))
+            self.put(PodUse(held.assignment, requests, held.ports))
         # What a pod uses is asked of the account of its node alone, so one serves for all.
         self.accounts = dict.fromkeys(taken.order, _Account(self._users))
 
-    def put(self, use: Use) -> None:
+    def put(self, use: PodUse) -> None:
         """Take in what one pod more holds."""
         self.allocations[use.uid] = use
         self._users[use.uid] = use.requests
@@ -88,12 +88,12 @@ class CopiedLedger:
         return self._taken.preemptor_holds
 
     @property
-    def free(self) -> RoomSource:
+    def free(self) -> CapacitySource:
         """What the nodes have left."""
         return self._copy.free
 
     @property
-    def whole(self) -> RoomSource:
+    def whole(self) -> CapacitySource:
         """What the nodes have when nothing runs."""
         return self._copy.whole
 

@@ -19,7 +19,7 @@ from fluence_extender.ledger.allocation import Allocation, Strength
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.placement.plan import Demand, GangRefused, Planner
 from tests.core.shown import documents
 from tests.core.world import World
 
@@ -102,7 +102,7 @@ def matcher_equals_the_accounts(world: World) -> None:
     A graph that lags behind has no more than that, and no less than it has seen.
     """
     mirror = world.ledger.mirror
-    strained = world.ledger.strained
+    strained = world.ledger.overcommitted
     there = {node.name for node in world.cluster.nodes()}
     assert set(world.ledger.containment.nodes) == there
     if not world.ledger.behind:
@@ -112,7 +112,7 @@ def matcher_equals_the_accounts(world: World) -> None:
             continue
         most, least = (
             leaf_counts(account.free, mirror.units),
-            leaf_counts(world.ledger.room(name), mirror.units),
+            leaf_counts(world.ledger.free_on(name), mirror.units),
         )
         for leaf in leaf_counts(account.allocatable, mirror.units):
             count = most.get(leaf, 0)
@@ -217,10 +217,10 @@ def nobody_waits_who_fits(world: World) -> None:
         settled = sum(1 for member in gang.alive() if member.bound)
         if len(ready) + settled + gang.ended < size:
             continue
-        wishes = [Wish(unpinned(member.pod)) for member in ready]
+        demands = [Demand(unpinned(member.pod)) for member in ready]
         try:
-            planner.plan(wishes, gang.key)
-        except Refused:
+            planner.plan(demands, gang.key)
+        except GangRefused:
             continue
-        world.ledger.undo([wish.pod.uid for wish in wishes])
+        world.ledger.undo([demand.pod.uid for demand in demands])
         raise AssertionError(f"{gang.key} waits ({gang.reason}) although it fits")

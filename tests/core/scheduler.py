@@ -200,7 +200,7 @@ class KubeScheduler:
             if not self._come(pod):
                 self.premature.append(pod.key)
         except (BindRefused, ClusterError, asyncio.CancelledError) as error:
-            # Refused, failed, or the connection is gone.
+            # GangRefused, failed, or the connection is gone.
             self._say(pod, failure=str(error))
             self._failed(pod)
         finally:

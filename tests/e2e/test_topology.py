@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.model.labels import COMPLETION_INDEX
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
-from fluence_extender.placement.bonds import PODSET_REQUIRED
+from fluence_extender.placement.topology_constraints import PODSET_REQUIRED
 from tests.e2e.harness import Manifest, Namespace, documents, node_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory

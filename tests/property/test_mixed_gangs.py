@@ -8,7 +8,7 @@ from hypothesis import settings
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.reason import Why
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.placement.plan import Demand, GangRefused, Planner
 from tests.core.engine import FINE_EMBEDDED
 from tests.property.mixed_gangs import can_be_placed, faults, scene
 
@@ -34,8 +34,8 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
         fits = can_be_placed(one, catalogue)
         possible += fits
         try:
-            placed = Planner(ledger, index).plan([Wish(pod) for pod in one.pods], "gang")
-        except Refused as refused:
+            placed = Planner(ledger, index).plan([Demand(pod) for pod in one.pods], "gang")
+        except GangRefused as refused:
             never = refused.reason.why in (Why.UNSATISFIABLE, Why.NO_BACKEND)
             told += never
             if fits:

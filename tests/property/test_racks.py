@@ -13,7 +13,7 @@ from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
+from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
 from tests.core.engine import FINE_EMBEDDED
 from tests.core.values import node, pod
 
@@ -69,10 +69,10 @@ def test_equal_members_get_the_smallest_rack_that_holds_them(
 ) -> None:
     nodes = made(shape)
     fitting = {place: slots for place, slots in room(nodes, each).items() if slots >= count}
-    wishes = [Wish(one) for one in members([each] * count, {TOPOLOGY_REQUIRED_ANNOTATION: "rack"})]
+    demands = [Demand(one) for one in members([each] * count, {TOPOLOGY_REQUIRED_ANNOTATION: "rack"})]
     try:
-        placed = planner(nodes).plan(wishes, "gang")
-    except Refused:
+        placed = planner(nodes).plan(demands, "gang")
+    except GangRefused:
         assert not fitting
         return
     (used,) = {rack_of(nodes)[one.node] for one in placed}
@@ -86,10 +86,10 @@ def test_required_level_is_never_violated(
     nodes = made(shape)
     notes = {TOPOLOGY_REQUIRED_ANNOTATION: "rack", TOPOLOGY_PREFERRED_ANNOTATION: "host"}
     pods = members(sizes, notes)
-    settled = [Settled(Wish(members([1], notes)[0]), nodes[0].name)] if settle else []
+    settled = [SettledMember(Demand(members([1], notes)[0]), nodes[0].name)] if settle else []
     try:
-        placed = planner(nodes).plan([Wish(one) for one in pods], "gang", settled)
-    except Refused:
+        placed = planner(nodes).plan([Demand(one) for one in pods], "gang", settled)
+    except GangRefused:
         return
     used = {rack_of(nodes)[one.node] for one in placed}
     assert len(used) == 1
@@ -104,10 +104,10 @@ def test_preferred_level_uses_one_rack_if_one_is_enough_and_never_refuses_what_f
 ) -> None:
     nodes = made(shape)
     slots = room(nodes, 1)
-    wishes = [Wish(one) for one in members([1] * count, {TOPOLOGY_PREFERRED_ANNOTATION: "rack"})]
+    demands = [Demand(one) for one in members([1] * count, {TOPOLOGY_PREFERRED_ANNOTATION: "rack"})]
     try:
-        placed = planner(nodes).plan(wishes, "gang")
-    except Refused:
+        placed = planner(nodes).plan(demands, "gang")
+    except GangRefused:
         assert sum(cores for _, _, cores in shape) < count
         return
     used = {rack_of(nodes)[one.node] for one in placed}
@@ -125,8 +125,8 @@ def test_ranks_of_equal_members_never_return_to_a_rack_they_have_left(
 ) -> None:
     nodes = made(shape)
     try:
-        placed = planner(nodes).plan([Wish(one) for one in members([1] * count, notes)], "gang")
-    except Refused:
+        placed = planner(nodes).plan([Demand(one) for one in members([1] * count, notes)], "gang")
+    except GangRefused:
         return
     where = [[natural_order(value) for value in rack_of(nodes)[one.node]] for one in placed]
     assert where == sorted(where)

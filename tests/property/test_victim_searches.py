@@ -17,7 +17,7 @@ from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATIO
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.plan import Demand, Planner
 from fluence_extender.placement.trial import Trial
 from tests.core.choosing import choose
 from tests.core.values import GIB, PodFields, node, pod
@@ -79,7 +79,7 @@ def by_itself(world: World, planner: Planner, query: Query) -> tuple[Victim, ...
 
     def fits(gone: frozenset[str]) -> bool:
         trial = Trial(world.ledger, world.controller.eligibility)
-        return trial.place(query.wishes, query.key, query.settled, gone) is not None
+        return trial.place(query.demands, query.key, query.settled, gone) is not None
 
     gangs = world.controller.registry.gangs.values()
     candidates = [
@@ -117,9 +117,9 @@ def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -
     world = crowded(dice)
     try:
         planner = Planner(world.ledger, world.controller.eligibility)
-        wishes = [Wish(one) for one in wanted(dice)]
-        usable = None if any(one.pod.devices for one in wishes) else set(world.controller.eligibility.nodes)
-        query = Query(HIGH, wishes, (), frozenset(), 2, lambda _: True, usable, frozenset())
+        demands = [Demand(one) for one in wanted(dice)]
+        usable = None if any(one.pod.devices for one in demands) else set(world.controller.eligibility.nodes)
+        query = Query(HIGH, demands, (), frozenset(), 2, lambda _: True, usable, frozenset())
         version, held = world.ledger.version, dict(world.ledger.allocations)
         expected = by_itself(world, planner, query)
         for cost in (1, 40, EVERYTHING):
@@ -157,10 +157,10 @@ def fits_there(world: World, query: Query, found: Found) -> bool:
         node = world.ledger.allocations[uid].assignment.node
         left[node] = left[node] + world.ledger.accounts[node].users[uid]
     nodes = {one.uid: one.node for one in found.places}
-    for wish in query.wishes:
-        node = nodes[wish.pod.uid]
-        left[node] = left[node] - world.ledger.rounded(wish.pod.requests)
-        if refusal(wish.pod, world.controller.eligibility.nodes[node]) is not None:
+    for demand in query.demands:
+        node = nodes[demand.pod.uid]
+        left[node] = left[node] - world.ledger.rounded(demand.pod.requests)
+        if refusal(demand.pod, world.controller.eligibility.nodes[node]) is not None:
             return False
     return all(amount >= 0 for node in nodes.values() for amount in left[node].values())
 
@@ -171,15 +171,15 @@ def test_what_is_confirmed_holds_on_the_ledger_as_it_is(seed: int) -> None:
     world = crowded(dice)
     try:
         planner = Planner(world.ledger, world.controller.eligibility)
-        wishes = [Wish(one) for one in wanted(dice)]
-        query = Query(HIGH, wishes, (), frozenset(), 2, lambda _: True, None, frozenset())
+        demands = [Demand(one) for one in wanted(dice)]
+        query = Query(HIGH, demands, (), frozenset(), 2, lambda _: True, None, frozenset())
         found = in_steps(world, planner, query, 40)
         if found is None:
             return
         registry = world.controller.registry
         same = confirmed(world, planner, query, found)
         assert same is not None
-        at_once = Trial(world.ledger, world.controller.eligibility).place(wishes, HIGH, (), frozenset())
+        at_once = Trial(world.ledger, world.controller.eligibility).place(demands, HIGH, (), frozenset())
         assert same.victims == found.victims or at_once is not None
         disturb(world, dice)
         now = confirmed(world, planner, query, found)

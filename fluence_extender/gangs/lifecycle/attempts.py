@@ -24,8 +24,8 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import GATHERING, Reason, Why, waiting
-from fluence_extender.placement.bonds import bonds
 from fluence_extender.placement.eligibility import signature
+from fluence_extender.placement.topology_constraints import topology_constraints
 
 Asked = frozenset[tuple[object, int]]
 
@@ -238,7 +238,7 @@ def _asked(
                 tuple(member.pod.requires.items()) if member.pod.devices else (),
                 member.pod.host_ports,
                 still_barred(member, now),
-                bonds(member.pod, *topology(member.pod)),
+                topology_constraints(member.pod, *topology(member.pod)),
                 own,
             )
             for member in members

@@ -394,7 +394,7 @@ class Lifecycle:
 
     def _relieve_strained(self) -> None:
         """Nodes where somebody else took promised room: who isn't bound there yet goes elsewhere, the weakest first."""
-        strained = self._ledger.strained
+        strained = self._ledger.overcommitted
         if not strained:
             return
         gangs = sorted(
@@ -403,7 +403,7 @@ class Lifecycle:
         for gang in gangs:
             for member in gang.pending():
                 node = member.assignment.node if member.assignment is not None else ""
-                if node in strained and not member.binding and node in self._ledger.strained:
+                if node in strained and not member.binding and node in self._ledger.overcommitted:
                     self._places.replan(gang, member)
 
     def _evaluate(self, gang: Gang, now: float) -> None:

@@ -24,7 +24,7 @@ from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
+from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
 from fluence_extender.placement.trial import Trial
 
 NODES_SHOWN = 4
@@ -55,11 +55,11 @@ class Places:
         self, gang: Gang, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
     ) -> Reason | None:
         """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
-        wishes = self.wishes(members, now, avoided)
+        demands = self.demands(members, now, avoided)
         try:
             with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
-                assignments = self._planner.plan(wishes, gang.key, self.settled(gang))
-        except Refused as refused:
+                assignments = self._planner.plan(demands, gang.key, self.settled(gang))
+        except GangRefused as refused:
             return refused.reason
         for member, assignment in zip(members, assignments, strict=True):
             member.assignment = assignment
@@ -75,19 +75,19 @@ class Places:
             gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
         return None
 
-    def wishes(
+    def demands(
         self, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
-    ) -> list[Wish]:
+    ) -> list[Demand]:
         """What is asked of a planner for ``members``."""
         return [
-            Wish(member.pod, still_barred(member, now) | avoided, *self.topology(member.pod))
+            Demand(member.pod, still_barred(member, now) | avoided, *self.topology(member.pod))
             for member in members
         ]
 
-    def settled(self, gang: Gang) -> list[Settled]:
+    def settled(self, gang: Gang) -> list[SettledMember]:
         """The members that have a place already."""
         return [
-            Settled(Wish(one.pod, frozenset(), *self.topology(one.pod)), one.assignment.node)
+            SettledMember(Demand(one.pod, frozenset(), *self.topology(one.pod)), one.assignment.node)
             for one in gang.alive()
             if one.assignment is not None
         ]
@@ -97,7 +97,7 @@ class Places:
         eligibility, topology = self._planner.eligibility, self._planner.topology
         trial = Trial(self._ledger, eligibility, topology, any(one.pod.devices for one in members))
         with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
-            return displaced(trial, self.wishes(members, now), gang.key, self.settled(gang))
+            return displaced(trial, self.demands(members, now), gang.key, self.settled(gang))
 
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
         """What `bonds` has to know of a pod's owners."""

@@ -7,7 +7,7 @@ from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.labels import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, PodGroup
-from fluence_extender.placement.bonds import sliced
+from fluence_extender.placement.topology_constraints import sliced
 
 
 def topology_told(workloads: WorkloadIndex, pod: Pod) -> tuple[tuple[str, ...], int]:

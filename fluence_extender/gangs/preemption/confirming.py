@@ -26,7 +26,7 @@ from fluence_extender.gangs.preemption.victim_search import (
     try_without,
 )
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.use import use_of
+from fluence_extender.ledger.pod_use import pod_use
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.placement.plan import Planner
@@ -52,7 +52,7 @@ def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: Query, 
     yield A_POD * len(gone)
     places, seen = found.places, found.seen
     for left in reversed(range(TRIES)):
-        hope = prospect(ledger, planner, query.key, query.wishes, places, seen)
+        hope = prospect(ledger, planner, query.key, query.demands, places, seen)
         if hope is not None and (yield from hope.checked(gone.__contains__, query.passing)):
             return Found(_in_the_way(ledger, victims, places), places, hope)
         before, now_seen = _state(ledger, planner), planner.eligibility.journal.now
@@ -115,9 +115,9 @@ def _place_anew(
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
     trial = begin_trial(ledger, planner, query)
     for uid in gone:
-        use = use_of(ledger, uid)
+        use = pod_use(ledger, uid)
         if use is not None:
-            trial.crowd.add(use)
+            trial.removable.add(use)
             if in_pieces:
                 yield A_POD
     if in_pieces:

@@ -197,8 +197,8 @@ class Preemptor:
         self._ledger.preemptor_holds.hold(gang.key, nodes.values())
         for member in members:
             member.kept = nodes[member.pod.uid]
-        wishes = self._places.wishes(members, now) if found.hope is None else ()
-        known.hope = found.hope or prospect(self._ledger, self._planner, gang.key, wishes, found.places)
+        demands = self._places.demands(members, now) if found.hope is None else ()
+        known.hope = found.hope or prospect(self._ledger, self._planner, gang.key, demands, found.places)
         held, accounts = self._ledger.allocations, self._ledger.accounts
         there = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
         known.awaited = [uid for uid in there if self._going.has(uid, known, now, patient=True)]

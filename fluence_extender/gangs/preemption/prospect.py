@@ -13,11 +13,11 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.bonds import bonds
+from fluence_extender.placement.demand import grouped
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.plan import Demand, Planner
 from fluence_extender.placement.search import capacity
-from fluence_extender.placement.wish import grouped
+from fluence_extender.placement.topology_constraints import topology_constraints
 
 Going = Callable[[str], bool]
 """Whether the pod of that uid is reckoned to go."""
@@ -30,7 +30,7 @@ AT_ONCE = 100
 
 
 class Prospect:
-    """``places`` for all of ``wishes``, pods of ``gang`` without devices and host ports.
+    """``places`` for all of ``demands``, pods of ``gang`` without devices and host ports.
 
     ``seen`` says of when they are: up to where the journal of nodes had been read, None for now.
     """
@@ -40,7 +40,7 @@ class Prospect:
         ledger: Ledger,
         planner: Planner,
         gang: object,
-        wishes: Sequence[Wish],
+        demands: Sequence[Demand],
         places: Iterable[Assignment],
         seen: int | None = None,
     ) -> None:
@@ -48,21 +48,21 @@ class Prospect:
         self._planner = planner
         self._gang = gang
         there = {one.uid: one.node for one in places}
-        self._on: dict[str, list[Wish]] = {}
-        for wish in wishes:
-            self._on.setdefault(there[wish.pod.uid], []).append(wish)
-        self._count = len(wishes)
-        self._alike = wishes[0] if len(grouped(wishes, {})) == 1 else None
+        self._on: dict[str, list[Demand]] = {}
+        for demand in demands:
+            self._on.setdefault(there[demand.pod.uid], []).append(demand)
+        self._count = len(demands)
+        self._alike = demands[0] if len(grouped(demands, {})) == 1 else None
         self._suited: dict[str, Node] = {}
         self._labels: dict[str, Mapping[str, str]] | None = None
-        if any(bonds(one.pod, one.levels, one.job_size) for one in wishes):
+        if any(topology_constraints(one.pod, one.levels, one.job_size) for one in demands):
             # Why these nodes were chosen may have been in labels that they had.
             changed = () if seen is None else planner.eligibility.journal.since(seen)
             still = self._on if changed is not None else ()
             nodes = {name: planner.node(name) for name in still if name not in (changed or ())}
             self._labels = {name: node.labels for name, node in nodes.items() if node is not None}
         self._wanted = {
-            name: Resources.total(ledger.rounded(wish.pod.requests) for wish in some)
+            name: Resources.total(ledger.rounded(demand.pod.requests) for demand in some)
             for name, some in self._on.items()
         }
 
@@ -77,7 +77,7 @@ class Prospect:
         with ledger.preemptor_holds.ignoring(passing):
             return ledger.preemptor_holds.closed_to(self._gang).isdisjoint(
                 self._on
-            ) and ledger.strained.isdisjoint(self._on)
+            ) and ledger.overcommitted.isdisjoint(self._on)
 
     def good(self, name: str, going: Going) -> bool:
         """Whether the node takes those who are to go there once those who are going have gone."""
@@ -95,7 +95,7 @@ class Prospect:
         account = self._ledger.accounts.get(name)
         if account is None or not all(map(going, self._ledger.apart_from(name, self._gang))):
             return True
-        left = dict(self._ledger.room(name).items())
+        left = dict(self._ledger.free_on(name).items())
         for uid, use in account.users.items():
             if going(uid):
                 for resource, amount in use.items():
@@ -109,7 +109,7 @@ class Prospect:
             return False
         if node is self._suited.get(name):
             return True
-        if any(name in wish.barred or refusal(wish.pod, node) for wish in self._on[name]):
+        if any(name in demand.barred or refusal(demand.pod, node) for demand in self._on[name]):
             return False
         self._suited[name] = node
         return True
@@ -157,12 +157,12 @@ def prospect(
     ledger: Ledger,
     planner: Planner,
     gang: object,
-    wishes: Sequence[Wish],
+    demands: Sequence[Demand],
     places: Collection[Assignment],
     seen: int | None = None,
 ) -> Prospect | None:
     """A `Prospect`; None where what the pods ask for can't be judged node by node, or not all of them have a place."""
     there = {one.uid for one in places}
-    if any(wish.pod.devices or wish.pod.host_ports or wish.pod.uid not in there for wish in wishes):
+    if any(demand.pod.devices or demand.pod.host_ports or demand.pod.uid not in there for demand in demands):
         return None
-    return Prospect(ledger, planner, gang, wishes, places, seen)
+    return Prospect(ledger, planner, gang, demands, places, seen)

@@ -92,7 +92,7 @@ class Searches:
         running = self._running
         if running is None or running.query.key != gang.key:
             return None
-        if [wish.pod for wish in running.query.wishes] == [member.pod for member in members]:
+        if [demand.pod for demand in running.query.demands] == [member.pod for member in members]:
             return running
         self._running = None
         return None
@@ -159,7 +159,7 @@ class Searches:
                 untouchable.add(victim)
         return Query(
             gang.key,
-            self._places.wishes(members, now),
+            self._places.demands(members, now),
             self._places.settled(gang),
             self._going.all(known, now, patient),
             lowest_priority(members),

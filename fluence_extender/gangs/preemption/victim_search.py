@@ -15,16 +15,16 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.making_way import victims_of
 from fluence_extender.gangs.preemption.preemption import Victim, choice
 from fluence_extender.gangs.preemption.prospect import Prospect
+from fluence_extender.ledger.pod_use import pod_use
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
-from fluence_extender.ledger.use import use_of
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement import trial as trials
-from fluence_extender.placement.plan import Planner, Settled, Wish
+from fluence_extender.placement.demand import grouped
+from fluence_extender.placement.plan import Demand, Planner, SettledMember
 from fluence_extender.placement.trial import Trial
-from fluence_extender.placement.wish import grouped
 
 TRIALS = 16, 256
 """How many sets of victims are tried for one gang: at least, at most."""
@@ -89,8 +89,8 @@ class Query:
     """
 
     key: GangKey
-    wishes: Sequence[Wish]
-    settled: Sequence[Settled]
+    demands: Sequence[Demand]
+    settled: Sequence[SettledMember]
     going: frozenset[str]
     priority: int
     may_go: Callable[[Gang], bool]
@@ -120,11 +120,11 @@ class VictimSearch:
 
     def order(self, members: list[Member]) -> bool:
         """Sort members as they are in the query; False where they aren't all in it as they are now."""
-        wishes = self.query.wishes
+        demands = self.query.demands
         if not self._turns:
-            self._turns = {wish.pod.uid: turn for turn, wish in enumerate(wishes)}
+            self._turns = {demand.pod.uid: turn for turn, demand in enumerate(demands)}
         turns = [self._turns.get(member.pod.uid, -1) for member in members]
-        if any(at < 0 or wishes[at].pod is not one.pod for at, one in zip(turns, members, strict=True)):
+        if any(at < 0 or demands[at].pod is not one.pod for at, one in zip(turns, members, strict=True)):
             return False
         members.sort(key=lambda member: self._turns[member.pod.uid])
         return True
@@ -172,11 +172,11 @@ def _search(registry: Gangs, ledger: Standing, planner: Planner, query: Query) -
         taken = victims_of(gang)
         if not taken or taken[0].priority >= query.priority:
             continue
-        uses = [use for uid in taken[0].uids if (use := use_of(ledger, uid)) is not None]
+        uses = [use for uid in taken[0].uids if (use := pod_use(ledger, uid)) is not None]
         if query.usable is not None and not any(use.assignment.node in query.usable for use in uses):
             continue
         for use in uses:
-            trial.crowd.add(use)
+            trial.removable.add(use)
         victims.extend(taken)
         yield A_POD * len(gang.members)
     if not victims:
@@ -184,7 +184,7 @@ def _search(registry: Gangs, ledger: Standing, planner: Planner, query: Query) -
     most = min(max(TRIED_NODES // nodes, TRIALS[0]), TRIALS[1])
     chosen, asked = yield from _choose(ledger, trial, query, victims, most)
     places = yield from _without(ledger, trial, query, chosen)
-    if places is not None and asked >= most and not any(wish.pod.devices for wish in query.wishes):
+    if places is not None and asked >= most and not any(demand.pod.devices for demand in query.demands):
         # The search was cut short. Who isn't where the gang goes isn't in its way; among the others it is looked again.
         yield A_POD * len(chosen)
         nodes_used = {one.node for one in places}
@@ -204,9 +204,9 @@ def _search(registry: Gangs, ledger: Standing, planner: Planner, query: Query) -
 def _without_more(ledger: Standing, trial: Trial, query: Query, seen: int) -> Work:
     """Where the gang goes once those have gone who are going, on the nodes kept for it if that is possible."""
     for uid in query.going:
-        use = use_of(ledger, uid)
+        use = pod_use(ledger, uid)
         if use is not None:
-            trial.crowd.add(use)
+            trial.removable.add(use)
             yield A_POD
     kept = ledger.preemptor_holds.nodes_for(query.key)
     for within in (kept, None) if kept else (None,):
@@ -230,7 +230,7 @@ def _choose(
         gone = question | query.going
         yield each + len(gone ^ before)
         with ledger.preemptor_holds.ignoring(query.passing):
-            found = trial.fits(query.wishes, query.key, query.settled, gone)
+            found = trial.fits(query.demands, query.key, query.settled, gone)
         asked, before = asked + 1, gone
         try:
             question = choosing.send(found)
@@ -250,13 +250,13 @@ def _without(
 
 def cost_of_trial(ledger: Standing, query: Query) -> int:
     """What a trial costs, beside what it costs to let pods go and come back in it."""
-    placing = A_POD * len(query.wishes) + (A_MIXED_TRIAL if len(grouped(query.wishes, {})) > 1 else 0)
+    placing = A_POD * len(query.demands) + (A_MIXED_TRIAL if len(grouped(query.demands, {})) > 1 else 0)
     return len(ledger.accounts) + placing
 
 
 def begin_trial(ledger: Standing, planner: Planner, query: Query) -> Trial:
     """A copy of the ledger for the query."""
-    devices = any(wish.pod.devices for wish in query.wishes)
+    devices = any(demand.pod.devices for demand in query.demands)
     return Trial(ledger, planner.eligibility, planner.topology, devices)
 
 
@@ -265,4 +265,4 @@ def try_without(
 ) -> tuple[Assignment, ...] | None:
     """Where the gang would go once the pods ``gone`` have gone; None for nowhere."""
     with ledger.preemptor_holds.ignoring(query.passing):
-        return trial.place(query.wishes, query.key, query.settled, gone, within)
+        return trial.place(query.demands, query.key, query.settled, gone, within)

@@ -40,7 +40,7 @@ def _items(controller: Controller) -> Items[DeviceView]:
     ledger = controller.ledger
     devices = {device.path: device for device in ledger.mirror.catalogue.devices}
     use = _use(controller, devices)
-    strained = ledger.strained
+    strained = ledger.overcommitted
     others = [_removed(path, share, use) for path, share in use.shares.items() if path not in devices]
     others.extend(_left_out(controller, devices.values()))
     made: dict[Key, DeviceView] = {(view.backend, view.path): view for view in others}

@@ -23,7 +23,7 @@ def node_listing(controller: Controller) -> Listing[NodeView]:
 
     def read() -> Items[NodeView]:
         ledger, nodes = controller.ledger, controller.eligibility.nodes
-        strained = ledger.strained
+        strained = ledger.overcommitted
         keys = sorted((name,) for name in nodes.keys() | ledger.accounts.keys())
         return Items(keys, lambda key: _node_view(controller, key[0], strained))
 
@@ -32,7 +32,7 @@ def node_listing(controller: Controller) -> Listing[NodeView]:
 
 def node_story(controller: Controller, name: str) -> NodeStory | None:
     """One node and the pods that use it; None for a name that no node has."""
-    view = _node_view(controller, name, controller.ledger.strained)
+    view = _node_view(controller, name, controller.ledger.overcommitted)
     if view is None:
         return None
     account = controller.ledger.accounts.get(name)

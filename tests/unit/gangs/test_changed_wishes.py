@@ -175,7 +175,7 @@ def test_resize_beyond_the_node_is_reported_and_evicts_nobody(world: MakeWorld) 
     (pod,) = gang(w, "g", 100)
     w.advance(5)
     assert w.ledger.accounts["n0"].free["cpu"] == -2000
-    assert w.ledger.strained == {"n0"}
+    assert w.ledger.overcommitted == {"n0"}
     assert not w.now(pod).node
     assert w.now(bound).node == "n0"
     assert not [call for call in w.cluster.calls if call[0] == "evict"]

@@ -14,7 +14,7 @@ from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.plan import Demand, Planner
 from tests.core.values import asks, node, pod
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -29,8 +29,8 @@ class Confirming:
     def __init__(self, world: World, pods: Sequence[Pod]) -> None:
         self.world = world
         planner = Planner(world.ledger, world.controller.eligibility)
-        wishes = [Wish(one) for one in pods]
-        self.query = Query(HIGH, wishes, (), frozenset(), 10, lambda _: True, None, frozenset())
+        demands = [Demand(one) for one in pods]
+        self.query = Query(HIGH, demands, (), frozenset(), 10, lambda _: True, None, frozenset())
         looked = search(world.controller.registry, world.ledger, planner, self.query)
         looked.go_on(10**9)
         assert looked.found is not None
@@ -56,11 +56,11 @@ class Confirming:
             where = ledger.allocations[uid].assignment.node
             left[where] = left[where] + ledger.accounts[where].users[uid]
         there = {one.uid: one.node for one in found.places}
-        for wish in self.query.wishes:
-            name = there[wish.pod.uid]
-            if refusal(wish.pod, nodes[name]) is not None or name in ledger.closed(HIGH):
+        for demand in self.query.demands:
+            name = there[demand.pod.uid]
+            if refusal(demand.pod, nodes[name]) is not None or name in ledger.closed(HIGH):
                 return False
-            left[name] = left[name] - wish.pod.requests
+            left[name] = left[name] - demand.pod.requests
         return all(amount >= 0 for amounts in left.values() for amount in amounts.values())
 
 

@@ -207,7 +207,7 @@ def test_place_of_a_binding_under_way_is_not_given_to_others(world: MakeWorld) -
     w.run(scene())
     w.advance(1)
     assert w.nodes_of(pods[1]) == ["n0"]
-    assert w.ledger.strained == set()
+    assert w.ledger.overcommitted == set()
 
 
 def test_waiting_binds_end_when_the_plan_is_withdrawn(world: MakeWorld) -> None:

@@ -165,10 +165,10 @@ def test_pod_that_brings_its_own_node_is_counted_there_and_takes_nobodys_device(
     w.advance(1)
     assert backends(w, *pods, intruder) == [*before, ""]
     assert w.ledger.accounts["n0"].free["cpu"] == -500
-    assert w.ledger.strained == {"n0"}
+    assert w.ledger.overcommitted == {"n0"}
     w.cluster.remove(w.now(intruder))
     w.advance(1)
-    assert not w.ledger.strained
+    assert not w.ledger.overcommitted
 
 
 def test_member_that_ungates_and_nominates_itself_is_not_bound_before_its_gang(world: MakeWorld) -> None:

@@ -12,7 +12,7 @@ from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATIO
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort, Owner
 from fluence_extender.model.workload import Job, PodGroup
-from fluence_extender.placement.plan import Planner, Settled, Wish
+from fluence_extender.placement.plan import Demand, Planner, SettledMember
 from tests.core.invariants import check_at_rest
 from tests.core.values import PodFields, asks, node
 from tests.core.world import World
@@ -238,7 +238,7 @@ def test_others_on_promised_room_move_who_is_not_bound(world: MakeWorld) -> None
     w.foreign("n0", "daemon", requests=asks(2000))
     w.advance(1)
     assert w.now(pod).nominated == "n1"
-    assert w.ledger.strained == set()
+    assert w.ledger.overcommitted == set()
 
 
 def test_only_as_many_move_as_must(world: MakeWorld) -> None:
@@ -426,11 +426,11 @@ def test_gang_whose_planning_breaks_does_not_keep_others_waiting(
     plan = Planner.plan
 
     def breaking(
-        self: Planner, wishes: Sequence[Wish], gang: object, settled: Sequence[Settled]
+        self: Planner, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember]
     ) -> tuple[Assignment, ...]:
-        if wishes[0].pod.name.startswith("bad"):
+        if demands[0].pod.name.startswith("bad"):
             raise RuntimeError("a defect")
-        return plan(self, wishes, gang, settled)
+        return plan(self, demands, gang, settled)
 
     monkeypatch.setattr(Planner, "plan", breaking)
     w = world(node("n0"))

@@ -8,7 +8,7 @@ from fluence_extender.gangs.membership.topology_told import topology_told
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import Job, JobSet, PodGroup, ReplicatedJob, Workload
-from fluence_extender.placement.bonds import SLICE_REQUIRED, SLICE_SIZE
+from fluence_extender.placement.topology_constraints import SLICE_REQUIRED, SLICE_SIZE
 from tests.core.values import node, pod
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld

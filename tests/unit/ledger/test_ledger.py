@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.allocation import Strength
-from fluence_extender.ledger.ledger import Ledger, NoRoom
+from fluence_extender.ledger.ledger import Ledger, NoCapacity
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
 from fluence_extender.model.placement import Assignment
@@ -76,7 +76,7 @@ def test_gang_is_held_whole_or_not_at_all(make: MakeLedger, last: str) -> None:
         assert all(ledger.holds(one.uid, where.node) for one, where in places)
         assert not accepts(ledger, asks(1000))
         return
-    with pytest.raises(NoRoom, match=last):
+    with pytest.raises(NoCapacity, match=last):
         ledger.take_all(places, "g")
     assert not any(ledger.allocations.get(one.uid) for one in members)
     assert accepts(ledger, asks(4000))
@@ -93,13 +93,13 @@ def test_release_of_nobody_changes_nothing(make: MakeLedger) -> None:
 def test_place_without_room_is_refused_and_nothing_is_held(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     take(ledger, pod("a", 3000))
-    with pytest.raises(NoRoom, match="n0"):
+    with pytest.raises(NoCapacity, match="n0"):
         take(ledger, pod("b", 2000))
     assert len(ledger.allocations) == 1
 
 
 def test_place_on_an_unknown_node_is_refused(make: MakeLedger) -> None:
-    with pytest.raises(NoRoom):
+    with pytest.raises(NoCapacity):
         take(make(node("n0")), pod(), "n7")
 
 
@@ -144,10 +144,10 @@ def test_others_on_promised_room_strain_the_node_until_somebody_leaves(make: Mak
     planned = pod(cpu=3000)
     take(ledger, planned)
     ledger.put_foreign(other(2000))
-    assert ledger.strained == {"n0"}
+    assert ledger.overcommitted == {"n0"}
     assert ledger.closed("anybody") == {"n0"}
     ledger.release(planned.uid)
-    assert ledger.strained == set()
+    assert ledger.overcommitted == set()
     assert accepts(ledger, asks(2000))
     assert not accepts(ledger, asks(3000))
 
@@ -159,9 +159,9 @@ def test_deficit_is_booked_as_room_comes_back_bit_by_bit(make: MakeLedger) -> No
         take(ledger, one)
     ledger.put_foreign(other(2000))
     ledger.release(held[0].uid)
-    assert ledger.strained == {"n0"}
+    assert ledger.overcommitted == {"n0"}
     ledger.release(held[1].uid)
-    assert ledger.strained == set()
+    assert ledger.overcommitted == set()
     assert not accepts(ledger, asks(1000))
     ledger.release(held[2].uid)
     assert accepts(ledger, asks(1000))
@@ -174,9 +174,9 @@ def test_bound_pod_is_taken_into_account_without_room(make: MakeLedger) -> None:
     bound = pod("bound", 2000, node="n0")
     ledger.adopt(bound, "g", Strength.BOUND)
     assert ledger.accounts["n0"].free["cpu"] == -2000
-    assert ledger.strained == {"n0"}
+    assert ledger.overcommitted == {"n0"}
     ledger.release(planned.uid)
-    assert ledger.strained == set()
+    assert ledger.overcommitted == set()
     assert not accepts(ledger, asks(3000))
     assert accepts(ledger, asks(2000))
 
@@ -243,13 +243,13 @@ def test_node_joins_is_resized_and_leaves_with_holds_on_it(make: MakeLedger) -> 
     assert accepts(ledger, asks(2000), "n1")
     assert not accepts(ledger, asks(3000), "n1")
     ledger.put_node(node("n1", 1000))
-    assert ledger.strained == {"n1"}
+    assert ledger.overcommitted == {"n1"}
     ledger.drop_node("n1")
     assert ledger.holds(one.uid, "n1")
     assert ledger.accounts["n1"].free["cpu"] == -2000
     ledger.release(one.uid)
     assert set(ledger.accounts) == {"n0"}
-    assert ledger.strained == set()
+    assert ledger.overcommitted == set()
 
 
 def test_node_that_comes_back_has_its_holds_booked_again(make: MakeLedger) -> None:
@@ -275,7 +275,7 @@ def test_node_that_shrinks_keeps_the_stronger_claims_booked(make: MakeLedger) ->
     take(ledger, weak)
     ledger.adopt(strong, "g", Strength.BOUND)
     ledger.put_node(node("n0", 4000))
-    assert ledger.strained == {"n0"}
+    assert ledger.overcommitted == {"n0"}
     assert ledger.bookings.job(strong.uid) is not None
     assert ledger.bookings.job(weak.uid) is None
 
@@ -285,7 +285,7 @@ def test_node_with_absurd_allocatable_offers_nothing(make: MakeLedger) -> None:
     assert not accepts(ledger, asks(1), "n0")
     assert not accepts(ledger, asks(1), "n1")
     ledger.adopt(pod(node="n0"), "g", Strength.BOUND)
-    assert ledger.strained >= {"n0"}
+    assert ledger.overcommitted >= {"n0"}
 
 
 def test_version_grows_when_somebody_might_fit_now(make: MakeLedger) -> None:
@@ -371,13 +371,13 @@ def test_resized_pod_is_counted_anew_where_it_is(make: MakeLedger, cpu: int) -> 
     after = dataclasses.replace(before, requests=asks(cpu, 1))
     ledger.amend(after)
     assert ledger.accounts["n0"].free["cpu"] == 4000 - cpu
-    assert ("n0" in ledger.strained) == (cpu > 4000)
+    assert ("n0" in ledger.overcommitted) == (cpu > 4000)
     assert ledger.allocations[before.uid].requests == after.requests
     if cpu < 4000:
         assert accepts(ledger, asks(4000 - cpu))
         assert not accepts(ledger, asks(4001 - cpu))
     ledger.release(before.uid)
-    assert not ledger.strained
+    assert not ledger.overcommitted
     assert accepts(ledger, asks(4000))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.rooms import Room, Rooms
+from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, Why
 from fluence_extender.model.resources import Resources
@@ -33,8 +33,10 @@ def why(
     refusals: dict[str, int] | None = None,
     possible: Sequence[tuple[str, ...]] | None = None,
 ) -> Reason:
-    free = Rooms.of({name: Room(account.free, account.ports) for name, account in there.items()})
-    whole = Rooms.of({name: Room(account.allocatable) for name, account in there.items()})
+    free = CapacityTable.of(
+        {name: NodeCapacity(account.free, account.ports) for name, account in there.items()}
+    )
+    whole = CapacityTable.of({name: NodeCapacity(account.allocatable) for name, account in there.items()})
     ever = possible or [shape.nodes for shape in shapes]
     asked = [Asked(shape, nodes, refusals or {}) for shape, nodes in zip(shapes, ever, strict=True)]
     return never_a_place(asked, whole) or no_place_now(asked, free)
@@ -202,7 +204,7 @@ def test_only_what_members_without_a_place_are_short_of_is_named() -> None:
 
 def test_refusals_are_those_of_the_members_that_they_concern() -> None:
     there = accounts(WHOLE)
-    free = Rooms.of({name: Room(account.free) for name, account in there.items()})
+    free = CapacityTable.of({name: NodeCapacity(account.free) for name, account in there.items()})
     picky = Asked(Shape(asks(200), 2, ()), (), {"node selector": 1})
     never = never_a_place([Asked(Shape(asks(100), 1, ("n0",)), ("n0",)), picky], free)
     assert never is not None

@@ -14,7 +14,7 @@ from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort, Pod, Toleration
 from fluence_extender.model.reason import Why
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.placement.plan import Demand, GangRefused, Planner
 from tests.core.values import GIB, asks, node, pod
 from tests.unit.placement.conftest import MakeBench
 
@@ -35,15 +35,15 @@ resources:
 
 
 def plan(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
-    return planner.plan([Wish(one) for one in pods], gang)
+    return planner.plan([Demand(one) for one in pods], gang)
 
 
 def nodes_of(assignments: Sequence[Assignment]) -> Counter[str]:
     return Counter(one.node for one in assignments)
 
 
-def refused(planner: Planner, pods: Sequence[Pod]) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused(planner: Planner, pods: Sequence[Pod]) -> GangRefused:
+    with pytest.raises(GangRefused) as caught:
         plan(planner, pods)
     return caught.value
 
@@ -53,7 +53,7 @@ def state(ledger: Ledger) -> object:
     return (
         dict(ledger.allocations),
         {name: (account.free, account.ports) for name, account in ledger.accounts.items()},
-        ledger.strained,
+        ledger.overcommitted,
         ledger.version,
     )
 
@@ -133,16 +133,16 @@ def test_extended_resources_are_counted_apart(bench: MakeBench) -> None:
 def test_barred_nodes_and_ineligible_ones_are_left_out(bench: MakeBench) -> None:
     planner, _, _ = bench([node("n0"), node("n1", unschedulable=True), node("n2")])
     one = pod()
-    assert planner.plan([Wish(one, frozenset({"n0"}))], "gang")[0].node == "n2"
+    assert planner.plan([Demand(one, frozenset({"n0"}))], "gang")[0].node == "n2"
     tolerant = pod(tolerations=(Toleration("", "Exists"),))
-    assert planner.plan([Wish(tolerant, frozenset({"n0", "n2"}))], "gang")[0].node == "n1"
+    assert planner.plan([Demand(tolerant, frozenset({"n0", "n2"}))], "gang")[0].node == "n1"
 
 
 def test_strained_node_takes_nothing_new(bench: MakeBench) -> None:
     planner, ledger, _ = bench([node("n0"), node("n1")])
     plan(planner, [pod("mine", 3000)])
     ledger.put_foreign(pod("other", 2000, scheduler="x", node="n0"))
-    assert ledger.strained == {"n0"}
+    assert ledger.overcommitted == {"n0"}
     assert plan(planner, [pod("tiny", 100)])[0].node == "n1"
 
 
@@ -150,7 +150,7 @@ def test_node_exclusive_policy_keeps_gangs_apart_and_members_together(bench: Mak
     planner, _, _ = bench([node("n0"), node("n1")], policy="lonodex")
     assert nodes_of(plan(planner, [pod("a0", 1000), pod("a1", 1000)], "a")) == {"n0": 2}
     assert nodes_of(plan(planner, [pod("b0", 1000)], "b")) == {"n1": 1}
-    with pytest.raises(Refused):
+    with pytest.raises(GangRefused):
         plan(planner, [pod("c0", 100)], "c")
     assert nodes_of(plan(planner, [pod("a2", 1000)], "a")) == {"n0": 1}
 

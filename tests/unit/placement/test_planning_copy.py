@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.use import use_of
-from fluence_extender.placement.plan import Planner, Refused, Wish
+from fluence_extender.ledger.pod_use import pod_use
+from fluence_extender.placement.plan import Demand, GangRefused, Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.whatif.snapshot import planning, snapshot
 from tests.core.values import node, pod
@@ -16,17 +16,17 @@ QPUS = "resources: [{type: qpu, name: fez, count: 2}]"
 
 
 def held(copy: PlanningCopy) -> object:
-    """All that is counted: rooms, and the units of devices by pod."""
+    """All that is counted: table, and the units of devices by pod."""
     shares = {uid: sum(one.amount for one in use.assignment.devices) for uid, use in copy.allocations.items()}
-    rooms = copy.free.now()
-    return {name: rooms.room(name) for name in rooms.rows}, shares
+    table = copy.free.now()
+    return {name: table.of_node(name) for name in table.rows}, shares
 
 
 @pytest.fixture
 def copied(bench: MakeBench) -> tuple[Ledger, PlanningCopy, Planner]:
     """Two nodes of 4 cores, on the first of which a pod runs that takes one of two devices."""
     planner, ledger, index = bench([node("n0"), node("n1")], QPUS)
-    planner.plan([Wish(pod("running", 3000, uid="running", devices={"qpu": 1}))], "running")
+    planner.plan([Demand(pod("running", 3000, uid="running", devices={"qpu": 1}))], "running")
     copy, planner_on_copy = planning(snapshot(ledger, index.nodes.values(), ["running"]))
     return ledger, copy, planner_on_copy
 
@@ -36,23 +36,25 @@ def test_pod_that_ends_and_comes_back_leaves_the_copy_as_it_was(
 ) -> None:
     ledger, copy, planner = copied
     before = held(copy)
-    use = use_of(ledger, "running")
+    use = pod_use(ledger, "running")
     assert use is not None
     copy.end(use)
     assert held(copy) != before
-    planner.plan([Wish(pod("a", 4000, uid="a", devices={"qpu": 2})), Wish(pod("b", 4000, uid="b"))], "wide")
+    planner.plan(
+        [Demand(pod("a", 4000, uid="a", devices={"qpu": 2})), Demand(pod("b", 4000, uid="b"))], "wide"
+    )
     copy.undo(["a", "b"])
     copy.bring_back(use)
     assert held(copy) == before
-    with pytest.raises(Refused):
-        planner.plan([Wish(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
+    with pytest.raises(GangRefused):
+        planner.plan([Demand(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
 
 
 def test_pod_that_was_placed_there_can_end_and_come_back_and_is_counted_once(
     copied: tuple[Ledger, PlanningCopy, Planner],
 ) -> None:
     _, copy, planner = copied
-    planner.plan([Wish(pod("promised", 1000, uid="promised", devices={"qpu": 1}))], "promised")
+    planner.plan([Demand(pod("promised", 1000, uid="promised", devices={"qpu": 1}))], "promised")
     before = held(copy)
     use = copy.allocations["promised"]
     copy.end(use)
@@ -68,10 +70,10 @@ def test_ledger_notices_nothing(copied: tuple[Ledger, PlanningCopy, Planner]) ->
         dict(ledger.allocations),
         ledger.version,
     )
-    use = use_of(ledger, "running")
+    use = pod_use(ledger, "running")
     assert use is not None
     copy.end(use)
-    planner.plan([Wish(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
+    planner.plan([Demand(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
     assert (
         {name: one.free for name, one in ledger.accounts.items()},
         dict(ledger.allocations),

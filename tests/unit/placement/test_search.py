@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.ledger.account import ports_clash
-from fluence_extender.ledger.rooms import Rooms
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.search import Counts, Room, Shape, place
+from fluence_extender.placement.search import Counts, NodeCapacity, Shape, place
 from fluence_extender.placement.shortage import largest_part, part_that_fits
 
 NAMES = ("n0", "n1", "n2")
@@ -26,11 +26,11 @@ def vector(cpu: int, memory: int) -> Resources:
     return Resources({"cpu": cpu, "memory": memory, "pods": 1})
 
 
-def fits(placed: Mapping[str, list[Shape]], rooms: Mapping[str, Room]) -> bool:
+def fits(placed: Mapping[str, list[Shape]], table: Mapping[str, NodeCapacity]) -> bool:
     for name, members in placed.items():
-        if not Resources.total(shape.requests for shape in members).fits(rooms[name].free):
+        if not Resources.total(shape.requests for shape in members).fits(table[name].free):
             return False
-        taken = rooms[name].ports
+        taken = table[name].ports
         for shape in members:
             if ports_clash(shape.ports, taken):
                 return False
@@ -38,13 +38,13 @@ def fits(placed: Mapping[str, list[Shape]], rooms: Mapping[str, Room]) -> bool:
     return True
 
 
-def by_force(shapes: list[Shape], rooms: Mapping[str, Room]) -> bool:
+def by_force(shapes: list[Shape], table: Mapping[str, NodeCapacity]) -> bool:
     members = [shape for shape in shapes for _ in range(shape.count)]
     for nodes in itertools.product(*(shape.nodes for shape in members)):
         placed: dict[str, list[Shape]] = {}
         for name, shape in zip(nodes, members, strict=True):
             placed.setdefault(name, []).append(shape)
-        if fits(placed, rooms):
+        if fits(placed, table):
             return True
     return False
 
@@ -70,10 +70,10 @@ shapes = st.lists(
     min_size=1,
     max_size=3,
 )
-rooms = st.fixed_dictionaries(
+table = st.fixed_dictionaries(
     {
         name: st.builds(
-            Room,
+            NodeCapacity,
             st.builds(
                 lambda cpu, memory, pods: Resources({"cpu": cpu, "memory": memory, "pods": pods}),
                 st.integers(-1, 6),
@@ -87,9 +87,9 @@ rooms = st.fixed_dictionaries(
 )
 
 
-@given(shapes, rooms)
+@given(shapes, table)
 def test_what_brute_force_places_is_placed_and_no_node_is_overfull(
-    wanted: list[Shape], have: dict[str, Room]
+    wanted: list[Shape], have: dict[str, NodeCapacity]
 ) -> None:
     before = dict(have)
     found = place(wanted, have)
@@ -99,14 +99,14 @@ def test_what_brute_force_places_is_placed_and_no_node_is_overfull(
         assert fits(members_by_node(wanted, found), have)
 
 
-@given(shapes, rooms)
+@given(shapes, table)
 def test_largest_part_fits_and_leaves_no_member_out_that_would_fit_beside_it(
-    wanted: list[Shape], have: dict[str, Room]
+    wanted: list[Shape], have: dict[str, NodeCapacity]
 ) -> None:
-    part = largest_part(wanted, Rooms.of(have))
+    part = largest_part(wanted, CapacityTable.of(have))
     selected = [replace(shape, count=count) for shape, count in zip(wanted, part.counts, strict=True)]
     assert by_force([shape for shape in selected if shape.count], have)
-    assert part.members >= part_that_fits(wanted, Rooms.of(have)).members
+    assert part.members >= part_that_fits(wanted, CapacityTable.of(have)).members
     for index, shape in enumerate(wanted):
         if part.counts[index] < shape.count:
             more = [replace(one, count=one.count + (at == index)) for at, one in enumerate(selected)]
@@ -115,29 +115,29 @@ def test_largest_part_fits_and_leaves_no_member_out_that_would_fit_beside_it(
 
 
 def test_greedy_answers_in_a_row_would_strand_this_pair() -> None:
-    rooms = {"n0": Room(vector(3, 3)), "n1": Room(vector(1, 1))}
+    table = {"n0": NodeCapacity(vector(3, 3)), "n1": NodeCapacity(vector(1, 1))}
     small = Shape(vector(1, 1), 1, NAMES[:2])
     large = Shape(vector(3, 3), 1, NAMES[:2])
-    assert place([small, large], rooms) == [{"n1": 1}, {"n0": 1}]
+    assert place([small, large], table) == [{"n1": 1}, {"n0": 1}]
 
 
 def test_members_with_the_same_host_port_go_to_different_nodes() -> None:
-    rooms = {name: Room(Resources({"cpu": 9, "memory": 9, "pods": 9})) for name in NAMES}
-    assert place([Shape(vector(1, 1), 3, NAMES, PORT)], rooms) == [{"n0": 1, "n1": 1, "n2": 1}]
-    assert place([Shape(vector(1, 1), 4, NAMES, PORT)], rooms) is None
+    table = {name: NodeCapacity(Resources({"cpu": 9, "memory": 9, "pods": 9})) for name in NAMES}
+    assert place([Shape(vector(1, 1), 3, NAMES, PORT)], table) == [{"n0": 1, "n1": 1, "n2": 1}]
+    assert place([Shape(vector(1, 1), 4, NAMES, PORT)], table) is None
 
 
 def test_host_port_in_use_keeps_members_away() -> None:
     free = Resources({"cpu": 9, "memory": 9, "pods": 9})
-    rooms = {"n0": Room(free, (HostPort(80, "TCP", "10.0.0.1"),)), "n1": Room(free)}
-    assert place([Shape(vector(1, 1), 1, NAMES[:2], PORT)], rooms) == [{"n1": 1}]
+    table = {"n0": NodeCapacity(free, (HostPort(80, "TCP", "10.0.0.1"),)), "n1": NodeCapacity(free)}
+    assert place([Shape(vector(1, 1), 1, NAMES[:2], PORT)], table) == [{"n1": 1}]
     udp = Shape(vector(1, 1), 1, NAMES[:2], (HostPort(80, "UDP"),))
-    assert place([udp], rooms) == [{"n0": 1}]
+    assert place([udp], table) == [{"n0": 1}]
 
 
 def test_nodes_are_filled_in_the_order_given() -> None:
-    rooms = {name: Room(Resources({"cpu": 4, "memory": 4, "pods": 4})) for name in NAMES}
-    assert place([Shape(vector(2, 1), 3, ("n2", "n0", "n1"))], rooms) == [{"n2": 2, "n0": 1}]
+    table = {name: NodeCapacity(Resources({"cpu": 4, "memory": 4, "pods": 4})) for name in NAMES}
+    assert place([Shape(vector(2, 1), 3, ("n2", "n0", "n1"))], table) == [{"n2": 2, "n0": 1}]
 
 
 def many(count: int) -> Iterator[str]:
@@ -146,17 +146,17 @@ def many(count: int) -> Iterator[str]:
 
 def test_gang_with_more_members_than_python_has_frames() -> None:
     names = tuple(many(3000))
-    rooms = {name: Room(Resources({"cpu": 3, "memory": 3, "pods": 2})) for name in names}
+    table = {name: NodeCapacity(Resources({"cpu": 3, "memory": 3, "pods": 2})) for name in names}
     # Each node takes one of either shape, and one large member too many is asked for.
     pair = [Shape(vector(2, 1), 2999, names), Shape(vector(1, 2), 3002, names)]
-    assert place(pair, rooms, budget=20_000) is None
+    assert place(pair, table, budget=20_000) is None
 
 
 def test_what_first_fit_strands_is_found_by_search_within_its_budget() -> None:
-    rooms = dict(zip(NAMES, (Room(room) for room in map(rich, (7, 6, 4), (4, 6, 7))), strict=True))
+    table = dict(zip(NAMES, (NodeCapacity(room) for room in map(rich, (7, 6, 4), (4, 6, 7))), strict=True))
     wanted = [Shape(vector(1, 4), 2, NAMES), Shape(vector(2, 3), 1, NAMES), Shape(vector(4, 4), 1, NAMES)]
-    assert place(wanted, rooms, budget=0) is None
-    assert place(wanted, rooms) == [{"n0": 1, "n2": 1}, {"n2": 1}, {"n1": 1}]
+    assert place(wanted, table, budget=0) is None
+    assert place(wanted, table) == [{"n0": 1, "n2": 1}, {"n2": 1}, {"n1": 1}]
 
 
 def rich(cpu: int, memory: int) -> Resources:

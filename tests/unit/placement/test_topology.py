@@ -13,16 +13,16 @@ from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, Why
-from fluence_extender.placement.bonds import (
+from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
+from fluence_extender.placement.topology_constraints import (
     PODSET_GROUP,
     PODSET_PREFERRED,
     PODSET_REQUIRED,
     SLICE_REQUIRED,
     SLICE_SIZE,
-    Bond,
-    bonds,
+    TopologyConstraint,
+    topology_constraints,
 )
-from fluence_extender.placement.plan import Planner, Refused, Settled, Wish
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import Bench, MakeBench
 
@@ -76,16 +76,16 @@ def preferred(level: str) -> dict[str, str]:
     return {TOPOLOGY_PREFERRED_ANNOTATION: level}
 
 
-def racks(planner: Planner, pods: Sequence[Pod], settled: Sequence[Settled] = ()) -> Counter[str]:
+def racks(planner: Planner, pods: Sequence[Pod], settled: Sequence[SettledMember] = ()) -> Counter[str]:
     """How many members each rack gets."""
     return Counter(
-        one.node.split("x")[0] for one in planner.plan([Wish(one) for one in pods], "gang", settled)
+        one.node.split("x")[0] for one in planner.plan([Demand(one) for one in pods], "gang", settled)
     )
 
 
-def refused(planner: Planner, pods: Sequence[Pod], settled: Sequence[Settled] = ()) -> Reason:
-    with pytest.raises(Refused) as caught:
-        planner.plan([Wish(one) for one in pods], "gang", settled)
+def refused(planner: Planner, pods: Sequence[Pod], settled: Sequence[SettledMember] = ()) -> Reason:
+    with pytest.raises(GangRefused) as caught:
+        planner.plan([Demand(one) for one in pods], "gang", settled)
     return caught.value.reason
 
 
@@ -111,7 +111,7 @@ def test_domain_of_equal_names_in_two_zones_is_two(make: MakeBench) -> None:
 
 def test_required_level_that_is_full_now_is_busy_with_the_most_there_is_room_for(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
-    planner.plan([Wish(pod("other", 4000, node_selector={RACK: "1", ZONE: "a"}))], "other")
+    planner.plan([Demand(pod("other", 4000, node_selector={RACK: "1", ZONE: "a"}))], "other")
     assert refused(planner, members(4, required("rack"))).text == (
         "busy: no rack has room for 4 x 4 cpu + 1Gi memory now (the most is 3, short of cpu)"
     )
@@ -135,7 +135,7 @@ def test_unknown_level_is_named_with_the_known_ones(make: MakeBench) -> None:
 
 def test_host_level_puts_all_members_on_one_node(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
-    placed = planner.plan([Wish(one) for one in members(4, required("host"), 1000)], "gang")
+    placed = planner.plan([Demand(one) for one in members(4, required("host"), 1000)], "gang")
     assert len({one.node for one in placed}) == 1
     assert refused(planner, members(5, required("host"), 1000)).why is Why.UNSATISFIABLE
 
@@ -173,7 +173,7 @@ def test_preferred_rack_within_required_zone(make: MakeBench) -> None:
 def test_members_without_the_annotation_go_anywhere(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
     pods = members(3, required("rack")) + members(9, {}, first=3)
-    placed = planner.plan([Wish(one) for one in pods], "gang")
+    placed = planner.plan([Demand(one) for one in pods], "gang")
     assert len({one.node.split("x")[0] for one in placed[:3]}) == 1
     assert len({one.node for one in placed}) == 12
 
@@ -209,7 +209,7 @@ def test_kueue_slices_share_a_domain_each(make: MakeBench) -> None:
     pods = [
         pod(f"p-{number}", 4000, annotations={**notes, COMPLETION_INDEX: str(number)}) for number in range(8)
     ]
-    placed = planner.plan([Wish(one) for one in pods], "gang")
+    placed = planner.plan([Demand(one) for one in pods], "gang")
     where = [one.node.split("x")[0] for one in placed]
     assert all(where[number] == where[number + 1] for number in range(0, 8, 2))
 
@@ -226,34 +226,36 @@ def test_kueue_slices_share_a_domain_each(make: MakeBench) -> None:
 def test_slices_run_on_from_one_job_of_a_job_set_to_the_next(
     size: str, job_size: int, together: list[set[tuple[int, int]]]
 ) -> None:
-    found: dict[tuple[Bond, ...], set[tuple[int, int]]] = {}
+    found: dict[tuple[TopologyConstraint, ...], set[tuple[int, int]]] = {}
     for job, index in itertools.product(range(4), range(2)):
         notes = {SLICE_REQUIRED: RACK, SLICE_SIZE: size, COMPLETION_INDEX: str(index)}
         labels = {"jobset.sigs.k8s.io/replicatedjob-name": "w", "jobset.sigs.k8s.io/job-index": str(job)}
         one = pod(f"js-w-{job}-{index}", annotations=notes, labels=labels)
-        found.setdefault(bonds(one, (), job_size), set()).add((job, index))
+        found.setdefault(topology_constraints(one, (), job_size), set()).add((job, index))
     assert sorted(found.values(), key=sorted) == together
 
 
 def test_levels_of_a_pod_group_bind_its_members(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
-    wishes = [Wish(one, levels=(RACK,)) for one in members(3, {})]
-    assert {one.node.split("x")[0] for one in planner.plan(wishes, "gang")} == {"b1"}
+    demands = [Demand(one, levels=(RACK,)) for one in members(3, {})]
+    assert {one.node.split("x")[0] for one in planner.plan(demands, "gang")} == {"b1"}
 
 
 def test_domain_of_settled_members_binds_those_that_come_later(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
     (first,) = members(1, required("rack"))
-    there = planner.plan([Wish(first)], "gang")[0].node
+    there = planner.plan([Demand(first)], "gang")[0].node
     assert there == "a3x0"
-    settled = [Settled(Wish(first), there)]
+    settled = [SettledMember(Demand(first), there)]
     assert refused(planner, members(1, required("rack")), settled).text == (
         "busy: rack a/3, where other members are, has room for 0 of 1 x 4 cpu + 1Gi memory, short of cpu"
     )
-    beside = [Settled(Wish(first), "a1x0")]
+    beside = [SettledMember(Demand(first), "a1x0")]
     assert racks(planner, members(2, required("rack")), beside) == {"a1": 2}
     assert racks(
-        planner, members(1, preferred("rack")), [Settled(Wish(members(1, preferred("rack"))[0]), "b2x0")]
+        planner,
+        members(1, preferred("rack")),
+        [SettledMember(Demand(members(1, preferred("rack"))[0]), "b2x0")],
     ) == {"b2": 1}
 
 
@@ -263,7 +265,7 @@ def test_ranks_follow_the_racks(make: MakeBench) -> None:
         pod(f"job-{number}-abcde", 2000, annotations={**preferred("rack"), COMPLETION_INDEX: str(number)})
         for number in reversed(range(12))
     ]
-    placed = planner.plan([Wish(one) for one in pods], "gang")
+    placed = planner.plan([Demand(one) for one in pods], "gang")
     where = [one.node.split("x")[0] for one in reversed(placed)]
     assert where == sorted(where)
     assert len(set(where)) == 2
@@ -275,7 +277,7 @@ def test_device_on_a_node_decides_the_rack(make: MakeBench) -> None:
         pod("near", 4000, devices={"lane": 1}, annotations=required("rack")),
         *members(2, required("rack")),
     ]
-    placed = planner.plan([Wish(one) for one in pods], "gang")
+    placed = planner.plan([Demand(one) for one in pods], "gang")
     assert placed[0].node == "b1x1"
     assert {one.node.split("x")[0] for one in placed} == {"b1"}
     assert (

@@ -15,7 +15,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Planner, Wish
+from fluence_extender.placement.plan import Demand, Planner
 from fluence_extender.whatif.manifests import Asked, asked
 from fluence_extender.whatif.preemption import Surroundings
 from fluence_extender.whatif.simulation import Answer, Simulation
@@ -44,7 +44,7 @@ class Cluster:
     def run(self, pods: Iterable[Pod], until: float | None = None) -> None:
         """Let pods of ours run; they end at ``until`` seconds from now."""
         running = list(pods)
-        Planner(self.ledger, self.index).plan([Wish(one) for one in running], running[0].name)
+        Planner(self.ledger, self.index).plan([Demand(one) for one in running], running[0].name)
         if until is not None:
             self.ends.update({one.uid: NOW + until for one in running})
 
@@ -52,7 +52,7 @@ class Cluster:
         """Let a gang run that may have to make way; it is whole with ``size`` of its pods, 0 for all."""
         running = list(pods)
         key = WorkloadIndex().claim(running[0]).key
-        places = Planner(self.ledger, self.index).plan([Wish(one) for one in running], key)
+        places = Planner(self.ledger, self.index).plan([Demand(one) for one in running], key)
         whole = size or len(running)
         claim = Claim(key, whole, "the test")
         bound = [replace(one, node=at.node, phase="Running") for one, at in zip(running, places, strict=True)]

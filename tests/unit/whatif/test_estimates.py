@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.placement.plan import Wish
+from fluence_extender.placement.plan import Demand
 from fluence_extender.whatif.estimates import Queued, estimate
 from fluence_extender.whatif.snapshot import snapshot
 from tests.core.values import node, pod
@@ -13,7 +13,7 @@ from tests.unit.whatif.conftest import NOW, Cluster
 
 def queued(name: str, pods: list[Pod], duration: float | None = None) -> Queued:
     key = GangKey("default", name, Convention.LABEL)
-    return Queued(key, tuple(Wish(one) for one in pods), (), duration)
+    return Queued(key, tuple(Demand(one) for one in pods), (), duration)
 
 
 def starts(there: Cluster, *queue: Queued) -> dict[str, float]:

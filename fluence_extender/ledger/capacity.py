@@ -1,6 +1,7 @@
 """What the nodes have left, as one array: nodes x resources, so that a request is held against all of them at once.
 
-`LiveRooms` follows the accounts node by node; nothing is walked through for a plan but what has changed since the last.
+`LiveCapacity` follows the accounts node by node; nothing is walked through for a plan but what has changed since the
+last.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ REMEMBERED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NodeCapacity:
     """What one node has left."""
 
     free: Resources
@@ -35,7 +36,7 @@ class Room:
 
 
 @dataclass(slots=True)
-class Rooms:
+class CapacityTable:
     """Rooms by row.
 
     ``rows`` is the row of each node, ``columns`` the column of each resource name, ``ports`` the host ports in use
@@ -52,10 +53,10 @@ class Rooms:
     )
 
     @classmethod
-    def of(cls, rooms: Mapping[str, Room]) -> Rooms:
-        """The rooms of some nodes."""
+    def of(cls, table: Mapping[str, NodeCapacity]) -> CapacityTable:
+        """The table of some nodes."""
         made = cls()
-        for name, room in rooms.items():
+        for name, room in table.items():
             made.put(name, room.free, room.ports)
         return made
 
@@ -87,13 +88,13 @@ class Rooms:
             wider[: have[0], : have[1]] = self.free
             self.free = wider
 
-    def copy(self) -> Rooms:
-        """The same rooms as they are now, apart from these from now on."""
-        return Rooms(
+    def copy(self) -> CapacityTable:
+        """The same table as they are now, apart from these from now on."""
+        return CapacityTable(
             dict(self.rows), dict(self.columns), self.free.copy(), dict(self.ports), list(self.names)
         )
 
-    def room(self, name: str) -> dict[str, int]:
+    def of_node(self, name: str) -> dict[str, int]:
         """What a node has left, by resource; nothing of a resource that isn't named."""
         row = self.free[self.rows[name]].tolist()
         return {resource: row[column] for resource, column in self.columns.items() if column < len(row)}
@@ -130,7 +131,7 @@ def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
     return np.maximum(counts, 0, out=counts)
 
 
-class LiveRooms:
+class LiveCapacity:
     """What ``view`` says of all accounts, as they are now; ``revision`` grows when some node has something else.
 
     A view may depend on more than its account: all of it is looked at anew when ``epoch`` says something else.
@@ -140,7 +141,7 @@ class LiveRooms:
         self,
         accounts: Mapping[str, NodeAccount],
         journal: Journal,
-        view: Callable[[NodeAccount], Room],
+        view: Callable[[NodeAccount], NodeCapacity],
         epoch: Callable[[], object] = lambda: None,
     ) -> None:
         self._accounts = accounts
@@ -148,56 +149,56 @@ class LiveRooms:
         self._view = view
         self._epoch = epoch
         self._seen: object = None
-        self._rooms = Rooms()
-        self._seen_of: dict[str, Room] = {}
+        self._table = CapacityTable()
+        self._seen_of: dict[str, NodeCapacity] = {}
         self._mark = -1
         self.revision = 0
 
-    def now(self) -> Rooms:
-        """The rooms; read them, don't change them."""
+    def now(self) -> CapacityTable:
+        """The table; read them, don't change them."""
         seen = self._epoch()
         changed = self._journal.since(self._mark) if self._mark >= 0 and seen == self._seen else None
         self._mark, self._seen = self._journal.now, seen
-        if changed is None or len(self._rooms.names) > 2 * len(self._accounts) + 64:
-            self._rooms = Rooms()
+        if changed is None or len(self._table.names) > 2 * len(self._accounts) + 64:
+            self._table = CapacityTable()
             self._seen_of = {}
             self.revision += 1
             changed = set(self._accounts)
-        for name in sorted(changed) if not self._rooms.names else changed:
+        for name in sorted(changed) if not self._table.names else changed:
             account = self._accounts.get(name)
-            room = self._view(account) if account is not None else Room(NOTHING)
+            room = self._view(account) if account is not None else NodeCapacity(NOTHING)
             if self._seen_of.get(name) != room:
                 self._seen_of[name] = room
-                self._rooms.put(name, room.free, room.ports)
+                self._table.put(name, room.free, room.ports)
                 self.revision += 1
-        return self._rooms
+        return self._table
 
 
 AT_ONCE = 8
 """From so many pods on counting them as arrays is quicker."""
 
 
-class CountedRooms:
+class CopiedCapacity:
     """Rooms of a copy, in which pods that come and go are counted in place; all of its nodes are there already."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, table: CapacityTable) -> None:
+        self._table = table
         self._sizes: dict[Resources, Amounts] = {}
         self.revision = 0
 
-    def now(self) -> Rooms:
-        """The rooms; read them, don't change them."""
-        return self._rooms
+    def now(self) -> CapacityTable:
+        """The table; read them, don't change them."""
+        return self._table
 
     def count(self, node: str, requests: Resources, ports: tuple[HostPort, ...], sign: int) -> None:
         """Count a pod that goes (``sign`` is 1), or that comes (-1); nothing happens on a node that isn't there."""
-        row = self._rooms.rows.get(node)
+        row = self._table.rows.get(node)
         if row is None:
             return
         size = self._sizes.get(requests)
         if size is None:
-            size = self._sizes[requests] = self._rooms.size(requests)
-        self._rooms.free[row, : len(size)] += sign * size
+            size = self._sizes[requests] = self._table.size(requests)
+        self._table.free[row, : len(size)] += sign * size
         self.revision += 1
         if ports:
             self._count_ports(row, ports, sign)
@@ -209,7 +210,7 @@ class CountedRooms:
                 self.count(node, requests, ports, sign)
             return
         kinds: dict[Resources, int] = {}
-        rows, at = self._rooms.rows, []
+        rows, at = self._table.rows, []
         for node, requests, ports in pods:
             row = rows.get(node)
             if row is not None:
@@ -217,17 +218,17 @@ class CountedRooms:
                 if ports:
                     self._count_ports(row, ports, sign)
         for requests in kinds:
-            self._rooms.size(requests)
-        sizes = np.array([self._rooms.size(requests) for requests in kinds])
+            self._table.size(requests)
+        sizes = np.array([self._table.size(requests) for requests in kinds])
         places = np.array(at, dtype=np.intp).reshape(-1, 2)
-        np.add.at(self._rooms.free, places[:, 0], sign * sizes[places[:, 1]])
+        np.add.at(self._table.free, places[:, 0], sign * sizes[places[:, 1]])
         self.revision += 1
 
     def _count_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
-        there = Counter(self._rooms.ports.get(row, ()))
+        there = Counter(self._table.ports.get(row, ()))
         (there.update if sign < 0 else there.subtract)(ports)
         left = tuple((+there).elements())
         if left:
-            self._rooms.ports[row] = left
+            self._table.ports[row] = left
         else:
-            self._rooms.ports.pop(row, None)
+            self._table.ports.pop(row, None)

@@ -6,15 +6,15 @@ import pytest
 
 from fluence_extender.model.labels import COMPLETION_INDEX
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
-from fluence_extender.placement.bonds import (
+from fluence_extender.placement.ranks import rank_key
+from fluence_extender.placement.topology_constraints import (
     PODSET_PREFERRED,
     PODSET_REQUIRED,
     SLICE_REQUIRED,
     SLICE_SIZE,
-    Bond,
-    bonds,
+    TopologyConstraint,
+    topology_constraints,
 )
-from fluence_extender.placement.ranks import rank_key
 from tests.core.values import pod
 
 
@@ -64,11 +64,15 @@ def test_bonds_from_the_outermost_to_the_innermost() -> None:
         COMPLETION_INDEX: "9",
     }
     one = pod(annotations=notes, labels={"batch.kubernetes.io/job-name": "j"})
-    assert bonds(one, ("example.com/room",)) == (
-        Bond("gang", "zone", "block"),
-        Bond("podgroup", "example.com/room"),
-        Bond("podset j", "example.com/rack"),
-        Bond("podset j slice -1.2", "host"),
+    assert topology_constraints(one, ("example.com/room",)) == (
+        TopologyConstraint("gang", "zone", "block"),
+        TopologyConstraint("podgroup", "example.com/room"),
+        TopologyConstraint("podset j", "example.com/rack"),
+        TopologyConstraint("podset j slice -1.2", "host"),
     )
-    assert bonds(pod(annotations={"kueue.x-k8s.io/podset-unconstrained-topology": "true"})) == ()
-    assert bonds(pod(annotations={PODSET_PREFERRED: "r"})) == (Bond("podset ", "", "r"),)
+    assert (
+        topology_constraints(pod(annotations={"kueue.x-k8s.io/podset-unconstrained-topology": "true"})) == ()
+    )
+    assert topology_constraints(pod(annotations={PODSET_PREFERRED: "r"})) == (
+        TopologyConstraint("podset ", "", "r"),
+    )

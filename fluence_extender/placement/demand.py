@@ -12,7 +12,7 @@ from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.search import Shape
 
 
-class Refused(Exception):
+class GangRefused(Exception):
     """The gang has no place; ``reason`` says why."""
 
     def __init__(self, reason: Reason) -> None:
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Demand:
     """A pod to be placed.
 
     ``barred`` are the nodes that refused it lately; ``levels`` the node labels of which its PodGroup requires one
@@ -45,17 +45,17 @@ class ShapeKey:
     pin: str
 
 
-def shape_key(wish: Wish, pin: str = "") -> ShapeKey:
-    """The key of a wish."""
-    pod = wish.pod
-    return ShapeKey(pod.requests, signature(pod), wish.barred, pod.host_ports, pin)
+def shape_key(demand: Demand, pin: str = "") -> ShapeKey:
+    """The key of a demand."""
+    pod = demand.pod
+    return ShapeKey(pod.requests, signature(pod), demand.barred, pod.host_ports, pin)
 
 
-def grouped(wishes: Sequence[Wish], pins: dict[str, str]) -> dict[ShapeKey, list[Wish]]:
-    """The wishes by key; ``pins`` are nodes by pod uid."""
-    groups: dict[ShapeKey, list[Wish]] = {}
-    for wish in wishes:
-        groups.setdefault(shape_key(wish, pins.get(wish.pod.uid, "")), []).append(wish)
+def grouped(demands: Sequence[Demand], pins: dict[str, str]) -> dict[ShapeKey, list[Demand]]:
+    """The demands by key; ``pins`` are nodes by pod uid."""
+    groups: dict[ShapeKey, list[Demand]] = {}
+    for demand in demands:
+        groups.setdefault(shape_key(demand, pins.get(demand.pod.uid, "")), []).append(demand)
     return groups
 
 

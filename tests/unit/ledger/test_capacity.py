@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.crowd import Crowd
+from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity, LiveCapacity, NodeCapacity
 from fluence_extender.ledger.journal import Journal
-from fluence_extender.ledger.rooms import CountedRooms, LiveRooms, Room, Rooms
-from fluence_extender.ledger.use import Use
+from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
@@ -21,13 +20,13 @@ NODES = tuple(f"n{number}" for number in range(4))
 PORT = (HostPort(80),)
 
 
-def rooms() -> Rooms:
-    return Rooms.of({name: Room(asks(4000, 8, pods=10)) for name in NODES})
+def table() -> CapacityTable:
+    return CapacityTable.of({name: NodeCapacity(asks(4000, 8, pods=10)) for name in NODES})
 
 
-def uses(dice: random.Random) -> list[Use]:
+def uses(dice: random.Random) -> list[PodUse]:
     return [
-        Use(
+        PodUse(
             Assignment(f"u{number}", dice.choice((*NODES, "elsewhere"))),
             Resources(
                 {"cpu": dice.choice((0, 500, 1000)), "pods": 1, "example.com/fpga": dice.randint(0, 1)}
@@ -42,58 +41,58 @@ def uses(dice: random.Random) -> list[Use]:
 def test_crowd_counts_what_counting_one_by_one_does(seed: int) -> None:
     dice = random.Random(seed)
     found = uses(dice)
-    many, single = rooms(), CountedRooms(rooms())
-    crowd = Crowd(many)
+    many, single = table(), CopiedCapacity(table())
+    removable = RemovablePods(many)
     for use in found:
-        crowd.add(use)
+        removable.add(use)
     chosen = [use for use in found if dice.random() < 0.6]
-    here, others = crowd.among([use.uid for use in chosen])
+    here, others = removable.split([use.uid for use in chosen])
     assert set(others) >= {use.uid for use in chosen if use.ports}
-    crowd.count(here, -1)
+    removable.count(here, -1)
     for use in chosen:
         if not use.ports:
             single.count(use.assignment.node, use.requests, (), -1)
     for name in NODES:
-        ours, theirs = many.room(name), single.now().room(name)
+        ours, theirs = many.of_node(name), single.now().of_node(name)
         assert {one: ours.get(one, 0) for one in {*ours, *theirs}} == {
             one: theirs.get(one, 0) for one in {*ours, *theirs}
         }
-    crowd.count(here, 1)
-    assert {name: many.room(name)["cpu"] for name in NODES} == dict.fromkeys(NODES, 4000)
+    removable.count(here, 1)
+    assert {name: many.of_node(name)["cpu"] for name in NODES} == dict.fromkeys(NODES, 4000)
 
 
 def test_ports_are_counted_as_often_as_they_are_taken() -> None:
-    counted = CountedRooms(rooms())
+    counted = CopiedCapacity(table())
     for sign, left in ((-1, PORT), (-1, PORT * 2), (1, PORT), (1, ())):
         counted.count("n1", asks(0, 0), PORT, sign)
         assert counted.now().ports.get(1, ()) == left
 
 
 def test_copy_is_apart_from_what_it_was_made_of() -> None:
-    first = rooms()
+    first = table()
     second = first.copy()
     second.put("n9", asks(1), ())
     second.free[0] = 0
     assert "n9" not in first.rows
-    assert first.room("n0")["cpu"] == 4000
+    assert first.of_node("n0")["cpu"] == 4000
 
 
 def test_revision_grows_only_when_a_node_has_something_else() -> None:
     journal = Journal()
     accounts = {name: NodeAccount(name, asks(4000, 8), journal.note) for name in NODES}
-    whole = LiveRooms(accounts, journal, lambda account: Room(account.allocatable))
+    whole = LiveCapacity(accounts, journal, lambda account: NodeCapacity(account.allocatable))
     whole.now()
     before = whole.revision
     accounts["n0"].add("pod", asks(1000), foreign=False)
-    assert whole.now().room("n0")["cpu"] == 4000
+    assert whole.now().of_node("n0")["cpu"] == 4000
     assert whole.revision == before
     accounts["n0"].resize(asks(8000, 8))
-    assert whole.now().room("n0")["cpu"] == 8000
+    assert whole.now().of_node("n0")["cpu"] == 8000
     assert whole.revision > before
 
 
 def test_rows_of_a_tuple_are_remembered_and_right_when_nodes_come() -> None:
-    there = rooms()
+    there = table()
     assert there.at(NODES).tolist() == [0, 1, 2, 3]
     there.put("m0", asks(1), ())
     assert there.at(NODES).tolist() == [0, 1, 2, 3]

@@ -26,7 +26,7 @@ PODSETS = (f"{KUEUE}podset", *ROLES, JOB_NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class Bond:
+class TopologyConstraint:
     """Members of one ``scope`` share a domain of the level ``required``, and of ``preferred`` if that can be had.
 
     Levels are as they were written: the name of a level or a node label; "" for none.
@@ -37,7 +37,9 @@ class Bond:
     preferred: str = ""
 
 
-def bonds(pod: Pod, group_levels: tuple[str, ...] = (), job_size: int = 0) -> tuple[Bond, ...]:
+def topology_constraints(
+    pod: Pod, group_levels: tuple[str, ...] = (), job_size: int = 0
+) -> tuple[TopologyConstraint, ...]:
     """The bonds of a pod, the outermost first.
 
     ``group_levels`` are the node labels its PodGroup requires; ``job_size`` is how many pods its Job has at once, by
@@ -45,23 +47,29 @@ def bonds(pod: Pod, group_levels: tuple[str, ...] = (), job_size: int = 0) -> tu
     """
     # A plan asks this of each member, of which most say nothing of the kind.
     notes = pod.annotations
-    found: list[Bond] = []
+    found: list[TopologyConstraint] = []
     required, preferred = notes.get(TOPOLOGY_REQUIRED_ANNOTATION), notes.get(TOPOLOGY_PREFERRED_ANNOTATION)
     if required or preferred:
-        found.append(Bond("gang", required or "", preferred or ""))
-    found.extend(Bond("podgroup", level) for level in group_levels)
+        found.append(TopologyConstraint("gang", required or "", preferred or ""))
+    found.extend(TopologyConstraint("podgroup", level) for level in group_levels)
     if "zone" in pod.labels.values() and any(
         value == "zone" and FLUX_K8S in key for key, value in pod.labels.items()
     ):
-        found.append(Bond("flux-k8s", ZONE))
+        found.append(TopologyConstraint("flux-k8s", ZONE))
     if PODSET_REQUIRED in notes or PODSET_PREFERRED in notes or SLICE_REQUIRED in notes:
         podset = notes.get(PODSET_GROUP) or next(
             (pod.labels[key] for key in PODSETS if key in pod.labels), ""
         )
         found.append(
-            Bond(f"podset {podset}", notes.get(PODSET_REQUIRED, ""), notes.get(PODSET_PREFERRED, ""))
+            TopologyConstraint(
+                f"podset {podset}", notes.get(PODSET_REQUIRED, ""), notes.get(PODSET_PREFERRED, "")
+            )
         )
-        found.append(Bond(f"podset {podset} slice {_slice(pod, job_size)}", notes.get(SLICE_REQUIRED, "")))
+        found.append(
+            TopologyConstraint(
+                f"podset {podset} slice {_slice(pod, job_size)}", notes.get(SLICE_REQUIRED, "")
+            )
+        )
     return tuple(bond for bond in found if bond.required or bond.preferred)
 
 

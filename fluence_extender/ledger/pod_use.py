@@ -1,0 +1,142 @@
+"""What single pods use, for copies of the ledger from which pods can be removed and brought back.
+
+A copy is asked the same question without many different sets of pods. `RemovablePods` keeps their uses as arrays, so
+that any set of them is counted out or in at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fluence_extender.ledger.capacity import Amounts, CapacityTable
+from fluence_extender.model.placement import Assignment
+from fluence_extender.model.pod import HostPort
+from fluence_extender.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """What one pod uses: its place, its requests as its node's account counts them, and its host ports."""
+
+    assignment: Assignment
+    requests: Resources
+    ports: tuple[HostPort, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.assignment.uid
+
+
+class Allocated(Protocol):
+    """What one of our pods holds."""
+
+    @property
+    def assignment(self) -> Assignment:
+        """The pod's node and devices."""
+        ...
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """The pod's host ports."""
+        ...
+
+
+class Account(Protocol):
+    """What pods use on one node."""
+
+    @property
+    def users(self) -> Mapping[str, Resources]:
+        """The counted requests of each pod, by uid."""
+        ...
+
+
+class PodUses(Protocol):
+    """The pods of a ledger, or of a copy of one."""
+
+    @property
+    def allocations(self) -> Mapping[str, Allocated]:
+        """What each of our pods holds, by uid."""
+        ...
+
+    @property
+    def foreign(self) -> Mapping[str, str]:
+        """The node of each foreign pod, by uid."""
+        ...
+
+    @property
+    def accounts(self) -> Mapping[str, Account]:
+        """The account of each node, by name."""
+        ...
+
+
+def pod_use(ledger: PodUses, uid: str) -> PodUse | None:
+    """Return what a pod uses now, be it ours or foreign; None when no account counts it."""
+    held = ledger.allocations.get(uid)
+    assignment = held.assignment if held is not None else Assignment(uid, ledger.foreign.get(uid, ""))
+    account = ledger.accounts.get(assignment.node)
+    if account is None or uid not in account.users:
+        return None
+    return PodUse(assignment, account.users[uid], held.ports if held is not None else ())
+
+
+def device_uses(ledger: PodUses) -> dict[str, PodUse]:
+    """Return what each pod with devices uses, by uid."""
+    uses = (pod_use(ledger, uid) for uid, held in ledger.allocations.items() if held.assignment.devices)
+    return {use.uid: use for use in uses if use is not None}
+
+
+class RemovablePods:
+    """Pods that are counted in ``table``, and that can be counted out of it and in again.
+
+    ``apart`` are the pods with host ports or devices. They aren't in the arrays; callers count them one by one.
+    """
+
+    def __init__(self, table: CapacityTable) -> None:
+        self._table = table
+        self._at: dict[str, int] = {}
+        self._rows: list[int] = []
+        self._kinds: list[int] = []
+        self._kind_of: dict[Resources, int] = {}
+        self._arrays: tuple[Amounts, Amounts] | None = None
+        self.apart: dict[str, PodUse] = {}
+
+    def add(self, use: PodUse) -> None:
+        """Add a pod; nothing happens when the table doesn't have its node."""
+        row = self._table.rows.get(use.assignment.node)
+        if use.ports or use.assignment.devices:
+            self.apart[use.uid] = use
+        elif row is not None:
+            self._at[use.uid] = len(self._rows)
+            self._rows.append(row)
+            self._kinds.append(self._kind_of.setdefault(use.requests, len(self._kind_of)))
+            self._arrays = None
+
+    def split(self, uids: Collection[str]) -> tuple[list[str], list[str]]:
+        """Return which of ``uids`` are in the arrays, and which aren't."""
+        at = self._at
+        here = [uid for uid in uids if uid in at]
+        return here, [] if len(here) == len(uids) else [uid for uid in uids if uid not in at]
+
+    def count(self, uids: Collection[str], sign: int) -> None:
+        """Add what these pods use to the free capacity (``sign`` is 1), or subtract it again (-1)."""
+        at = self._at
+        places = np.array([at[uid] for uid in uids], dtype=np.intp)
+        if not len(places):
+            return
+        rows, sizes = self._as_arrays()
+        # Taken after the sizes: a resource that no node had before has made the table wider.
+        free = self._table.free[:, : sizes.shape[1]]
+        np.add.at(free, rows[places], sign * sizes[places])
+
+    def _as_arrays(self) -> tuple[Amounts, Amounts]:
+        if self._arrays is None:
+            for requests in self._kind_of:
+                self._table.size(requests)
+            sizes = np.array([self._table.size(requests) for requests in self._kind_of])
+            self._arrays = np.array(self._rows), sizes[np.array(self._kinds, dtype=np.intp)]
+        return self._arrays
