@@ -34,7 +34,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 
 Result = TypeVar("Result")
@@ -191,7 +191,7 @@ def decide(controller: Controller, case: Case, clock: Clock) -> tuple[list[float
         if not controller.lifecycle.restless:
             clock.now += TICK
         reasons = [controller.registry.gangs[key].reason for key in gangs]
-        preempting = sum(reason is not None and reason.why is Why.PREEMPTING for reason in reasons)
+        preempting = sum(reason is not None and reason.code is ReasonCode.PREEMPTING for reason in reasons)
     for one in pods:
         controller.observe(Deleted(Kind.POD, one))
     settle(controller)

@@ -15,9 +15,9 @@ import structlog
 
 from fluence_extender.cluster import wire
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.model.duration import duration
 from fluence_extender.model.names import DURATION_ANNOTATION, MARKS, RESOURCES_KEY
 from fluence_extender.model.node import Node
+from fluence_extender.model.notation import parse_duration
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement
 from fluence_extender.model.requests import (
     SPEC_FIELDS,
@@ -109,7 +109,7 @@ def decode_pod(raw: bytes) -> Pod:
 def _duration(annotations: Mapping[str, str] | None, deadline: int | None) -> float | None:
     """How long the pod runs: what its annotation says, and no longer than its deadline."""
     said = (
-        duration(annotations[DURATION_ANNOTATION])
+        parse_duration(annotations[DURATION_ANNOTATION])
         if annotations and DURATION_ANNOTATION in annotations
         else None
     )

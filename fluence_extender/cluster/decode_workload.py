@@ -16,8 +16,7 @@ import msgspec
 import structlog
 
 from fluence_extender.cluster.wire import Metadata
-from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
-from fluence_extender.model.names import CREATED_BY_ANNOTATION
+from fluence_extender.model.names import COSCHEDULING_GROUP, CREATED_BY_ANNOTATION, FLUX_SIZE
 from fluence_extender.model.workload import (
     BACKOFF_LIMIT,
     CoschedulingGroup,

@@ -21,7 +21,7 @@ from fluence_extender.cluster.backoff import Backoff
 from fluence_extender.cluster.connection import Connection, Request
 from fluence_extender.cluster.port import ClusterError, Gone, NotLeading, Regarding
 from fluence_extender.model.names import DOMAIN
-from fluence_extender.model.timestamps import in_microseconds
+from fluence_extender.model.notation import format_micro_time
 
 log = structlog.get_logger(__name__)
 
@@ -135,7 +135,7 @@ class EventRecorder:
         attempt = f"record an event for {regarding.kind} {regarding.name}"
         try:
             if entry.written:
-                series = {"count": count, "lastObservedTime": in_microseconds(entry.when)}
+                series = {"count": count, "lastObservedTime": format_micro_time(entry.when)}
                 request = Request(
                     "PATCH",
                     f"{path}/{entry.name}",
@@ -158,7 +158,7 @@ class EventRecorder:
 
     def _body(self, key: Key, entry: _Entry, namespace: str) -> dict[str, object]:
         regarding, reason, message = key
-        when = in_microseconds(entry.when)
+        when = format_micro_time(entry.when)
         body: dict[str, object] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",

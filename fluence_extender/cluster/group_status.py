@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from fluence_extender.model.timestamps import in_seconds
+from fluence_extender.model.notation import format_time
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 LONGEST_MESSAGE = 32_000
@@ -41,7 +41,7 @@ def condition_patch(
                     "status": "True" if scheduled else "False",
                     "reason": reason,
                     "message": message[:LONGEST_MESSAGE],
-                    "lastTransitionTime": in_seconds(now or datetime.now(UTC)),
+                    "lastTransitionTime": format_time(now or datetime.now(UTC)),
                 }
             ]
         },

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fluence_extender.cluster.connection import Connection, Request
-from fluence_extender.cluster.port import Gone
-from fluence_extender.model.lease import Lease
+from fluence_extender.cluster.port import Gone, Lease
 
 
 class _Spec(msgspec.Struct):

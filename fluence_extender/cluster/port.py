@@ -133,6 +133,21 @@ class NotLeading(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """The record of a coordination Lease (coordination.k8s.io/v1).
+
+    ``holder`` is "" where nobody leads. ``renewed`` is the holder's own time stamp; it only tells two records apart,
+    because clocks differ. ``transitions`` grows with each new holder. ``duration`` is how many seconds the others wait
+    after a renewal.
+    """
+
+    holder: str
+    renewed: str
+    transitions: int
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Our pods as the API server had them at ``version``: all their ``uids``, and those that we didn't know so."""
 

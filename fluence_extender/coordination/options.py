@@ -18,7 +18,7 @@ from fluence_extender.model.coordination import (
     POD_UID_VARIABLE,
     POLL_INTERVAL_ANNOTATION,
 )
-from fluence_extender.model.duration import duration
+from fluence_extender.model.notation import parse_duration
 
 GATED_PODS_VARIABLE = "FLUENCE_GATED_PODS"
 DISCOVERY_VARIABLE = "FLUENCE_TASK_DISCOVERY_TIMEOUT"
@@ -95,7 +95,7 @@ def annotated(options: Options, annotations: Mapping[str, str]) -> tuple[Options
 def _with_times(options: Options, times: Mapping[str, str], problems: list[str]) -> Options:
     read: dict[str, float] = {}
     for name, text in times.items():
-        seconds = duration(text) if text else None
+        seconds = parse_duration(text) if text else None
         if seconds is not None:
             read[name] = seconds
         elif text:

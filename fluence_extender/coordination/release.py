@@ -15,6 +15,7 @@ import structlog
 from fluence_extender.cluster.port import ClusterError, Gone
 from fluence_extender.cluster.rounds import each
 from fluence_extender.coordination.following import Verdict
+from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
     QUANTUM_JOB_ID_ANNOTATION,
@@ -25,7 +26,6 @@ from fluence_extender.model.coordination import (
 )
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.stamp import describes_backend
 
 log = structlog.get_logger(__name__)
 

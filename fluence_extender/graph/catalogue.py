@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from fluence_extender.graph.containment import Containment, without_levels
 from fluence_extender.graph.vertex import NODE_TYPE
-from fluence_extender.model.placement import DeviceShare
+from fluence_extender.model.assignment import DeviceShare
 
 BACKEND = "backend"
 """The attribute by which a request names the backend itself."""

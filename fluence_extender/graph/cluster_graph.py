@@ -15,8 +15,8 @@ from fluence_extender.graph.naming_rules import nearest, type_rule
 from fluence_extender.graph.problem import InvalidResourcesFile, Problem
 from fluence_extender.graph.units import Units, finest_units
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
-from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.node import Node
+from fluence_extender.model.notation import natural_order
 
 NO_RESOURCES = VirtualResources("")
 _LEAF_NAME = re.compile(r"(?:core|memory|gpu)\d+", re.ASCII)

@@ -18,7 +18,7 @@ from fluence_extender.graph.naming_rules import RESERVED_TYPES
 from fluence_extender.graph.units import Units
 from fluence_extender.graph.vertex import CLUSTER_TYPE, NO_RANK, Counters, Vertex
 from fluence_extender.graph.virtual import CLUSTER_PARENT
-from fluence_extender.model.labels import ZONE
+from fluence_extender.model.names import ZONE
 
 ROOT = f"/{CLUSTER_TYPE}"
 LEVELS: Mapping[str, str] = MappingProxyType({"zone": ZONE})

@@ -15,7 +15,7 @@ from typing import Any
 
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.vertex import NODE_TYPE, PHYSICAL
-from fluence_extender.model.idset import encode_idset
+from fluence_extender.model.notation import encode_idset
 
 Jobspec = dict[str, Any]
 

@@ -17,8 +17,8 @@ from enum import StrEnum
 from fluence_extender.graph.units import request_counts
 from fluence_extender.ledger.allocation import Allocation, Strength
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 
 

@@ -15,10 +15,9 @@ from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.matcher.port import Match
-from fluence_extender.model.placement import DeviceShare
+from fluence_extender.model.assignment import DeviceShare, recorded_devices
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why, unsatisfiable
-from fluence_extender.model.stamp import recorded_devices
+from fluence_extender.model.reason import Reason, ReasonCode, unsatisfiable
 
 
 class Devices:
@@ -167,15 +166,15 @@ def why_not(
     """Why ``amount`` of ``kind`` can't be had, where the devices ``usable`` come into question."""
     text = why_none(catalogue, kind, requires)
     if text is not None:
-        return Reason(Why.NO_BACKEND, f"no backend: {text}")
+        return Reason(ReasonCode.NO_BACKEND, f"no backend: {text}")
     suited = eligible(catalogue, kind, requires)
     most = _largest(suited)
     if amount > most:
         return unsatisfiable(f"no backend has {amount} {kind} (the most is {most})")
     if not usable:
-        return Reason(Why.BUSY, f"busy: no node with {kind} that matches may be used now")
+        return Reason(ReasonCode.BUSY, f"busy: no node with {kind} that matches may be used now")
     backends = ", ".join(sorted({device.backend for device in suited})[:10])
-    return Reason(Why.BUSY, f"busy: {amount} {kind} not free on any backend that matches ({backends})")
+    return Reason(ReasonCode.BUSY, f"busy: {amount} {kind} not free on any backend that matches ({backends})")
 
 
 def _shares(match: Match, devices: Sequence[Device], amount: int) -> list[DeviceShare]:

@@ -26,8 +26,8 @@ from fluence_extender.graph.growth import Addition
 from fluence_extender.graph.units import Units, leaf_counts, widened
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.ledger.order import NodeOrder
-from fluence_extender.model.idset import encode_idset
 from fluence_extender.model.node import Node
+from fluence_extender.model.notation import encode_idset
 from fluence_extender.model.resources import NOTHING, Resources
 
 log = structlog.get_logger(__name__)

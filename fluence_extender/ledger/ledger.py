@@ -22,8 +22,8 @@ from fluence_extender.ledger.journal import Journal
 from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.ledger.upkeep import Upkeep
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
 

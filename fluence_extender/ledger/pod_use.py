@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from fluence_extender.ledger.capacity import Amounts, CapacityTable
-from fluence_extender.model.placement import Assignment
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 

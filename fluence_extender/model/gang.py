@@ -1,4 +1,4 @@
-"""What makes pods a gang."""
+"""The identity of a gang, the states of its life, and the kinds of entries in its history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Convention(StrEnum):
-    """How a pod says which gang it belongs to."""
+    """The convention by which a pod names its gang."""
 
     POD_GROUP = "podgroup"
     COSCHEDULING = "coscheduling"
@@ -26,9 +26,9 @@ class Convention(StrEnum):
 class GangKey:
     """The identity of a gang.
 
-    ``name`` is the group's; ``uid`` tells namesakes apart where a name isn't enough (a pod on its own, the owner of
-    pods). ``part`` is set where members of one group can't all exist at once, because some are only created when
-    others run: each part is then a gang of its own.
+    ``name`` is the name of the group. ``uid`` is set where a name alone isn't unique over time: for a pod on its own,
+    and for the owner of pods. ``part`` is set where the members of one group can't all exist at once, because some are
+    created only when others run; each part is then a gang of its own.
     """
 
     namespace: str
@@ -42,10 +42,11 @@ class GangKey:
 
 
 class GangState(StrEnum):
-    """Where a gang is in its life.
+    """The state of a gang.
 
-    planned: it has a place, nothing of it is visible outside yet; committed: from the first ungate or Binding on its
-    share is its own until it is whole; bound: every member has its node; finished: no member is left.
+    waiting: it has no place; planned: it has a place, and nothing of that is visible outside yet; committed: from its
+    first ungate or Binding until it is whole, its share is reserved for it; bound: every member has its node; finished:
+    no member is left.
     """
 
     WAITING = "waiting"
@@ -53,3 +54,33 @@ class GangState(StrEnum):
     COMMITTED = "committed"
     BOUND = "bound"
     FINISHED = "finished"
+
+
+class HistoryKind(StrEnum):
+    """The kinds of entries in a gang's history.
+
+    seen: a member was created; taken-over: a member was bound before the service started; whole: enough members exist;
+    waiting: the gang has no place, for the reason in the entry's detail; planned, withdrawn: the gang got a place, or
+    lost it; committed: its places are reserved for it; steered: a member was sent to kube-scheduler for its node;
+    filtered: kube-scheduler called filter and got the node; refused: kube-scheduler didn't take the node; bound: a
+    member has its node; complete: all members have their nodes; failed: a write failed; evicted: a bound member was
+    evicted; released: a member holds nothing any more; finished: no member is left running; gone: no pod is left.
+    """
+
+    SEEN = "seen"
+    TAKEN_OVER = "taken-over"
+    WHOLE = "whole"
+    WAITING = "waiting"
+    PLANNED = "planned"
+    WITHDRAWN = "withdrawn"
+    COMMITTED = "committed"
+    STEERED = "steered"
+    FILTERED = "filtered"
+    REFUSED = "refused"
+    BOUND = "bound"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    EVICTED = "evicted"
+    RELEASED = "released"
+    FINISHED = "finished"
+    GONE = "gone"

@@ -1,6 +1,7 @@
-"""Every label, annotation, gate and resource name of the project's own, in one place.
+"""The labels, annotations, gates and resource names that more than one module reads: the project's own, and others'.
 
-A user sets the request keys; the result keys are written by us in the Binding, and only by us.
+Users set the keys of requests. Only the service writes the keys of results, and it writes them in the Binding. What
+only admission, the sidecar and the interceptor of quantum jobs use is in `coordination`.
 """
 
 SCHEDULER_NAME = "fluence"
@@ -9,7 +10,7 @@ DOMAIN = "fluence.flux-framework.org"
 RESOURCE_DOMAIN = "fluxion.flux-framework.org"
 RESOURCE_PREFIX = f"{RESOURCE_DOMAIN}/"
 
-# Requests: set by users.
+# Requests, set by users.
 GROUP_LABEL = f"{DOMAIN}/group"
 GROUP_SIZE_ANNOTATION = f"{DOMAIN}/group-size"
 SCHEDULE_TIMEOUT_ANNOTATION = f"{DOMAIN}/schedule-timeout"
@@ -19,7 +20,7 @@ TOPOLOGY_PREFERRED_ANNOTATION = f"{DOMAIN}/topology-preferred"
 REQUIRE_PREFIX = f"{DOMAIN}/require-"
 REQUIRE_BACKEND_ANNOTATION = f"{REQUIRE_PREFIX}backend"
 
-# Selection, before an object is submitted: how to choose its backend (set by users), and what was chosen from.
+# Backend selection before an object is submitted: users set how to choose; the result records what was chosen from.
 SELECT_PREFIX = f"{DOMAIN}/select-"
 SELECT_POLICY_ANNOTATION = f"{SELECT_PREFIX}policy"
 SELECT_CANDIDATES_ANNOTATION = f"{SELECT_PREFIX}candidates"
@@ -27,31 +28,61 @@ SELECT_CONSTRAINTS_ANNOTATION = f"{SELECT_PREFIX}constraints"
 SELECT_SHOTS_ANNOTATION = f"{SELECT_PREFIX}shots"
 SELECT_RESULT_ANNOTATION = f"{SELECT_PREFIX}result"
 
-# What the owner of a pod said at admission: how many pods it wants at once.
+# Written at admission: how many pods the owner of this pod wants at once.
 OWNER_SIZE_ANNOTATION = f"{DOMAIN}/owner-size"
 
-# On objects that the webhook makes, which it may therefore delete.
+# On objects that the webhook creates. It deletes only objects that carry this annotation.
 CREATED_BY_ANNOTATION = f"{DOMAIN}/created-by"
 WEBHOOK_NAME = "fluence-webhook"
 
-# Our own scheduling gate, added to each pod of ours at admission.
+# The project's scheduling gate, which admission adds to each pod of this scheduler.
 GATE = f"{DOMAIN}/gang"
 
-# Asked for by the pods that kube-scheduler is to leave to our bind verb: it picks a binder by what a pod asks for.
-# Put on pods at admission; the device types that every installation knows do the same without it.
+# kube-scheduler picks a binder by what a pod requests, and calls the service's bind verb for pods that request one of
+# these. Admission adds the first to pods; every installation has the other two, which are device types.
 MARK_RESOURCE = f"{DOMAIN}/binding"
 MARKS = (MARK_RESOURCE, f"{RESOURCE_PREFIX}qpu", f"{RESOURCE_PREFIX}qubit")
 
-# Results: written in the Binding.
+# Results, written in the Binding.
 BACKEND_ANNOTATION = f"{DOMAIN}/backend"
 ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"
 ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
 
-# Written in the write that ungates: the node to which, or to a spare one, the pod is confined.
+# Written when the pod is ungated: the planned node. The pod is confined to it, or to it and a spare node.
 PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 
-# Kubernetes' own.
-NODE_NAME = "metadata.name"
-
+# The ConfigMap with the virtual resources, and its key.
 RESOURCES_CONFIGMAP = "fluence-resources"
 RESOURCES_KEY = "resources.yaml"
+
+# Kubernetes: the node field of affinity terms, then labels on nodes and on the pods of Jobs and StatefulSets. Every
+# version of Kubernetes also sets the completion index as an annotation.
+NODE_NAME = "metadata.name"
+ZONE = "topology.kubernetes.io/zone"
+JOB_NAME = "batch.kubernetes.io/job-name"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+POD_INDEX = "apps.kubernetes.io/pod-index"
+LONGEST_LABEL = 63
+"""Characters in a label's value at most (Kubernetes API conventions)."""
+
+# The coscheduling plugin (scheduler-plugins), and flux-k8s, which combined its group with a size label.
+COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
+FLUX_SIZE = "fluence.group-size"
+
+# JobSet.
+JOB_SET_NAME = "jobset.sigs.k8s.io/jobset-name"
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+REPLICATED_JOB_REPLICAS = "jobset.sigs.k8s.io/replicatedjob-replicas"
+
+# LeaderWorkerSet. The size is an annotation.
+LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
+LWS_GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
+LWS_WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
+LWS_REVISION = "leaderworkerset.sigs.k8s.io/template-revision-hash"
+
+# The operators of Kubeflow, including the MPI Operator.
+TRAINING_OPERATOR = "training.kubeflow.org/operator-name"
+TRAINING_JOB_NAME = "training.kubeflow.org/job-name"
+TRAINING_REPLICA_INDEX = "training.kubeflow.org/replica-index"

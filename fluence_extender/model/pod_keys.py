@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 
 from fluence_extender.model import coordination, names
-from fluence_extender.model.duration import READABLE, duration
+from fluence_extender.model.notation import DURATION_FORM, parse_duration
 
 LABELS = frozenset({names.GROUP_LABEL, coordination.OBSERVE_LABEL})
 
@@ -85,8 +85,8 @@ def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterat
             yield f"annotation {key} does nothing: {_instead(key, key in LABELS, 'labels')}"
     for key in TIMES:
         text = annotations.get(key)
-        if text is not None and duration(text) is None:
-            yield f"annotation {key} is {text[:LONGEST_SHOWN]!r}: it must be {READABLE}"
+        if text is not None and parse_duration(text) is None:
+            yield f"annotation {key} is {text[:LONGEST_SHOWN]!r}: it must be {DURATION_FORM}"
 
 
 def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Why a gang or a pod waits, as stable text.
+"""The reason why a gang or a pod waits, as stable text.
 
-A reason's text must not change while the situation doesn't: kube-scheduler writes it into the pod, each change of it is
-an update of the pod, and each update wakes the pod up again. So there are no times, no counters that tick and no
-unordered lists in it.
+Invariant: the text doesn't change while the situation doesn't. kube-scheduler writes it into the pod, each change is an
+update of the pod, and each update makes kube-scheduler try the pod again. So a reason holds no times, no running
+counters and no unordered lists.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from enum import StrEnum
 from fluence_extender.model.names import SCHEDULER_NAME
 
 
-class Why(StrEnum):
-    """The kinds of reasons, as the state API and Events name them."""
+class ReasonCode(StrEnum):
+    """The kinds of reasons, by the names that the state API and Events use."""
 
-    WAITING = "WaitingForMembers"
+    WAITING_FOR_MEMBERS = "WaitingForMembers"
     TIMED_OUT = "TimedOut"
-    GATED = "WaitingForGates"
-    INVALID = "InvalidRequest"
+    WAITING_FOR_GATES = "WaitingForGates"
+    INVALID_REQUEST = "InvalidRequest"
     BUSY = "Busy"
     PREEMPTING = "Preempting"
     PREEMPTED = "Preempted"
     UNSATISFIABLE = "Unsatisfiable"
     NO_BACKEND = "NoBackend"
-    REFUSED = "RefusedByFilters"
-    UNTOLD = "CannotSteer"
-    UNBOUND = "CannotBind"
-    FAILED = "PlanningFailed"
+    REFUSED_BY_FILTERS = "RefusedByFilters"
+    CANNOT_STEER = "CannotSteer"
+    CANNOT_BIND = "CannotBind"
+    PLANNING_FAILED = "PlanningFailed"
 
 
-GATHERING = (Why.WAITING, Why.TIMED_OUT, Why.GATED)
-"""What is said while not all that makes a gang whole is there."""
+INCOMPLETE = (ReasonCode.WAITING_FOR_MEMBERS, ReasonCode.TIMED_OUT, ReasonCode.WAITING_FOR_GATES)
+"""The reasons of a gang that isn't whole yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: its kind and the sentence a user reads."""
+    """One reason: its kind, and the sentence that a user reads."""
 
-    why: Why
+    code: ReasonCode
     text: str
 
     def __str__(self) -> str:
@@ -48,29 +48,32 @@ class Reason:
 
 
 def waiting(present: int, size: int, elsewhere: Mapping[str, int] | None = None) -> Reason:
-    """Not all members of the gang exist yet; ``elsewhere`` are pods that name it and another scheduler, by that."""
-    strangers = "".join(
+    """Return the reason of a gang of which only ``present`` of ``size`` members exist.
+
+    ``elsewhere`` counts the pods that name this gang but another scheduler, by that scheduler's name.
+    """
+    foreign = "".join(
         f"; {count} more {'name' if count > 1 else 'names'} scheduler {name}, not {SCHEDULER_NAME}"
         for name, count in sorted((elsewhere or {}).items())
     )
-    return Reason(Why.WAITING, f"waiting for members ({present} of {size} exist{strangers})")
+    return Reason(ReasonCode.WAITING_FOR_MEMBERS, f"waiting for members ({present} of {size} exist{foreign})")
 
 
 def timed_out(seconds: float, awaited: Reason) -> Reason:
-    """The gang hasn't assembled within its limit; it is placed all the same when it does."""
-    return Reason(Why.TIMED_OUT, f"timed out after {seconds:g} s: {awaited.text}")
+    """Return the reason of a gang that wasn't whole within its limit. It is still placed once it is whole."""
+    return Reason(ReasonCode.TIMED_OUT, f"timed out after {seconds:g} s: {awaited.text}")
 
 
 def busy(fitting: int, wanted: int, short_of: tuple[str, ...]) -> Reason:
-    """The gang fits the cluster, but not beside what runs now."""
-    return Reason(Why.BUSY, f"busy: {fitting} of {wanted} fit now{short(short_of)}")
+    """Return the reason of a gang that fits the cluster, but not beside what runs now."""
+    return Reason(ReasonCode.BUSY, f"busy: {fitting} of {wanted} fit now{short(short_of)}")
 
 
 def short(names: Sequence[str]) -> str:
-    """What keeps the next member out, as the end of a sentence."""
+    """Return the end of a sentence that names the resources which the next member lacks."""
     return f", short of {', '.join(names)}" if names else ""
 
 
 def unsatisfiable(detail: str) -> Reason:
-    """The gang can't be placed even on an empty cluster."""
-    return Reason(Why.UNSATISFIABLE, f"unsatisfiable: {detail}")
+    """Return the reason of a gang that doesn't fit even an empty cluster."""
+    return Reason(ReasonCode.UNSATISFIABLE, f"unsatisfiable: {detail}")

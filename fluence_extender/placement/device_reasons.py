@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why, busy, unsatisfiable
+from fluence_extender.model.reason import Reason, ReasonCode, busy, unsatisfiable
 from fluence_extender.placement.device_search import DeviceUse
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.ledger_port import LedgerPort
@@ -69,7 +69,7 @@ def too_few(pods: Sequence[Pod], fitting: int, catalogue: DeviceCatalogue, use: 
     if ever < len(pods):
         return unsatisfiable(f"{ever} of {len(pods)} members would fit if nothing else ran, {which}")
     if now < len(pods):
-        return Reason(Why.BUSY, f"{busy(min(now, fitting), len(pods), ()).text}, {which}")
+        return Reason(ReasonCode.BUSY, f"{busy(min(now, fitting), len(pods), ()).text}, {which}")
     return None
 
 

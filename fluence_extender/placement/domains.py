@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.model.natural_order import natural_order
-from fluence_extender.model.reason import Reason, Why, short, unsatisfiable
+from fluence_extender.model.notation import natural_order
+from fluence_extender.model.reason import Reason, ReasonCode, short, unsatisfiable
 from fluence_extender.model.resources import PODS
 from fluence_extender.placement.explain import requests_text
 from fluence_extender.placement.search import Shape, capacity, place
@@ -217,7 +217,7 @@ def why_not(
         name = "/".join(value for value in topology.domains(level)[bound] if value)
         most, lacking = _most(here, level, sum(shape.count for shape in free), only=bound)
         return Reason(
-            Why.BUSY,
+            ReasonCode.BUSY,
             f"busy: {level.name} {name}, where other members are, has room for {most} of {wanted}{lacking}",
         )
     ever = _Candidates(topology, possible, table[1])
@@ -228,7 +228,9 @@ def why_not(
     if largest < count and not _could_hold(ever, level):
         return unsatisfiable(f"no {level.name} holds {wanted} (the largest holds {largest}{lacking})")
     now, lacking = _most(here, level, count - 1)
-    return Reason(Why.BUSY, f"busy: no {level.name} has room for {wanted} now (the most is {now}{lacking})")
+    return Reason(
+        ReasonCode.BUSY, f"busy: no {level.name} has room for {wanted} now (the most is {now}{lacking})"
+    )
 
 
 def _could_hold(candidates: _Candidates, level: Level) -> bool:

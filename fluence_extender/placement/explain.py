@@ -13,7 +13,7 @@ import numpy as np
 
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.quantity import in_binary
-from fluence_extender.model.reason import Reason, Why, busy, short, unsatisfiable
+from fluence_extender.model.reason import Reason, ReasonCode, busy, short, unsatisfiable
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from fluence_extender.placement.eligibility import passes
 from fluence_extender.placement.search import Shape, Undecided, capacity, decide
@@ -64,7 +64,7 @@ def no_place_now(asked: Sequence[Asked], free: CapacityTable) -> Reason:
     for one in asked:
         if one.tie and not one.shape.nodes:
             why = _refused(one.refusals)
-            return Reason(Why.BUSY, f"busy: no {one.a_node} may be used now{why}{_who(one, asked)}")
+            return Reason(ReasonCode.BUSY, f"busy: no {one.a_node} may be used now{why}{_who(one, asked)}")
     part = part_that_fits([one.shape for one in asked], free)
     reason = busy(min(part.members, wanted - 1), wanted, part.short_of)
     return replace(reason, text=f"{reason.text}{_refused(_for_now(asked))}")

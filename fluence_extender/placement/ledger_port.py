@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue
 from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources

@@ -13,9 +13,9 @@ from itertools import islice
 from fluence_extender.graph.catalogue import choice
 from fluence_extender.ledger.ledger import NoCapacity
 from fluence_extender.matcher.errors import Busy, MatcherError
-from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, GangRefused, Group, NoPlace, ShapeKey, grouped
 from fluence_extender.placement.device_reasons import devices_in_use
 from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch
@@ -113,7 +113,7 @@ class Matching:
     def _may_go_otherwise(self, error: GangRefused | NoPlace) -> bool:
         """Whether another choice of devices could help."""
         if isinstance(error, GangRefused):
-            return error.reason.why is Why.BUSY
+            return error.reason.code is ReasonCode.BUSY
         return bool(self._ledger.mirror.catalogue.nodes())
 
     def _askers(self, asking: Sequence[Demand], gang: object, within: Set[str] | None) -> list[Asker]:

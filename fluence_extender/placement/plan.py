@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, GangRefused, NoPlace
 from fluence_extender.placement.domains import Nearness, candidates, why_not
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -137,7 +137,7 @@ class Planner:
     def _reason(self, no: NoPlace, trip: _Trip) -> Reason:
         """Why there is no place at all, or else why not within the bonds."""
         found = self._reasons.why(no)
-        near = trip.why if no.devices is None and found.why is Why.BUSY else None
+        near = trip.why if no.devices is None and found.code is ReasonCode.BUSY else None
         return near or found
 
     def _place(self, tasks: Sequence[_Task], trip: _Trip) -> None:
@@ -206,7 +206,7 @@ class Planner:
                 self._place([_Task(task.demands, task.depth + 1, both), *rest], trip)
             except (NoPlace, GangRefused) as error:
                 failed = error
-                if isinstance(error, GangRefused) and error.reason.why is not Why.BUSY:
+                if isinstance(error, GangRefused) and error.reason.code is not ReasonCode.BUSY:
                     raise
                 continue
             return
@@ -253,5 +253,6 @@ def _by_bond(task: _Task) -> dict[TopologyConstraint | None, tuple[Demand, ...]]
 def _unknown(unknown: UnknownLevel) -> Reason:
     known = ", ".join(unknown.known)
     return Reason(
-        Why.INVALID, f"there is no topology level {unknown.level[:63]!r}: known are {known}, and node labels"
+        ReasonCode.INVALID_REQUEST,
+        f"there is no topology level {unknown.level[:63]!r}: known are {known}, and node labels",
     )

@@ -12,7 +12,7 @@ from typing import Protocol
 from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.matcher.errors import MatcherError
-from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.ledger_port import DeviceLedger, Graph

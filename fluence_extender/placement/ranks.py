@@ -7,7 +7,7 @@ numbered are in the natural order of their names.
 
 from __future__ import annotations
 
-from fluence_extender.model.labels import (
+from fluence_extender.model.names import (
     COMPLETION_INDEX,
     JOB_INDEX,
     LWS_GROUP_INDEX,
@@ -16,7 +16,7 @@ from fluence_extender.model.labels import (
     REPLICATED_JOB,
     TRAINING_REPLICA_INDEX,
 )
-from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
 
 INDEXES = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Group, NoPlace
 from fluence_extender.placement.device_reasons import devices_in_use, refusals_among, tied_to, too_few
 from fluence_extender.placement.eligibility import EligibilityIndex
@@ -44,7 +44,7 @@ class Reasons:
             in_use = devices_in_use(self._ledger)
             return too_few(pods, fitting, self._ledger.mirror.catalogue, in_use) or no.devices
         if no.fallback is not None:
-            return Reason(Why.BUSY, f"busy: {no.fallback}")
+            return Reason(ReasonCode.BUSY, f"busy: {no.fallback}")
         return found
 
     def _never(self, asked: Sequence[Asked]) -> Reason | None:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.model.natural_order import natural_order
 from fluence_extender.model.node import Node
+from fluence_extender.model.notation import natural_order
 from fluence_extender.placement.eligibility import EligibilityIndex
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fluence_extender.model.labels import JOB_NAME, ZONE
-from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.names import (
+    JOB_NAME,
+    TOPOLOGY_PREFERRED_ANNOTATION,
+    TOPOLOGY_REQUIRED_ANNOTATION,
+    ZONE,
+)
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.ranks import ROLES, index, owner_index
 

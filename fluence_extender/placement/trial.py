@@ -7,9 +7,9 @@ from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.pod_use import PodUse, PodUses, RemovablePods, device_uses, pod_use
-from fluence_extender.model.placement import Assignment, DeviceShare
+from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import grouped
 from fluence_extender.placement.eligibility import EligibilityIndex, refusal
 from fluence_extender.placement.ledger_port import CapacitySource, Graph
@@ -19,7 +19,7 @@ from fluence_extender.placement.search import capacity
 from fluence_extender.placement.topology import Topology
 from fluence_extender.placement.topology_constraints import topology_constraints
 
-_SEARCHED = Reason(Why.BUSY, "busy: all devices are searched for together")
+_SEARCHED = Reason(ReasonCode.BUSY, "busy: all devices are searched for together")
 
 
 class Standing(PodUses, Rules, Protocol):

@@ -11,7 +11,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from fluence_extender.model.timestamps import in_seconds
+from fluence_extender.model.notation import format_time
 from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.pipeline import Selection
 
@@ -28,7 +28,7 @@ def select_result(selection: Selection, now: datetime) -> str:
         "chosen": selection.chosen,
         "policy": _short(request.policy),
         "shots": request.shots,
-        "resolved_at": in_seconds(now.astimezone(UTC)),
+        "resolved_at": format_time(now.astimezone(UTC)),
         "candidates": [_candidate(one) for one in selection.candidates],
         "dropped": {name: _short(selection.dropped[name]) for name in sorted(selection.dropped)},
         "notes": [_short(note) for note in selection.notes],

@@ -17,8 +17,8 @@ import structlog
 from fluence_extender.cluster.port import ClusterError, Conflict, Objects
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION, producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
+from fluence_extender.model.notation import format_micro_time
 from fluence_extender.model.pod import ENDED
-from fluence_extender.model.timestamps import in_microseconds
 from fluence_extender.webhook.contract import Json, Owned, Unclaimed
 
 log = structlog.get_logger(__name__)
@@ -101,7 +101,7 @@ class ApiClaims:
         )
 
     def _lease(self, namespace: str, name: str, uid: str) -> Json:
-        claimed = in_microseconds(datetime.fromtimestamp(self._now(), UTC))
+        claimed = format_micro_time(datetime.fromtimestamp(self._now(), UTC))
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fluence_extender.gangs.membership.conventions import coscheduling
-from fluence_extender.model.labels import FLUX_SIZE
+from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
+    FLUX_SIZE,
     GROUP_LABEL,
     MARK_RESOURCE,
     RESOURCE_PREFIX,
 )
-from fluence_extender.model.stamp import describes_backend
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft
 

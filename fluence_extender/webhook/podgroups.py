@@ -20,8 +20,7 @@ from fluence_extender.gangs.membership.conventions import labelled
 from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.labels import COSCHEDULING_GROUP
-from fluence_extender.model.names import GROUP_LABEL, WEBHOOK_NAME
+from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL, WEBHOOK_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload

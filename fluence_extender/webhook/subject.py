@@ -26,14 +26,16 @@ from fluence_extender.model.coordination import (
     SIDECAR_CONTAINER,
     producer_group,
 )
-from fluence_extender.model.labels import (
+from fluence_extender.model.names import (
     COMPLETION_INDEX,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
     LONGEST_LABEL,
     LWS_GROUP_INDEX,
     LWS_WORKER_INDEX,
     POD_INDEX,
+    RESOURCE_PREFIX,
 )
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, RESOURCE_PREFIX
 from fluence_extender.model.pod_keys import UNGROUPED, remarks
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.contract import Json

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from fluence_extender.model.labels import LONGEST_LABEL
+from fluence_extender.model.names import LONGEST_LABEL
 from fluence_extender.model.requests import is_extended
 from fluence_extender.webhook.contract import Json
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fluence_extender.gangs.membership.conventions.mpijob import MPI_OPERATOR
-from fluence_extender.model.labels import (
+from fluence_extender.model.names import (
     COMPLETION_INDEX,
     JOB_INDEX,
     JOB_NAME,

@@ -20,7 +20,7 @@ from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.topology_told import topology_told
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.placement.plan import Demand, SettledMember
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast
@@ -164,7 +164,7 @@ class Estimates:
         waiting = [
             gang
             for gang in self._controller.registry.gangs.values()
-            if gang.reason is not None and gang.reason.why is Why.BUSY and needy(gang)
+            if gang.reason is not None and gang.reason.code is ReasonCode.BUSY and needy(gang)
         ]
         waiting.sort(key=lambda gang: (not gang.begun, -gang.priority, gang.created, gang.key))
         return [self._queued(gang) for gang in waiting[:MOST]]

@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from fluence_extender.gangs.membership.conventions.coscheduling import NAMES, SIZES
-from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE, LONGEST_LABEL
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import (
+    COSCHEDULING_GROUP,
+    FLUX_SIZE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    LONGEST_LABEL,
+)
 
 KINDS = ("Deployment", "ReplicaSet", "StatefulSet")
 

@@ -20,11 +20,10 @@ from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.ledger.ledger import LOW_FIRST
 from fluence_extender.ledger.pod_use import PodUse
+from fluence_extender.model.assignment import Assignment, DeviceShare, recorded_devices
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.stamp import recorded_devices
 from fluence_extender.model.workload import Job, Workload
 from fluence_extender.whatif.documents import BadManifest, Manifest
 from fluence_extender.whatif.forecast import end_of

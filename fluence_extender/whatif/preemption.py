@@ -17,9 +17,9 @@ from fluence_extender.gangs.preemption.precedence import behind, kept_for_anothe
 from fluence_extender.gangs.preemption.preempting import Pressing
 from fluence_extender.gangs.preemption.preemption import Victim
 from fluence_extender.gangs.preemption.victim_search import Found, Query, search, usable
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.listing import first_few
-from fluence_extender.model.placement import Assignment
+from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.plan import Demand, Planner

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fluence_extender.model.listing import first_few
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.quantity import floor_whole, in_exact_binary
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources

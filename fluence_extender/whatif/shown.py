@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from fluence_extender.model.duration import in_words
-from fluence_extender.model.placement import Assignment
-from fluence_extender.model.timestamps import in_seconds
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.notation import format_duration, format_time
 from fluence_extender.whatif.manifests import Asked
 from fluence_extender.whatif.preemption import Preemption
 from fluence_extender.whatif.simulation import Answer
@@ -30,10 +29,10 @@ def _shown(answer: Answer, now: float) -> dict[str, object]:
         "members": answer.members,
         "fits": answer.fits,
         "reason": answer.reason.text if answer.reason is not None else "",
-        "why": answer.reason.why.value if answer.reason is not None else "",
+        "why": answer.reason.code.value if answer.reason is not None else "",
         "placement": _placement(answer.placed),
         "earliestStart": _moment(earliest) if earliest is not None else None,
-        "earliestIn": in_words(max(earliest - now, 0.0)) if earliest is not None else None,
+        "earliestIn": format_duration(max(earliest - now, 0.0)) if earliest is not None else None,
         "preemption": _preemption(answer.preemption),
         "reductions": [
             {"what": one.what, "wanted": one.wanted, "fitting": one.fitting, "text": one.text}
@@ -77,4 +76,4 @@ def _preemption(found: Preemption | None) -> dict[str, object] | None:
 
 
 def _moment(at: float) -> str:
-    return in_seconds(datetime.fromtimestamp(at, UTC))
+    return format_time(datetime.fromtimestamp(at, UTC))

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.ledger.pod_use import PodUse
-from fluence_extender.model.placement import Assignment
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why, waiting
+from fluence_extender.model.reason import Reason, ReasonCode, waiting
 from fluence_extender.placement.demand import shape_key
 from fluence_extender.placement.plan import Demand, GangRefused
 from fluence_extender.placement.ranks import rank_key
@@ -35,9 +35,11 @@ PATIENCE = 10.0
 LONGEST = 1.5
 """So many times that patience, and gangs that come after aren't looked at any more."""
 
-NOT_LOOKED_AT = Reason(Why.FAILED, "not looked at: the time for one question was spent; ask for less at once")
+NOT_LOOKED_AT = Reason(
+    ReasonCode.PLANNING_FAILED, "not looked at: the time for one question was spent; ask for less at once"
+)
 NO_BUDGETS = "PodDisruptionBudgets aren't known here: they may forbid what would be preempted"
-NO_CHANCE = (Why.INVALID, Why.NO_BACKEND)
+NO_CHANCE = (ReasonCode.INVALID_REQUEST, ReasonCode.NO_BACKEND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +165,14 @@ class _Work:
     ) -> Answer:
         """What is told of a gang that doesn't fit; of one that isn't even tried now less of it wouldn't be either."""
         name, count = str(wanted.key), len(wanted.pods)
-        preemption = self._preemption(wanted, demands) if reason.why is Why.BUSY else None
-        if barred or self._reduced >= MOST_REDUCED or reason.why in NO_CHANCE:
+        preemption = self._preemption(wanted, demands) if reason.code is ReasonCode.BUSY else None
+        if barred or self._reduced >= MOST_REDUCED or reason.code in NO_CHANCE:
             return Answer(name, count, False, reason=reason, preemption=preemption)
         self._reduced += 1
         earliest: float | None = None
         reductions: list[Reduction] = []
         try:
-            if reason.why is not Why.UNSATISFIABLE:
+            if reason.code is not ReasonCode.UNSATISFIABLE:
                 earliest = self._forecast.earliest(demands, wanted.key, self._task.now)
             self._forecast.rewind()
             for one in Probe(self._copy, self._planner, wanted, self._tick).reductions(pods):
@@ -207,4 +209,8 @@ def _obstacle(wanted: Wanted) -> Reason | None:
     if len(wanted.pods) < wanted.size:
         return waiting(len(wanted.pods), wanted.size)
     broken = next((pod for pod in wanted.pods if pod.problem), None)
-    return Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}") if broken is not None else None
+    return (
+        Reason(ReasonCode.INVALID_REQUEST, f"pod {broken.name}: {broken.problem}")
+        if broken is not None
+        else None
+    )

@@ -17,8 +17,8 @@ from fluence_extender.ledger.devices import why_not
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse, device_uses, pod_use
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
+from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment, DeviceShare
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources

@@ -9,8 +9,8 @@ from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.ledger_port import CapacitySource, Graph

@@ -17,7 +17,7 @@ from fluence_extender.graph.jobspecs import compute_jobspec, jobspecs_for
 from fluence_extender.graph.units import leaf_counts
 from fluence_extender.ledger.allocation import Allocation, Strength
 from fluence_extender.matcher.errors import MatcherError
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.placement.plan import Demand, GangRefused, Planner
 from tests.core.shown import documents
@@ -60,7 +60,7 @@ def an_audit_finds_nothing(world: World) -> None:
 def no_gang_breaks_the_planning(world: World) -> None:
     """A gang that can't be planned because of a defect of ours says so; there must be none."""
     reasons = [gang.reason for gang in world.controller.registry.gangs.values() if gang.reason is not None]
-    assert not [reason.text for reason in reasons if reason.why is Why.FAILED]
+    assert not [reason.text for reason in reasons if reason.code is ReasonCode.PLANNING_FAILED]
 
 
 def holdings_are_those_of_living_pods(world: World) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULER_NAME
+from fluence_extender.model.names import (
+    COSCHEDULING_GROUP,
+    FLUX_SIZE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    SCHEDULER_NAME,
+)
 
 Manifest = dict[str, Any]
 NAMESPACE = "labelled"

@@ -11,6 +11,7 @@ from fluence_extender.cluster.port import (
     ClusterError,
     Forbidding,
     Kind,
+    Lease,
     Look,
     Observation,
     Pin,
@@ -18,7 +19,6 @@ from fluence_extender.cluster.port import (
     Sink,
 )
 from fluence_extender.embeddedcluster.memory import MemoryCluster
-from fluence_extender.model.lease import Lease
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup

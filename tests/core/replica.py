@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fluence_extender.apps.extender.live_resources import LiveResources
 from fluence_extender.apps.extender.service import Service
-from fluence_extender.cluster.port import Look
+from fluence_extender.cluster.port import Lease, Look
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.beside import Beside
@@ -18,7 +18,6 @@ from fluence_extender.gangs.leadership.leadership import ByLease
 from fluence_extender.gangs.leadership.renewal import Renewal
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.lease import Lease
 from tests.core.link import Link
 from tests.core.scheduler import KubeScheduler
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import Api, ControlPlane
-from fluence_extender.model.labels import FLUX_SIZE
-from fluence_extender.model.names import GATE, MARK_RESOURCE
+from fluence_extender.model.names import FLUX_SIZE, GATE, MARK_RESOURCE
 from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.workloads import deployment, labelled, ours
 

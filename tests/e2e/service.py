@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fluence_extender.localcluster import Api
 from fluence_extender.localcluster.admission import Amounts, amounts, effective_requests
-from fluence_extender.model.happening import What
+from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     BACKEND_ANNOTATION,
@@ -149,9 +149,9 @@ def bound_at_once(fluence: Fluence, namespace: str, name: str) -> bool:
     That is what can be promised; how long the Bindings then take is the machine's matter.
     """
     happened = fluence.happened(namespace, name)
-    members = {pod for what, pod in happened if what == What.BOUND}
-    first = min(number for number, (what, _) in enumerate(happened) if what == What.BOUND)
-    return members <= {pod for what, pod in happened[:first] if what == What.FILTERED}
+    members = {pod for what, pod in happened if what == HistoryKind.BOUND}
+    first = min(number for number, (what, _) in enumerate(happened) if what == HistoryKind.BOUND)
+    return members <= {pod for what, pod in happened[:first] if what == HistoryKind.FILTERED}
 
 
 def placed_at_once(fluence: Fluence, namespace: str, name: str) -> bool:
@@ -160,8 +160,8 @@ def placed_at_once(fluence: Fluence, namespace: str, name: str) -> bool:
     That is what can be promised of members that kube-scheduler binds itself.
     """
     happened = fluence.happened(namespace, name)
-    first = min(number for number, (what, _) in enumerate(happened) if what == What.BOUND)
-    return (What.PLANNED, "") in happened[:first]
+    first = min(number for number, (what, _) in enumerate(happened) if what == HistoryKind.BOUND)
+    return (HistoryKind.PLANNED, "") in happened[:first]
 
 
 def backends(fluence: Fluence) -> set[str]:

@@ -24,8 +24,7 @@ from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
-from fluence_extender.model.labels import FLUX_SIZE
-from fluence_extender.model.names import GATE, SCHEDULER_NAME
+from fluence_extender.model.names import FLUX_SIZE, GATE, SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 from tests.core.labelled_objects import GROUP, labelled

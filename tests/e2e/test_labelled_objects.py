@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
+from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.whatif.object_labels import labels_handed_on
 from tests.core.labelled_objects import BOTH, GROUP, OBJECTS, SIZE, labelled
 from tests.e2e.harness import Manifest, Namespace, wait_for

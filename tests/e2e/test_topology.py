@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.model.labels import COMPLETION_INDEX
-from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    TOPOLOGY_PREFERRED_ANNOTATION,
+    TOPOLOGY_REQUIRED_ANNOTATION,
+)
 from fluence_extender.placement.topology_constraints import PODSET_REQUIRED
 from tests.e2e.harness import Manifest, Namespace, documents, node_of, wait_for
 from tests.e2e.installation import Installation

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Demand, GangRefused, Planner
 from tests.core.engine import FINE_EMBEDDED
@@ -36,7 +36,7 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
         try:
             placed = Planner(ledger, index).plan([Demand(pod) for pod in one.pods], "gang")
         except GangRefused as refused:
-            never = refused.reason.why in (Why.UNSATISFIABLE, Why.NO_BACKEND)
+            never = refused.reason.code in (ReasonCode.UNSATISFIABLE, ReasonCode.NO_BACKEND)
             told += never
             if fits:
                 missed.append(seed)

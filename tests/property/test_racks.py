@@ -7,10 +7,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.model.labels import COMPLETION_INDEX
-from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
-from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    TOPOLOGY_PREFERRED_ANNOTATION,
+    TOPOLOGY_REQUIRED_ANNOTATION,
+)
 from fluence_extender.model.node import Node
+from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember

@@ -11,7 +11,7 @@ import pytest
 from fluence_extender.apps.cli import main, serve, webhook
 from fluence_extender.http.apps import api_app
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from tests.unit.http.held_placements import HeldPlacements
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +62,7 @@ def test_commands_are_shown() -> None:
 
 def test_reasons_are_explained() -> None:
     table = README.read_text().partition("## When it goes wrong")[2]
-    for why in Why:
+    for why in ReasonCode:
         assert f"`{why}" in table, why
 
 

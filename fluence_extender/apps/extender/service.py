@@ -13,7 +13,6 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import CannotBind, Driver
 from fluence_extender.gangs.lifecycle.handing_over import marked_go_first, unbindable
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.reporting.history import What
 from fluence_extender.http.port import (
     Anywhere,
     AskedPod,
@@ -39,9 +38,9 @@ from fluence_extender.http.state.state import (
     NodeStory,
     NodeView,
 )
-from fluence_extender.model.gang import GangKey
+from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.names import MARK_RESOURCE, SCHEDULER_NAME
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.whatif.documents import BadManifest
 from fluence_extender.whatif.live import Rules, Simulator, TooMany, nothing_known
 
@@ -116,7 +115,9 @@ class Service:
         if member.bound:
             return On(member.bound)
         if member.assignment is not None:
-            gang.note(What.FILTERED, member.pod.name, f"kube-scheduler was told {member.assignment.node}")
+            gang.note(
+                HistoryKind.FILTERED, member.pod.name, f"kube-scheduler was told {member.assignment.node}"
+            )
             return On(member.assignment.node, bool(member.pod.pinned_to))
         return Nowhere(gang.reason.text) if gang.reason is not None else Unseen(NO_PLACE_YET)
 
@@ -132,7 +133,7 @@ class Service:
         gang, member = found
         unmarked = unbindable(gang, member)
         if unmarked is not None:
-            why = Reason(Why.REFUSED, f"{unmarked.pod.name} {UNMARKED}")
+            why = Reason(ReasonCode.REFUSED_BY_FILTERS, f"{unmarked.pod.name} {UNMARKED}")
             self._controller.lifecycle.resting.turned_down(gang, unmarked, why)
             return Nowhere(why.text)
         if marked_go_first(gang):

@@ -13,7 +13,7 @@ from fluence_extender.apps.kubectl.errors import UsageError
 from fluence_extender.apps.kubectl.question import read_question
 from fluence_extender.apps.kubectl.service import Service, namespace_of
 from fluence_extender.apps.kubectl.sources import joined, read_sources
-from fluence_extender.model.listing import first_few
+from fluence_extender.model.notation import first_few
 
 DOES_NOT_FIT = 3
 """Exit code: the question was answered, and the answer is no."""

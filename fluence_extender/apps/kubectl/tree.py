@@ -217,6 +217,6 @@ def _below(branch: Branch, kind: str, name: str) -> Branch:
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    from fluence_extender.model.natural_order import natural_order
+    from fluence_extender.model.notation import natural_order
 
     return natural_order(name)

@@ -18,7 +18,7 @@ from fluence_extender.apps.kubectl.fits import (
 from fluence_extender.apps.kubectl.question import read_question
 from fluence_extender.apps.kubectl.service import Item, Service, namespace_of
 from fluence_extender.apps.kubectl.tables import document
-from fluence_extender.model.listing import first_few
+from fluence_extender.model.notation import first_few
 
 KINDS = ("pod", "job", "deployment", "statefulset", "gang")
 _ALIASES = {

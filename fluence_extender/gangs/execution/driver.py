@@ -49,11 +49,11 @@ from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.leadership.leadership import ALONE, Leadership
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.reporting.history import What
+from fluence_extender.model.assignment import binding_annotations
+from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Why
-from fluence_extender.model.stamp import binding_annotations
+from fluence_extender.model.reason import ReasonCode
 
 log = structlog.get_logger(__name__)
 
@@ -326,15 +326,17 @@ class Driver:
                     await self._cluster.nominate(latest, node)
                 if GATE in latest.gates:
                     await self._cluster.ungate(latest, GATE)
-            self._controller.lifecycle.note(pod.uid, What.STEERED, f"to {node}")
+            self._controller.lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
             self._controller.lifecycle.steered(pod.uid)
         except Gone:
             return
         except ClusterError as error:
-            self._controller.lifecycle.note(pod.uid, What.FAILED, f"steering to {node}: {error}")
+            self._controller.lifecycle.note(pod.uid, HistoryKind.FAILED, f"steering to {node}: {error}")
             if self._controller.lifecycle.steer_trouble(pod.uid, str(error)):
                 about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-                self.tell(Tell(about, Why.UNTOLD.value, f"can't be told its node {node}: {error}"))
+                self.tell(
+                    Tell(about, ReasonCode.CANNOT_STEER.value, f"can't be told its node {node}: {error}")
+                )
             level = log.error if isinstance(error, Denied) else log.warning
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
             self._later(STEER_PAUSE, self._controller.lifecycle.steer_failed, pod.uid)
@@ -388,12 +390,12 @@ class Driver:
     async def _evict(self, pod: Pod, reason: str, again: bool) -> None:
         try:
             await self._cluster.evict(pod, reason)
-            self._controller.lifecycle.note(pod.uid, What.EVICTED, reason)
+            self._controller.lifecycle.note(pod.uid, HistoryKind.EVICTED, reason)
             self._controller.lifecycle.preemptor.evicted(pod.uid)
             return
         except Disrupted as error:
             why = str(error)
-            self._controller.lifecycle.note(pod.uid, What.FAILED, f"eviction: {error}")
+            self._controller.lifecycle.note(pod.uid, HistoryKind.FAILED, f"eviction: {error}")
             log.warning("eviction not allowed now", pod=pod.key, error=why)
         except Gone:
             return
@@ -426,7 +428,7 @@ class Driver:
             try:
                 await gang.barrier.arrive(uid, node, gang.gathered, self._limits.bind_wait)
             except BarrierFailed as failed:
-                self._controller.lifecycle.note(uid, What.FAILED, f"binding to {node}: {failed}")
+                self._controller.lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {failed}")
                 self._controller.lifecycle.not_bound(uid)
                 self._controller.lifecycle.waited_in_vain(uid, node)
                 raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
@@ -437,7 +439,7 @@ class Driver:
         except BaseException as error:
             why = str(error) if isinstance(error, CannotBind) else ""
             if why:
-                self._controller.lifecycle.note(uid, What.FAILED, f"binding to {node}: {why}")
+                self._controller.lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {why}")
             self._controller.lifecycle.not_bound(uid, why)
             raise
         self._controller.lifecycle.bound(uid, node)

@@ -19,7 +19,7 @@ from fluence_extender.gangs.leadership.repairs import repair
 from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.ledger import audit
 from fluence_extender.ledger.audit import Drift, DriftKind
-from fluence_extender.model.placement import Assignment
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 
 log = structlog.get_logger(__name__)

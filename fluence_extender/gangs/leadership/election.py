@@ -13,10 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from fluence_extender.cluster.port import ClusterError, Look, NotLeading
+from fluence_extender.cluster.port import ClusterError, Lease, Look, NotLeading
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.leadership.leadership import ASKED_OF_DURATION, ByLease, Term
-from fluence_extender.model.lease import Lease
 
 log = structlog.get_logger(__name__)
 

@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from fluence_extender.model.lease import Lease
+from fluence_extender.cluster.port import Lease
 
 OURS_OF_DURATION = 2 / 3
 """The part of a Lease's duration in which its holder writes: kube-scheduler's renewDeadline over leaseDuration."""

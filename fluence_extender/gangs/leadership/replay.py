@@ -12,10 +12,9 @@ from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.reporting.history import What
 from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import GangState
+from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -32,7 +31,7 @@ def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
         pod, member.assignment = member.pod, assignment
         if not member.bound:
             detail = f"bound to {pod.node} before this service started"
-            gangs[pod.uid].note(What.TAKEN_OVER, pod.name, detail)
+            gangs[pod.uid].note(HistoryKind.TAKEN_OVER, pod.name, detail)
         member.bound = pod.node
     return bound
 

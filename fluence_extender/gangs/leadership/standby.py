@@ -17,9 +17,11 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.reason import Reason, Why, waiting
+from fluence_extender.model.reason import Reason, ReasonCode, waiting
 
-LEADER_PLACES = Reason(Why.WAITING, "waiting for the leader to place it; this replica stands by")
+LEADER_PLACES = Reason(
+    ReasonCode.WAITING_FOR_MEMBERS, "waiting for the leader to place it; this replica stands by"
+)
 
 
 class Standby:

@@ -19,11 +19,10 @@ from fluence_extender.gangs.membership.assembly import foreign_gates, size_said
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.preemptor import Preemptor
-from fluence_extender.gangs.reporting.history import What
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.gang import GangKey, GangState, HistoryKind
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import GATHERING, Reason, Why, waiting
+from fluence_extender.model.reason import INCOMPLETE, Reason, ReasonCode, waiting
 from fluence_extender.placement.eligibility import signature
 from fluence_extender.placement.topology_constraints import topology_constraints
 
@@ -119,8 +118,8 @@ class Attempts:
         if obstacle is not None:
             gang.explain(obstacle, now)
             return
-        if not settled and (gang.reason is None or gang.reason.why in GATHERING):
-            gang.note(What.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
+        if not settled and (gang.reason is None or gang.reason.code in INCOMPLETE):
+            gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         fewest = max(missing, 1)
         reason = self._preemptor.asked_already(gang, ready[:fewest], now)
         if reason is None:
@@ -180,7 +179,8 @@ class Attempts:
 
 def _failed(why: str) -> Reason:
     return Reason(
-        Why.FAILED, f"planning failed, which is the service's fault, not yours: {why} (see its log)"
+        ReasonCode.PLANNING_FAILED,
+        f"planning failed, which is the service's fault, not yours: {why} (see its log)",
     )
 
 
@@ -213,14 +213,16 @@ def _not_whole(gang: Gang, size: int, elsewhere: Mapping[str, int]) -> Reason:
 
 def _invalid(ready: Iterable[Member]) -> Reason | None:
     broken = next((member.pod for member in ready if member.pod.problem), None)
-    return None if broken is None else Reason(Why.INVALID, f"pod {broken.name}: {broken.problem}")
+    return (
+        None if broken is None else Reason(ReasonCode.INVALID_REQUEST, f"pod {broken.name}: {broken.problem}")
+    )
 
 
 def _gates(gang: Gang) -> Reason | None:
     names = sorted({gate for member in gang.alive() for gate in foreign_gates(member.pod)})
     if not names:
         return None
-    return Reason(Why.GATED, f"waiting for scheduling gates of others: {', '.join(names)}")
+    return Reason(ReasonCode.WAITING_FOR_GATES, f"waiting for scheduling gates of others: {', '.join(names)}")
 
 
 def _asked(

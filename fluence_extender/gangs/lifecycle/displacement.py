@@ -15,10 +15,9 @@ from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.pins import may_be_pinned, outlived, outlived_at, pinned, replacing
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.model.listing import first_few
-from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 
 MOST_PARTS = 16
 """So many members beyond those that make a gang whole are looked at, each by itself."""
@@ -57,8 +56,8 @@ class Displacement:
         pods = sorted((member.pod for member in going), key=lambda pod: natural_order(pod.name))
         job = self._failures.unbearable(pods)
         if job:
-            return Reason(reason.why, f"{reason.text}; {_kept(pods, job)}"), False
-        return Reason(Why.BUSY, f"busy: {_replaced(pods)}"), True
+            return Reason(reason.code, f"{reason.text}; {_kept(pods, job)}"), False
+        return Reason(ReasonCode.BUSY, f"busy: {_replaced(pods)}"), True
 
     def replacements(self, gang: Gang, now: float) -> list[Evict]:
         """Who of ``gang`` is evicted now, so that a successor takes its place; none whose Job might fail of it."""

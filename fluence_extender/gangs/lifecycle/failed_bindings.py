@@ -11,9 +11,9 @@ from __future__ import annotations
 from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 
 
 def note_failure(member: Member, before: Pod | None) -> None:
@@ -37,7 +37,7 @@ def note_silence(member: Member, limits: Limits) -> None:
 
 def explain_unbound(gang: Gang, now: float) -> None:
     """Say who can't be bound, or no longer that somebody can't; unless something else is said of the gang."""
-    if gang.reason is None or gang.reason.why is Why.UNBOUND:
+    if gang.reason is None or gang.reason.code is ReasonCode.CANNOT_BIND:
         gang.explain(_reason(gang), now)
 
 
@@ -48,4 +48,4 @@ def _reason(gang: Gang) -> Reason | None:
     first = min(waiting, key=lambda one: natural_order(one.pod.name))
     assert first.assignment is not None
     text = f"placed, but {first.pod.name} can't be bound to {first.assignment.node}: {first.unbound}"
-    return Reason(Why.UNBOUND, text)
+    return Reason(ReasonCode.CANNOT_BIND, text)

@@ -33,14 +33,13 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.preemptor import Preemptor
 from fluence_extender.gangs.reporting.announce import announcements
 from fluence_extender.gangs.reporting.group_reports import GroupReports
-from fluence_extender.gangs.reporting.history import What
 from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.assignment import records_exactly
+from fluence_extender.model.gang import GangKey, GangState, HistoryKind
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
-from fluence_extender.model.stamp import names_exactly
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
 
@@ -83,12 +82,12 @@ class Lifecycle:
             member.judged = last_judged(pod.refusal, member.judged)
         if pod.finished:
             if pod.uid in self._ledger.allocations:
-                self.note(pod.uid, What.RELEASED, f"the pod has {pod.phase.lower()}")
+                self.note(pod.uid, HistoryKind.RELEASED, f"the pod has {pod.phase.lower()}")
             self._ledger.release(pod.uid)
             member.assignment = None
         elif pod.node:
             if member.bound != pod.node:
-                self.note(pod.uid, What.BOUND, f"to {pod.node}")
+                self.note(pod.uid, HistoryKind.BOUND, f"to {pod.node}")
             if not self._holds_as_bound(member):
                 member.assignment = self._ledger.adopt(pod, self._gang_id(pod.uid), Strength.BOUND)
             member.bound = pod.node
@@ -114,9 +113,9 @@ class Lifecycle:
             return False
         if member.bound == pod.node or not pod.devices:
             return True
-        return names_exactly(pod.annotations, self._ledger.allocations[pod.uid].assignment)
+        return records_exactly(pod.annotations, self._ledger.allocations[pod.uid].assignment)
 
-    def note(self, uid: str, what: What, detail: str) -> None:
+    def note(self, uid: str, what: HistoryKind, detail: str) -> None:
         """Take note, in the history of its gang, of what happened to a pod of ours."""
         found = self._registry.member(uid)
         if found is not None:
@@ -165,7 +164,7 @@ class Lifecycle:
             return
         now = self._clock()
         self._registry.revision += 1
-        gang.note(What.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
+        gang.note(HistoryKind.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
         if count_refusal(member, node, now, self._limits):
             self.resting.turned_away(gang, member, now)
 
@@ -201,7 +200,7 @@ class Lifecycle:
         self._registry.revision += 1
         if gang.state is GangState.PLANNED:
             gang.state = GangState.COMMITTED
-            gang.note(What.COMMITTED, "", "its places are its own until all members have their nodes")
+            gang.note(HistoryKind.COMMITTED, "", "its places are its own until all members have their nodes")
 
     def binding(self, gang: Gang, member: Member) -> None:
         """A Binding of the member goes out: until its outcome is known its place can't be taken from it."""
@@ -226,7 +225,7 @@ class Lifecycle:
         member.binding = False
         member.unbound = ""
         if member.bound != node:
-            gang.note(What.BOUND, member.pod.name, f"to {node}")
+            gang.note(HistoryKind.BOUND, member.pod.name, f"to {node}")
         member.bound = node
         self._ledger.strengthen(uid, Strength.BOUND)
         self._registry.revision += 1
@@ -259,7 +258,7 @@ class Lifecycle:
         if member.trouble:
             member.trouble = ""
             self._registry.revision += 1
-            if gang.reason is not None and gang.reason.why is Why.UNTOLD:
+            if gang.reason is not None and gang.reason.code is ReasonCode.CANNOT_STEER:
                 gang.explain(None, self._clock())
         self._registry.dirty.add(gang.key)
 
@@ -285,7 +284,8 @@ class Lifecycle:
         member.trouble = why
         self._registry.revision += 1
         gang.explain(
-            Reason(Why.UNTOLD, f"placed, but {member.pod.name} can't be told its node: {why}"), self._clock()
+            Reason(ReasonCode.CANNOT_STEER, f"placed, but {member.pod.name} can't be told its node: {why}"),
+            self._clock(),
         )
         return True
 

@@ -22,7 +22,7 @@ from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
-from fluence_extender.model.reason import GATHERING
+from fluence_extender.model.reason import INCOMPLETE
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
 
@@ -94,7 +94,7 @@ def unpinned(pod: Pod) -> Pod:
 
 def forget_placeless(gang: Gang) -> None:
     """Members that have a place, or whose gang gathers, aren't to be replaced."""
-    gathering = gang.reason is None or gang.reason.why in GATHERING
+    gathering = gang.reason is None or gang.reason.code in INCOMPLETE
     for member in gang.members.values():
         if member.assignment is not None or gathering or not pinned(member):
             member.placeless = NEVER

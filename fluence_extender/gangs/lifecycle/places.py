@@ -15,12 +15,10 @@ from fluence_extender.gangs.lifecycle.refusals import still_barred
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.topology_told import topology_told
-from fluence_extender.gangs.reporting.history import What
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import GangState
-from fluence_extender.model.listing import first_few
-from fluence_extender.model.natural_order import natural_order
-from fluence_extender.model.placement import Assignment
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.gang import GangState, HistoryKind
+from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.eligibility import refusal
@@ -70,7 +68,9 @@ class Places:
             member.unbound = ""
             member.forget_refusals()
         gang.expect()
-        gang.note(What.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments))
+        gang.note(
+            HistoryKind.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments)
+        )
         if gang.state in (GangState.WAITING, GangState.BOUND, GangState.FINISHED):
             gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
         return None
@@ -149,7 +149,7 @@ class Places:
         """Drop the plan of a gang of which nothing is bound."""
         if not gang.begun:
             if any(member.assignment is not None for member in gang.members.values()):
-                gang.note(What.WITHDRAWN, "", "the plan of the gang was dropped")
+                gang.note(HistoryKind.WITHDRAWN, "", "the plan of the gang was dropped")
             for member in gang.members.values():
                 self.drop(member)
             gang.barrier.fail("the plan of the gang was withdrawn")

@@ -13,7 +13,7 @@ from fluence_extender.gangs.lifecycle.judgements import judgements, shown
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.gang import Convention
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 
 
 def count_refusal(member: Member, node: str, now: float, limits: Limits) -> bool:
@@ -61,6 +61,6 @@ def refused_by_filters(gang: Gang) -> Reason:
     said = next(known, ()) or next(filter(None, (judgements(one.pod.refusal) for one in refused)), ())
     told = f"its last attempt: {shown(said)}" if said else "see its events"
     return Reason(
-        Why.REFUSED,
+        ReasonCode.REFUSED_BY_FILTERS,
         f"kube-scheduler's own filters refused {who} on {len(nodes)} of the nodes that have room ({told})",
     )

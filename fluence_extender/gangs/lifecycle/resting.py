@@ -17,7 +17,7 @@ from fluence_extender.gangs.lifecycle.refusals import refused_by_filters
 from fluence_extender.gangs.lifecycle.stalls import refused_unasked, stalled
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.reporting.history import What
+from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.reason import Reason
 
 MOST_DOUBLINGS = 16
@@ -83,13 +83,13 @@ class Resting:
     def _let_rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
         gang.stalls += 1
         gang.rest_until = now + back_off(self._limits.rest, gang.stalls, self._limits.longest_rest)
-        gang.note(What.REFUSED, member.pod.name, why.text)
+        gang.note(HistoryKind.REFUSED, member.pod.name, why.text)
         self._rest(gang, member, why, now)
 
     def _rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
         """Take the gang's places back for a while because of ``member``; who is pinned stays where it is."""
         self._places.drop(member)
         self._places.withdraw(gang)
-        gang.explain(Reason(why.why, why.text + at_risk(gang, self._limits)), now)
+        gang.explain(Reason(why.code, why.text + at_risk(gang, self._limits)), now)
         for one in gang.members.values():
             one.placeless = NEVER

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 
 
 def stalls_at(member: Member, limits: Limits) -> float:
@@ -28,5 +28,6 @@ def refused_unasked(member: Member) -> Reason:
     """Why it rests."""
     refusal = member.pod.refusal
     return Reason(
-        Why.REFUSED, f"kube-scheduler refuses {member.pod.name} before it asks for its node: {refusal}"
+        ReasonCode.REFUSED_BY_FILTERS,
+        f"kube-scheduler refuses {member.pod.name} before it asks for its node: {refusal}",
     )

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.reporting.history import What
-from fluence_extender.model.gang import GangState
+from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.reason import Reason
 
 
@@ -24,7 +23,7 @@ def have_nodes(bound: int) -> str:
 def finish(gang: Gang, now: float) -> None:
     """Nobody is left of the gang: should members come again, it begins anew."""
     if gang.state is not GangState.FINISHED:
-        gang.note(What.FINISHED, "", "no member is left running")
+        gang.note(HistoryKind.FINISHED, "", "no member is left running")
     gang.state = GangState.FINISHED
     gang.begin_anew()
     gang.explain(None, now)
@@ -38,7 +37,7 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
     whole = is_whole(gang, bound)
     if bound == len(alive) and whole:
         if gang.state is not GangState.BOUND:
-            gang.note(What.COMPLETE, "", have_nodes(bound))
+            gang.note(HistoryKind.COMPLETE, "", have_nodes(bound))
         gang.state = GangState.BOUND
         gang.whole = True
         gang.incomplete_since = None

@@ -9,7 +9,7 @@ from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 
 
 class Claiming(Protocol):
@@ -43,7 +43,7 @@ def agreed_size(key: GangKey, claims: Iterable[Claim]) -> int | Reason:
         return next(iter(by), noted)
     (least, first), *_, (most, last) = sorted(by.items())
     return Reason(
-        Why.INVALID,
+        ReasonCode.INVALID_REQUEST,
         f"members of gang {key} disagree on its size: {first} says {least}, {last} says {most}",
     )
 
@@ -57,7 +57,7 @@ def size_said(key: GangKey, members: Sequence[Claiming]) -> int | Reason:
     Its template was changed, then, and what the older pods carry holds no more.
     """
     size = agreed_size(key, (one.claim for one in members))
-    if not isinstance(size, Reason) or size.why is not Why.INVALID:
+    if not isinstance(size, Reason) or size.code is not ReasonCode.INVALID_REQUEST:
         return size
     newest: dict[str, tuple[float, bool]] = {}
     for one in members:

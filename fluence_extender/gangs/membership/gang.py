@@ -9,11 +9,11 @@ from fluence_extender.gangs.execution.barrier import Barrier
 from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.judgements import Judged
 from fluence_extender.gangs.membership.conventions.claim import Claim
-from fluence_extender.gangs.reporting.history import History, What
-from fluence_extender.model.gang import Convention, GangKey, GangState
-from fluence_extender.model.placement import Assignment
+from fluence_extender.gangs.reporting.history import History
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.pod import ENDED, Pod
-from fluence_extender.model.reason import Reason, Why, timed_out
+from fluence_extender.model.reason import Reason, ReasonCode, timed_out
 
 JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
@@ -152,15 +152,19 @@ class Gang:
 
     def explain(self, reason: Reason | None, now: float) -> None:
         """Note why the gang waits now, and that it has waited for its members for too long."""
-        if reason is not None and reason.why is Why.WAITING and self.late_after is not None:
+        if (
+            reason is not None
+            and reason.code is ReasonCode.WAITING_FOR_MEMBERS
+            and self.late_after is not None
+        ):
             reason = timed_out(self.late_after, reason)
         if self.reason != reason:
             self.reason = reason
             self.reason_since = now
             if reason is not None:
-                self.history.wait(reason.why.value, reason.text)
+                self.history.wait(reason.code.value, reason.text)
 
-    def note(self, what: What, pod: str = "", detail: str = "") -> None:
+    def note(self, what: HistoryKind, pod: str = "", detail: str = "") -> None:
         """Take note in the history that something happened, to the member ``pod`` if it is named."""
         self.history.note(what, pod, detail, len(self.members))
 

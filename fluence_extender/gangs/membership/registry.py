@@ -15,8 +15,8 @@ from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.strangers import Strangers
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
-from fluence_extender.gangs.reporting.history import History, Memory, What
-from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.gangs.reporting.history import History, Memory
+from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, Workload
@@ -97,7 +97,7 @@ class Registry:
         member.pod, member.claim = pod, claim
         if pod.uid not in gang.members:
             gang.members[pod.uid] = member
-            gang.note(What.SEEN, pod.name)
+            gang.note(HistoryKind.SEEN, pod.name)
         self._of[pod.uid] = key
         self._touch_group(key)
         self.revision += 1
@@ -128,7 +128,7 @@ class Registry:
         gang = self.gangs[key]
         member = gang.members.pop(uid)
         self._priorities[member.pod.priority] -= 1
-        gang.note(What.RELEASED, member.pod.name, "the pod was deleted")
+        gang.note(HistoryKind.RELEASED, member.pod.name, "the pod was deleted")
         self._touch(key)
 
     def _touch(self, key: GangKey) -> None:
@@ -146,7 +146,7 @@ class Registry:
             del self._named[str(key)]
         if key.convention is Convention.COSCHEDULING:
             self._leave_group(key)
-        gang.note(What.GONE)
+        gang.note(HistoryKind.GONE)
         self.gone.keep(key, gang)
 
     def _leave_group(self, key: GangKey) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fluence_extender.gangs.membership.conventions.claim import number
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
-from fluence_extender.model.labels import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
+from fluence_extender.model.names import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, PodGroup
 from fluence_extender.placement.topology_constraints import sliced

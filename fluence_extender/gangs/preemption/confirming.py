@@ -27,8 +27,8 @@ from fluence_extender.gangs.preemption.victim_search import (
 )
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import pod_use
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.placement import Assignment
 from fluence_extender.placement.plan import Planner
 
 TRIES = 4

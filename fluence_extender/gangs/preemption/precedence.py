@@ -17,7 +17,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 
 
 class Presses(Protocol):
@@ -50,7 +50,7 @@ class Precedence:
         """Why ``gang`` may not be tried now: it makes way itself, or for one that waits for the same devices."""
         way = self._evictions.way(gang.key)
         if way is not None:
-            return Reason(Why.PREEMPTED, way.why)
+            return Reason(ReasonCode.PREEMPTED, way.why)
         if not self._of:
             return None
         kinds = {kind for member in members for kind in member.pod.devices}
@@ -64,7 +64,7 @@ class Precedence:
 
     def behind(self, gang: Gang, reason: Reason) -> Reason:
         """``reason`` with those for whom nodes are kept from ``gang``."""
-        if reason.why is not Why.BUSY or not self._of:
+        if reason.code is not ReasonCode.BUSY or not self._of:
             return reason
         stepped_over = {gang.key, *self.passes(gang)}
         return behind(
@@ -91,7 +91,7 @@ def kept_for_another(
     for key, one in sorted(for_whom.items()):
         shared = sorted(one.kinds.intersection(kinds))
         if shared and is_ahead(key):
-            return Reason(Why.BUSY, f"busy: {', '.join(shared)} kept for {named(key, one)}")
+            return Reason(ReasonCode.BUSY, f"busy: {', '.join(shared)} kept for {named(key, one)}")
     return None
 
 
@@ -104,10 +104,10 @@ def behind(
 ) -> Reason:
     """``reason``, if it is want of room, with the first in ``order`` of those for whom nodes are kept."""
     ahead = [key for key in for_whom if key not in stepped_over and preemptor_holds.nodes_for(key)]
-    if reason.why is not Why.BUSY or not ahead:
+    if reason.code is not ReasonCode.BUSY or not ahead:
         return reason
     first = min(ahead, key=order)
-    return Reason(reason.why, f"{reason.text}; behind {named(first, for_whom[first])}")
+    return Reason(reason.code, f"{reason.text}; behind {named(first, for_whom[first])}")
 
 
 def named(key: GangKey, one: Presses) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from fluence_extender.gangs.preemption.preemption import Victim
 from fluence_extender.gangs.preemption.prospect import Prospect
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.listing import first_few
+from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 
 SHOWN = 4
 """So many of the gangs that make way are named."""
@@ -92,7 +92,7 @@ class Preempting:
         """
         names = sorted({str(one.gang) for one in self.victims})
         if not names:
-            return Reason(Why.PREEMPTING, "preempting: waits for pods that are being deleted")
+            return Reason(ReasonCode.PREEMPTING, "preempting: waits for pods that are being deleted")
         there = self.pods if self._there is None else self._there
         self._there = [uid for uid in there if uid in held and uid in self.pods]
         gone = len(self.pods) - len(self._there)
@@ -102,4 +102,4 @@ class Preempting:
             text += f"; {waited_for[0]} has not gone within {patience:g} s"
         elif self.troubles:
             text += f"; {self.troubles[min(self.troubles)]}"
-        return Reason(Why.PREEMPTING, text)
+        return Reason(ReasonCode.PREEMPTING, text)

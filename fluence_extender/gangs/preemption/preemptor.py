@@ -34,10 +34,10 @@ from fluence_extender.gangs.preemption.prospect import prospect
 from fluence_extender.gangs.preemption.searches import Searches
 from fluence_extender.gangs.preemption.victim_search import Found
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
-from fluence_extender.model.placement import Assignment
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.plan import Planner
 
 
@@ -94,7 +94,7 @@ class Preemptor:
 
     def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:
         """Make others make way for ``members``, which have no place; the reason for which the gang waits now."""
-        if reason.why is not Why.BUSY or not may_preempt(members):
+        if reason.code is not ReasonCode.BUSY or not may_preempt(members):
             self.end(gang.key)
             return reason
         known = self._of.get(gang.key)
@@ -245,7 +245,7 @@ class Preemptor:
 
     def _waits(self, key: GangKey) -> bool:
         gang = self._registry.gangs.get(key)
-        return gang is not None and gang.reason is not None and gang.reason.why is Why.PREEMPTING
+        return gang is not None and gang.reason is not None and gang.reason.code is ReasonCode.PREEMPTING
 
     def _nominations(self, key: GangKey, one: Preempting) -> Iterable[Keep]:
         for member in self._registry.gangs[key].pending():

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import grouped
 from fluence_extender.placement.eligibility import refusal

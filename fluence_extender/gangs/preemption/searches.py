@@ -20,8 +20,8 @@ from fluence_extender.gangs.preemption.precedence import Precedence, lowest_prio
 from fluence_extender.gangs.preemption.preempting import Preempting
 from fluence_extender.gangs.preemption.victim_search import A_POD, Found, Query, VictimSearch, search, usable
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
@@ -177,7 +177,7 @@ class Searches:
         """``reason`` with the budgets that stand in the way."""
         self._forbidden = {pair: one for pair, one in self._forbidden.items() if one[0] > now}
         why = sorted(text for (key, _), (_, text) in self._forbidden.items() if key == gang.key)
-        return Reason(reason.why, f"{reason.text}; {why[0]}") if why else reason
+        return Reason(reason.code, f"{reason.text}; {why[0]}") if why else reason
 
     def forget(self) -> None:
         """Search no more, and forget whom budgets protect."""

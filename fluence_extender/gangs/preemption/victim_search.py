@@ -17,8 +17,8 @@ from fluence_extender.gangs.preemption.preemption import Victim, choice
 from fluence_extender.gangs.preemption.prospect import Prospect
 from fluence_extender.ledger.pod_use import pod_use
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement import trial as trials

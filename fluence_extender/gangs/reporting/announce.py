@@ -13,7 +13,7 @@ from fluence_extender.gangs.lifecycle.states import have_nodes
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import Convention, GangState
-from fluence_extender.model.natural_order import natural_order
+from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 
@@ -36,7 +36,7 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
     actions: list[Action] = [
         *scheduled,
         *(
-            Tell(_about(pod), gang.reason.why.value, f"gang {gang.key}: {gang.reason.text}")
+            Tell(_about(pod), gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
             for pod in waiting[: limits.announced_members]
         ),
         *(
@@ -47,7 +47,7 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
     ]
     group = _group(gang, registry)
     if group is not None and not gang.whole:
-        actions.append(ReportGroup(group, False, gang.reason.why.value, gang.reason.text))
+        actions.append(ReportGroup(group, False, gang.reason.code.value, gang.reason.text))
     return actions
 
 

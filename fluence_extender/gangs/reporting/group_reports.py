@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from fluence_extender.gangs.execution.actions import ReportMembers
 from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.model.natural_order import natural_order
-from fluence_extender.model.timestamps import in_seconds
+from fluence_extender.model.notation import format_time, natural_order
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus
 
 PENDING, SCHEDULING, RUNNING, FINISHED, FAILED = "Pending", "Scheduling", "Running", "Finished", "Failed"
@@ -78,7 +77,7 @@ def member_status(group: CoschedulingGroup, members: Sequence[Member], now: floa
         return MemberStatus(
             phase, group.status.occupied_by, running, succeeded, failed, group.status.schedule_start
         )
-    begun = in_seconds(datetime.fromtimestamp(now, UTC))
+    begun = format_time(datetime.fromtimestamp(now, UTC))
     return MemberStatus(
         phase,
         group.status.occupied_by or _owners(members),

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from fluence_extender.model.happening import What
+from fluence_extender.model.gang import HistoryKind
 
-__all__ = ["Entry", "Gone", "History", "Memory", "What"]
+__all__ = ["Entry", "Gone", "History", "Memory"]
 
 G = TypeVar("G")
 Clock = Callable[[], float]
@@ -39,7 +39,15 @@ REMEMBERED_FOR = 3600.0
 LONGEST_DETAIL = 300
 
 
-TURNS = frozenset({What.PLANNED, What.WITHDRAWN, What.COMPLETE, What.FINISHED, What.GONE})
+TURNS = frozenset(
+    {
+        HistoryKind.PLANNED,
+        HistoryKind.WITHDRAWN,
+        HistoryKind.COMPLETE,
+        HistoryKind.FINISHED,
+        HistoryKind.GONE,
+    }
+)
 """What begins a new stretch of a gang's life, as a wait does: nothing later is counted into an entry before it."""
 
 
@@ -52,7 +60,7 @@ class Entry:
     """
 
     at: float
-    what: What
+    what: HistoryKind
     pod: str = ""
     detail: str = ""
     count: int = 1
@@ -75,9 +83,9 @@ class History:
     entries: list[Entry] = field(default_factory=list)
     noted: int = 0
     forgotten: int = 0
-    _recent: dict[tuple[What, str, str], Entry] = field(default_factory=dict)
+    _recent: dict[tuple[HistoryKind, str, str], Entry] = field(default_factory=dict)
 
-    def note(self, what: What, pod: str = "", detail: str = "", members: int = 1) -> None:
+    def note(self, what: HistoryKind, pod: str = "", detail: str = "", members: int = 1) -> None:
         """Take note that ``what`` happened, to ``pod`` if it is named; ``members`` is the size of the gang."""
         now = self.clock()
         self.noted += 1
@@ -100,12 +108,12 @@ class History:
         detail = detail[:LONGEST_DETAIL]
         self.noted += 1
         last = self.entries[-1] if self.entries else None
-        if last is not None and last.what is What.WAITING and last.why == why:
+        if last is not None and last.what is HistoryKind.WAITING and last.why == why:
             last.count += last.detail != detail
             last.detail, last.until = detail, now
             return
         self._recent.clear()
-        self._append(Entry(now, What.WAITING, "", detail, 1, now, why))
+        self._append(Entry(now, HistoryKind.WAITING, "", detail, 1, now, why))
 
     def _append(self, entry: Entry) -> None:
         self.entries.append(entry)

@@ -17,7 +17,7 @@ from fluence_extender.http.state.gangs import gang_name
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
 from fluence_extender.http.state.state import DeviceView, HolderView, Items, Key, Listing
 from fluence_extender.ledger.allocation import Allocation
-from fluence_extender.model.placement import DeviceShare
+from fluence_extender.model.assignment import DeviceShare
 
 REMOVED = "no longer in resources.yaml: who holds it finishes first, nobody new gets it"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.reporting.history import Entry, What
+from fluence_extender.gangs.reporting.history import Entry
 from fluence_extender.graph.units import leaf_type
 from fluence_extender.http.state.amounts import amounts, moment
 from fluence_extender.http.state.state import (
@@ -22,9 +22,9 @@ from fluence_extender.http.state.state import (
     ShapeView,
 )
 from fluence_extender.ledger.allocation import Allocation
-from fluence_extender.model.gang import Convention, GangKey, GangState
+from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
+from fluence_extender.model.notation import format_time
 from fluence_extender.model.resources import CPU, MEMORY
-from fluence_extender.model.timestamps import in_seconds
 
 NO_PLACE_YET = "the gang is about to be placed"
 GONE = "gone"
@@ -71,7 +71,7 @@ def gang_story(controller: Controller, namespace: str, name: str, convention: st
 def gang_view(gang: Gang) -> GangView:
     """A gang as lists show it."""
     members = sorted(gang.members.values(), key=lambda member: member.pod.name)
-    reason, why = (gang.reason.text, gang.reason.why.value) if gang.reason is not None else ("", "")
+    reason, why = (gang.reason.text, gang.reason.code.value) if gang.reason is not None else ("", "")
     if not reason and gang.state in (GangState.WAITING, GangState.PLANNED, GangState.COMMITTED):
         reason = NO_PLACE_YET if gang.state is GangState.WAITING else _being_bound(gang)
     if not reason and gang.state is GangState.BOUND:
@@ -79,7 +79,7 @@ def gang_view(gang: Gang) -> GangView:
     if not reason and gang.state is GangState.FINISHED:
         reason = _being_deleted(gang)
     if gang.starts_about is not None and why:
-        reason = f"{reason}; expected to start about {in_seconds(moment(gang.starts_about))}"
+        reason = f"{reason}; expected to start about {format_time(moment(gang.starts_about))}"
     created = min((member.pod.created for member in members), default=0.0)
     return GangView(
         gang.key.namespace,
@@ -205,9 +205,9 @@ def _gone_view(gang: Gang) -> GangView:
 def _by_whom(entries: Sequence[Entry]) -> str:
     """Why its last pods were evicted, as the end of a sentence, "" where they weren't by us."""
     for entry in reversed(entries):
-        if entry.what is What.EVICTED:
+        if entry.what is HistoryKind.EVICTED:
             return f": {entry.detail or 'evicted'}"
-        if entry.what in (What.SEEN, What.BOUND):
+        if entry.what in (HistoryKind.SEEN, HistoryKind.BOUND):
             break
     return ""
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fluence_extender.model.gang import Convention
-from fluence_extender.model.happening import What
+from fluence_extender.model.gang import Convention, HistoryKind
 
 T = TypeVar("T")
 
@@ -162,7 +161,7 @@ class Entry(_View):
     at: Annotated[
         datetime, Field(description="When it happened first.", examples=["2026-06-30T12:00:00.125000Z"])
     ]
-    what: Annotated[What, Field(description="What happened.", examples=["planned"])]
+    what: Annotated[HistoryKind, Field(description="What happened.", examples=["planned"])]
     pod: Annotated[
         str, Field(description="To which pod; empty where to the gang, or to several.", examples=["vqe-0"])
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fluence_extender.matcher.formats.hostnames import encode_hosts
-from fluence_extender.model.idset import encode_idset
+from fluence_extender.model.notation import encode_idset
 
 _REDUCED = ("core", "gpu")
 _RANKED = frozenset({"node", "storage_node"})

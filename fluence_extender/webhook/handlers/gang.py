@@ -6,8 +6,7 @@ Where no PodGroups are served, the label is the link.
 from __future__ import annotations
 
 from fluence_extender.model.coordination import CONSUMER
-from fluence_extender.model.labels import COSCHEDULING_GROUP
-from fluence_extender.model.names import GROUP_LABEL, OWNER_SIZE_ANNOTATION
+from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL, OWNER_SIZE_ANNOTATION
 from fluence_extender.webhook.contract import Context, GroupKind, Request
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.subject import Subject

@@ -18,8 +18,9 @@ from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.gangs.leadership.leadership import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.server import BIND_GRACE
-from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.model.names import (
+    COSCHEDULING_GROUP,
+    FLUX_SIZE,
     GATE,
     MARK_RESOURCE,
     MARKS,

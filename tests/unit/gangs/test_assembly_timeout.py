@@ -8,7 +8,7 @@ import pytest
 
 from fluence_extender.model.names import GATE, SCHEDULE_TIMEOUT_ANNOTATION
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import CoschedulingGroup
 from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
@@ -31,9 +31,11 @@ def test_gang_that_lacks_a_member_times_out_by_the_services_limit(world: MakeWor
     w = world(node("n0"), limits=replace(LIMITS, assembly=40.0))
     pods = gang(w, "g", 1000, 1000, size=3)
     w.advance(35)
-    assert reason(w).why is Why.WAITING
+    assert reason(w).code is ReasonCode.WAITING_FOR_MEMBERS
     w.advance(10)
-    assert reason(w) == Reason(Why.TIMED_OUT, "timed out after 40 s: waiting for members (2 of 3 exist)")
+    assert reason(w) == Reason(
+        ReasonCode.TIMED_OUT, "timed out after 40 s: waiting for members (2 of 3 exist)"
+    )
     assert not w.ledger.allocations
     assert "gang default/g: timed out after 40 s: waiting for members (2 of 3 exist)" in w.told()
     w.advance(500)
@@ -50,7 +52,7 @@ def test_pod_groups_own_timeout_counts_and_without_one_that_of_the_service(world
     assert reason(w).text == "timed out after 8 s: waiting for members (1 of 3 exist)"
     w.cluster.put(CoschedulingGroup("default", "g", "u", 3))
     w.advance(5)
-    assert reason(w).why is Why.WAITING
+    assert reason(w).code is ReasonCode.WAITING_FOR_MEMBERS
     w.advance(40)
     assert reason(w).text.startswith("timed out after 40 s: ")
 
@@ -75,8 +77,8 @@ def test_gang_that_is_whole_and_waits_for_room_or_gates_does_not_time_out(world:
     gang(w, "wide", 1000, 1000)
     gang(w, "gated", 100, 100, gates=(GATE, "kueue.x-k8s.io/admission"))
     w.advance(60)
-    assert reason(w, "wide").why is Why.UNSATISFIABLE
-    assert reason(w, "gated").why is Why.GATED
+    assert reason(w, "wide").code is ReasonCode.UNSATISFIABLE
+    assert reason(w, "gated").code is ReasonCode.WAITING_FOR_GATES
 
 
 def test_time_begins_anew_when_a_whole_gang_loses_a_member(world: MakeWorld) -> None:
@@ -85,16 +87,16 @@ def test_time_begins_anew_when_a_whole_gang_loses_a_member(world: MakeWorld) -> 
     w.advance(100)
     w.cluster.remove(pods[0])
     w.advance(10)
-    assert reason(w).why is Why.WAITING
+    assert reason(w).code is ReasonCode.WAITING_FOR_MEMBERS
     w.advance(25)
-    assert reason(w).why is Why.TIMED_OUT
+    assert reason(w).code is ReasonCode.TIMED_OUT
 
 
 def test_without_a_limit_a_gang_waits_for_ever(world: MakeWorld) -> None:
     w = world(node("n0"), limits=replace(LIMITS, assembly=None))
     gang(w, "g", 1000, size=2)
     w.advance(5000)
-    assert reason(w).why is Why.WAITING
+    assert reason(w).code is ReasonCode.WAITING_FOR_MEMBERS
 
 
 @pytest.mark.parametrize("patience", [None, 8.0])

@@ -13,7 +13,7 @@ from fluence_extender.cluster.port import ClusterError, Kind, Look, ResourcesFil
 from fluence_extender.gangs.leadership.auditor import Auditor
 from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.audit import DriftKind
-from fluence_extender.model.placement import Assignment
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from tests.core.invariants import check, check_at_rest

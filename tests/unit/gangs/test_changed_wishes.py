@@ -7,9 +7,9 @@ import pytest
 from fluence_extender.cluster.port import ClusterError, Denied, Kind, ResourcesFile
 from fluence_extender.gangs.execution import driver
 from fluence_extender.http.port import BindRefused
+from fluence_extender.model.assignment import binding_annotations
 from fluence_extender.model.names import BACKEND_ANNOTATION, REQUIRE_PREFIX
 from fluence_extender.model.node import Node
-from fluence_extender.model.stamp import binding_annotations
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang

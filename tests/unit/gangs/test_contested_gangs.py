@@ -7,7 +7,7 @@ from typing import Any
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -44,9 +44,9 @@ def test_two_jobs_that_claim_one_gang_with_different_sizes_are_both_named(world:
     pods = [of_job(w, "a", 0), of_job(w, "a", 1), of_job(w, "b", 0), of_job(w, "b", 1), of_job(w, "b", 2)]
     w.advance(5)
     expected = "members of gang default/g disagree on its size: Job a says 2, Job b says 3"
-    assert w.gang("g").reason == Reason(Why.INVALID, expected)
+    assert w.gang("g").reason == Reason(ReasonCode.INVALID_REQUEST, expected)
     w.advance(60)
-    assert w.gang("g").reason == Reason(Why.INVALID, expected)
+    assert w.gang("g").reason == Reason(ReasonCode.INVALID_REQUEST, expected)
     assert [event.count for event in w.cluster.events if event.reason == "InvalidRequest"] == [1] * 5
     assert not any(w.nodes_of(*pods))
     assert not w.ledger.allocations

@@ -11,7 +11,7 @@ from fluence_extender.gangs.membership.conventions import CONVENTIONS
 from fluence_extender.gangs.membership.conventions.claim import Claim
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -121,7 +121,7 @@ def test_native_pod_group_of_the_same_name_is_another_object() -> None:
 def test_nonsense_size_label_is_said(size: str) -> None:
     found = claim(flux_k8s("p", "g", size))
     assert isinstance(found.size, Reason)
-    assert found.size.why is Why.INVALID
+    assert found.size.code is ReasonCode.INVALID_REQUEST
     assert found.size.text.startswith(f"label fluence.group-size is {size!r}")
 
 
@@ -204,7 +204,7 @@ def test_annotated_size(text: str, expected: int) -> None:
 def test_nonsense_size_is_said_in_a_short_sentence(text: str) -> None:
     size = claim(manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: text})).size
     assert isinstance(size, Reason)
-    assert size.why is Why.INVALID
+    assert size.code is ReasonCode.INVALID_REQUEST
     assert "whole number from 1 to 1000000" in size.text
     assert len(size.text) < 250
 
@@ -320,10 +320,10 @@ def test_members_agree_or_the_first_of_each_opinion_is_named() -> None:
     three = Claim(gang, 3, "Job a")
     expected = "members of gang default/g disagree on its size: Job b says 2, Job a says 3"
     for claims in ([two, three], [three, two], [three, two, Claim(gang, 2, "Job c")]):
-        assert agreed_size(gang, claims) == Reason(Why.INVALID, expected)
+        assert agreed_size(gang, claims) == Reason(ReasonCode.INVALID_REQUEST, expected)
 
 
 def test_reason_of_one_member_is_that_of_all() -> None:
     gang = key("g", Convention.LABEL)
-    why = Reason(Why.WAITING, "waiting for Job default/j to be seen")
+    why = Reason(ReasonCode.WAITING_FOR_MEMBERS, "waiting for Job default/j to be seen")
     assert agreed_size(gang, [Claim(gang, 2, "Job b"), Claim(gang, why, "Job j")]) == why

@@ -8,7 +8,7 @@ import pytest
 
 from fluence_extender.model.names import GATE, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.workload import Job, PodGroup
 from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
@@ -164,8 +164,8 @@ def test_reason_says_who_is_to_be_replaced(world: MakeWorld) -> None:
     w.advance(1)
     reason = w.gang("g").reason
     assert reason is not None
-    assert (reason.why, reason.text) == (
-        Why.BUSY,
+    assert (reason.code, reason.text) == (
+        ReasonCode.BUSY,
         "busy: g-0 was confined to n0 when it was ungated, without room there now; it is replaced unless that changes",
     )
 

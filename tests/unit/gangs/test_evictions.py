@@ -10,7 +10,7 @@ import pytest
 from fluence_extender.cluster.port import Forbidding
 from fluence_extender.gangs.preemption import evictions
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from tests.core.invariants import check_at_rest
 from tests.core.values import asks, node
@@ -146,7 +146,7 @@ def test_victims_are_found_though_pods_end_and_others_come_all_the_time(world: M
     for number in range(8, 108):
         w.advance(0.05)
         found = w.gang("high").reason
-        if found is not None and found.why is Why.PREEMPTING:
+        if found is not None and found.code is ReasonCode.PREEMPTING:
             break
         w.cluster.remove(w.now(lows.pop(0)))
         lows.extend(gang(w, f"low{number}", 3000))

@@ -8,7 +8,7 @@ from fluence_extender.cluster.port import Denied
 from fluence_extender.http.state.gangs import gang_view
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.values import node
 from tests.core.world import LIMITS
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -30,7 +30,7 @@ def test_reason_says_what_the_api_server_has_against_the_binding(
     for _ in range(60):
         w.advance(1)
         seen.add(w.gang("g").reason)
-    assert seen == {Reason(Why.UNBOUND, TEXT)}
+    assert seen == {Reason(ReasonCode.CANNOT_BIND, TEXT)}
     assert f"gang default/g: {TEXT}" in w.told()
     assert gang_view(w.gang("g")).why == "CannotBind"
     w.cluster._failures.clear()

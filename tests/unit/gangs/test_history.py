@@ -12,9 +12,8 @@ from fluence_extender.gangs.reporting.history import (
     REMEMBERED_FOR,
     History,
     Memory,
-    What,
 )
-from fluence_extender.model.gang import Convention
+from fluence_extender.model.gang import Convention, HistoryKind
 from tests.core.values import node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -35,7 +34,7 @@ def told(history: History) -> list[tuple[str, str, str, int]]:
 def test_each_member_of_a_small_gang_has_entries_of_its_own() -> None:
     history = History(Clock())
     for pod in ("a", "b"):
-        history.note(What.BOUND, pod, f"to n-{pod}", members=2)
+        history.note(HistoryKind.BOUND, pod, f"to n-{pod}", members=2)
     assert told(history) == [("bound", "a", "to n-a", 1), ("bound", "b", "to n-b", 1)]
     assert [one.at for one in history.entries] == [1001, 1002]
 
@@ -43,8 +42,8 @@ def test_each_member_of_a_small_gang_has_entries_of_its_own() -> None:
 def test_members_of_a_large_gang_share_entries_that_count_them() -> None:
     history = History(Clock())
     for number in range(500):
-        history.note(What.STEERED, f"p-{number}", "to n1", members=500)
-        history.note(What.BOUND, f"p-{number}", f"to n-{number}", members=500)
+        history.note(HistoryKind.STEERED, f"p-{number}", "to n1", members=500)
+        history.note(HistoryKind.BOUND, f"p-{number}", f"to n-{number}", members=500)
     assert told(history) == [("steered", "", "to n1", 500), ("bound", "", "", 500)]
     assert (history.entries[0].at, history.entries[0].until) == (1001, 1999)
     assert history.noted == 1000
@@ -52,12 +51,12 @@ def test_members_of_a_large_gang_share_entries_that_count_them() -> None:
 
 def test_what_happens_again_is_counted_until_the_plan_changes() -> None:
     history = History(Clock())
-    history.note(What.PLANNED, "", "on n1")
+    history.note(HistoryKind.PLANNED, "", "on n1")
     for _ in range(3):
-        history.note(What.FILTERED, "p", "n1")
-    history.note(What.PLANNED, "", "on n2")
-    history.note(What.FILTERED, "p", "n2")
-    history.note(What.FILTERED, "p", "n1")
+        history.note(HistoryKind.FILTERED, "p", "n1")
+    history.note(HistoryKind.PLANNED, "", "on n2")
+    history.note(HistoryKind.FILTERED, "p", "n2")
+    history.note(HistoryKind.FILTERED, "p", "n1")
     assert [(what, count) for what, _, _, count in told(history)] == [
         ("planned", 1),
         ("filtered", 3),
@@ -82,21 +81,21 @@ def test_a_reason_that_only_counts_on_is_one_entry() -> None:
 def test_a_long_history_keeps_its_beginning_and_its_end() -> None:
     history = History(Clock())
     for number in range(1000):
-        history.note(What.PLANNED, "", f"on n{number}")
+        history.note(HistoryKind.PLANNED, "", f"on n{number}")
     details = [one.detail for one in history.entries]
     assert len(details) == KEPT
     assert details[:KEPT_FIRST] == [f"on n{number}" for number in range(KEPT_FIRST)]
     assert details[-1] == "on n999"
     assert history.forgotten == 1000 - KEPT
-    history.note(What.FAILED, "p", "x" * 10_000)
+    history.note(HistoryKind.FAILED, "p", "x" * 10_000)
     assert len(history.entries[-1].detail) == module.LONGEST_DETAIL
 
 
 def test_an_entry_that_was_dropped_is_not_counted_on() -> None:
     history = History(Clock())
     for number in range(KEPT + KEPT_FIRST):
-        history.note(What.FAILED, "p", f"fault {number}")
-    history.note(What.FAILED, "p", f"fault {KEPT_FIRST}")
+        history.note(HistoryKind.FAILED, "p", f"fault {number}")
+    history.note(HistoryKind.FAILED, "p", f"fault {KEPT_FIRST}")
     assert history.entries[-1].detail == f"fault {KEPT_FIRST}"
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort, Owner
 from fluence_extender.model.workload import Job, PodGroup
 from fluence_extender.placement.plan import Demand, Planner, SettledMember

@@ -8,7 +8,7 @@ import pytest
 
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import (
     Job,
     JobSet,
@@ -102,11 +102,11 @@ def test_label_of_a_job_set_on_a_pod_of_no_job_is_called_invalid() -> None:
     )
     found = claim(body, unserved=[JobSet])
     assert found.key == key("js", Convention.JOB_SET, "workers")
-    assert found.size == Reason(Why.INVALID, why)
+    assert found.size == Reason(ReasonCode.INVALID_REQUEST, why)
     body["metadata"]["ownerReferences"] = [
         {"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
     ]
-    assert claim(body, unserved=[JobSet]).size == Reason(Why.INVALID, why)
+    assert claim(body, unserved=[JobSet]).size == Reason(ReasonCode.INVALID_REQUEST, why)
     body["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = "3"
     assert claim(body, unserved=[JobSet]).size == 3
 

@@ -7,7 +7,7 @@ import pytest
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from tests.core.invariants import check, check_at_rest
 from tests.core.shown import every
 from tests.core.values import asks, node
@@ -34,7 +34,7 @@ def test_low_gang_makes_way_whole_and_the_high_one_takes_its_place(world: MakeWo
     assert reason(w, "high") == "preempting default/low: 0 of 2 pods gone"
     told = w.gang("high").reason
     assert told is not None
-    assert told.why is Why.PREEMPTING
+    assert told.code is ReasonCode.PREEMPTING
     w.cluster.reap()
     w.advance(3)
     assert w.nodes_of(*high) == ["n0"]

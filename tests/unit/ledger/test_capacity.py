@@ -11,7 +11,7 @@ from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity, LiveCapacity, NodeCapacity
 from fluence_extender.ledger.journal import Journal
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
-from fluence_extender.model.placement import Assignment
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from tests.core.values import asks

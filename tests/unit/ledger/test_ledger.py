@@ -11,8 +11,8 @@ from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger, NoCapacity
 from fluence_extender.matcher.errors import MatcherError
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
 from tests.core.engine import COARSE_EMBEDDED, FINE_EMBEDDED

@@ -9,8 +9,8 @@ import pytest
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import Pod
 from tests.core.values import asks, node, pod
 from tests.unit.ledger.conftest import MakeLedger

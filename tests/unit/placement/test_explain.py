@@ -9,7 +9,7 @@ import pytest
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.explain import Asked, amount_text, never_a_place, no_place_now
 from fluence_extender.placement.search import Shape
@@ -64,7 +64,7 @@ def test_amounts_are_written_as_people_write_them(name: str, amount: int, text: 
 def test_busy_says_how_many_fit_and_what_is_short() -> None:
     there = accounts(asks(2000, 8, pods=9), asks(1000, 1, pods=9))
     assert why([Shape(asks(1000, 1), 5, ("n0", "n1"))], there) == Reason(
-        Why.BUSY, "busy: 3 of 5 fit now, short of cpu"
+        ReasonCode.BUSY, "busy: 3 of 5 fit now, short of cpu"
     )
 
 
@@ -122,7 +122,7 @@ def test_gang_larger_than_the_empty_cluster() -> None:
 def test_no_usable_node_lists_the_refusals() -> None:
     reason = why([Shape(asks(1), 1, ())], {}, {"untolerated taint x": 3, "node selector": 1})
     assert reason == Reason(
-        Why.UNSATISFIABLE,
+        ReasonCode.UNSATISFIABLE,
         "unsatisfiable: no node may be used (nodes refused: 3 untolerated taint x, 1 node selector)",
     )
     assert why([Shape(asks(1), 1, ())], {}).text == "unsatisfiable: the cluster has no nodes"
@@ -131,7 +131,7 @@ def test_no_usable_node_lists_the_refusals() -> None:
 def test_node_that_may_come_back_makes_a_gang_wait_not_unsatisfiable() -> None:
     there = accounts(WHOLE)
     reason = why([Shape(asks(1000), 1, ())], there, {"cordoned": 1}, [("n0",)])
-    assert reason.why is Why.BUSY
+    assert reason.code is ReasonCode.BUSY
 
 
 def test_text_does_not_depend_on_the_order_of_nodes() -> None:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import REQUIRE_PREFIX
 from fluence_extender.model.node import Node
-from fluence_extender.model.placement import Assignment
 from fluence_extender.model.pod import HostPort, Pod, Toleration
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.plan import Demand, GangRefused, Planner
 from tests.core.values import GIB, asks, node, pod
@@ -99,7 +99,7 @@ def test_host_ports_spread_members_and_avoid_those_in_use(bench: MakeBench) -> N
     ledger.put_foreign(pod("other", 0, 0, scheduler="x", node="n1", host_ports=(HostPort(80),)))
     web = [pod(f"p{number}", 100, 0, host_ports=(HostPort(80),)) for number in range(2)]
     assert nodes_of(plan(planner, web)) == {"n0": 1, "n2": 1}
-    assert refused(planner, [pod("more", 100, 0, host_ports=(HostPort(80),))]).reason.why is Why.BUSY
+    assert refused(planner, [pod("more", 100, 0, host_ports=(HostPort(80),))]).reason.code is ReasonCode.BUSY
 
 
 def test_pod_slots_and_ephemeral_storage_bound_what_the_matcher_does_not_count(bench: MakeBench) -> None:
@@ -173,10 +173,10 @@ def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) 
     assert refused(planner, [pod(devices={"qpu": 1})]).reason.text == (
         "busy: 1 qpu not free on any backend that matches (fez)"
     )
-    assert refused(planner, [pod(devices={"qubit": 1})]).reason.why is Why.BUSY
+    assert refused(planner, [pod(devices={"qubit": 1})]).reason.code is ReasonCode.BUSY
     ledger.release(pods[0].uid)
     assert plan(planner, [pod("part", 100, devices={"qubit": 3})])[0].backend == "fez"
-    assert refused(planner, [pod("whole", 100, devices={"qpu": 1})]).reason.why is Why.BUSY
+    assert refused(planner, [pod("whole", 100, devices={"qpu": 1})]).reason.code is ReasonCode.BUSY
 
 
 @pytest.mark.parametrize(
@@ -185,31 +185,31 @@ def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) 
         (
             {"simulator": 4},
             {},
-            Why.UNSATISFIABLE,
+            ReasonCode.UNSATISFIABLE,
             "unsatisfiable: no backend has 4 simulator (the most is 3)",
         ),
-        ({"qpu": 3}, {}, Why.UNSATISFIABLE, "unsatisfiable: no backend has 3 qpu (the most is 2)"),
+        ({"qpu": 3}, {}, ReasonCode.UNSATISFIABLE, "unsatisfiable: no backend has 3 qpu (the most is 2)"),
         (
             {"laser": 1},
             {},
-            Why.NO_BACKEND,
+            ReasonCode.NO_BACKEND,
             "no backend: no resource of type laser is configured; known types: qdevice, qpu, qubit, simulator",
         ),
         (
             {"simulator": 1},
             {f"{REQUIRE_PREFIX}vendor": "dwave"},
-            Why.NO_BACKEND,
+            ReasonCode.NO_BACKEND,
             "no backend: require-vendor=dwave matches none of 2 backends (vendor: aws, ibm)",
         ),
     ],
 )
 def test_reason_when_no_device_can_be_had(
-    bench: MakeBench, devices: dict[str, int], annotations: dict[str, str], why: Why, text: str
+    bench: MakeBench, devices: dict[str, int], annotations: dict[str, str], why: ReasonCode, text: str
 ) -> None:
     planner, ledger, _ = bench([node("n0")], QUANTUM)
     before = state(ledger)
     reason = refused(planner, [pod(devices=devices, annotations=annotations)]).reason
-    assert (reason.why, reason.text) == (why, text)
+    assert (reason.code, reason.text) == (why, text)
     assert state(ledger) == before
 
 
@@ -243,8 +243,8 @@ def test_device_on_nodes_that_the_pod_may_never_use_is_unsatisfiable(bench: Make
     before = state(ledger)
     one = pod(devices={"lane": 1}, node_selector={"pool": "n2"})
     reason = refused(planner, [one]).reason
-    assert (reason.why, reason.text) == (
-        Why.UNSATISFIABLE,
+    assert (reason.code, reason.text) == (
+        ReasonCode.UNSATISFIABLE,
         "unsatisfiable: no node with lane may be used (nodes refused: 2 node selector pool=n2)",
     )
     beside = refused(planner, [one, pod("free", 100)]).reason
@@ -256,8 +256,8 @@ def test_device_on_nodes_that_are_closed_for_now_is_waited_for(bench: MakeBench)
     hosts = [node("n0", unschedulable=True), node("n1", unschedulable=True), node("n2")]
     planner, _, _ = bench(hosts, LOCAL)
     reason = refused(planner, [pod(devices={"lane": 1})]).reason
-    assert (reason.why, reason.text) == (
-        Why.BUSY,
+    assert (reason.code, reason.text) == (
+        ReasonCode.BUSY,
         "busy: no node with lane may be used now (nodes refused: 2 cordoned)",
     )
 
@@ -287,7 +287,7 @@ def test_devices_are_drafted_on_the_graph_as_it_is_now(bench: MakeBench) -> None
     ledger.put_node(node("n0", 8000))
     first = plan(planner, [pod("first", devices={"accelerator": 1})])[0]
     assert first.node == "n0"
-    assert refused(planner, [pod("second", devices={"accelerator": 1})]).reason.why is Why.BUSY
+    assert refused(planner, [pod("second", devices={"accelerator": 1})]).reason.code is ReasonCode.BUSY
 
 
 @pytest.mark.parametrize(
@@ -319,5 +319,5 @@ def test_plan_that_runs_out_of_leaves_is_undone(bench: MakeBench) -> None:
     before = state(ledger)
     pods = [pod(f"p{number}", 1000, 2**31) for number in range(3)]
     reason = refused(planner, pods).reason
-    assert reason.why in (Why.BUSY, Why.UNSATISFIABLE)
+    assert reason.code in (ReasonCode.BUSY, ReasonCode.UNSATISFIABLE)
     assert state(ledger) == before

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.model.labels import COMPLETION_INDEX
-from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    TOPOLOGY_PREFERRED_ANNOTATION,
+    TOPOLOGY_REQUIRED_ANNOTATION,
+)
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.topology_constraints import (
     PODSET_PREFERRED,

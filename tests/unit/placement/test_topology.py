@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from fluence_extender.model.labels import COMPLETION_INDEX
-from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
+from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    TOPOLOGY_PREFERRED_ANNOTATION,
+    TOPOLOGY_REQUIRED_ANNOTATION,
+)
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
 from fluence_extender.placement.topology_constraints import (
     PODSET_GROUP,
@@ -103,7 +106,7 @@ def test_required_level_gets_the_smallest_domain_that_fits(
 def test_domain_of_equal_names_in_two_zones_is_two(make: MakeBench) -> None:
     planner, ledger, _ = make(cluster())
     assert refused(planner, members(5, required("rack"))) == Reason(
-        Why.UNSATISFIABLE,
+        ReasonCode.UNSATISFIABLE,
         "unsatisfiable: no rack holds 5 x 4 cpu + 1Gi memory (the largest holds 4, short of cpu)",
     )
     assert not ledger.allocations
@@ -120,7 +123,7 @@ def test_required_level_that_is_full_now_is_busy_with_the_most_there_is_room_for
 def test_level_that_no_usable_node_has_is_unsatisfiable(make: MakeBench) -> None:
     planner, _, _ = make([node("n0"), *rack("a", "1", 1)])
     one = pod("p", 100, annotations=required("rack"), node_selector={"kubernetes.io/hostname": "n0"})
-    assert refused(planner, [one]).why is Why.UNSATISFIABLE
+    assert refused(planner, [one]).code is ReasonCode.UNSATISFIABLE
     assert refused(planner, members(1, required("example.com/block"))).text == (
         "unsatisfiable: no node that the members may use has a example.com/block (example.com/block)"
     )
@@ -129,7 +132,8 @@ def test_level_that_no_usable_node_has_is_unsatisfiable(make: MakeBench) -> None
 def test_unknown_level_is_named_with_the_known_ones(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
     assert refused(planner, members(1, required("rak"))) == Reason(
-        Why.INVALID, "there is no topology level 'rak': known are zone, rack, host, and node labels"
+        ReasonCode.INVALID_REQUEST,
+        "there is no topology level 'rak': known are zone, rack, host, and node labels",
     )
 
 
@@ -137,7 +141,7 @@ def test_host_level_puts_all_members_on_one_node(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
     placed = planner.plan([Demand(one) for one in members(4, required("host"), 1000)], "gang")
     assert len({one.node for one in placed}) == 1
-    assert refused(planner, members(5, required("host"), 1000)).why is Why.UNSATISFIABLE
+    assert refused(planner, members(5, required("host"), 1000)).code is ReasonCode.UNSATISFIABLE
 
 
 @pytest.mark.parametrize(
@@ -197,8 +201,8 @@ def test_kueue_pod_sets_choose_a_domain_each_unless_they_are_grouped(make: MakeB
     ledger.undo([one.uid for one in [*first, *second]])
     grouped = {**notes, PODSET_GROUP: "one"}
     assert (
-        refused(planner, members(4, grouped) + members(3, grouped, labels={role: "servers"})).why
-        is Why.UNSATISFIABLE
+        refused(planner, members(4, grouped) + members(3, grouped, labels={role: "servers"})).code
+        is ReasonCode.UNSATISFIABLE
     )
     assert racks(planner, members(5, {PODSET_PREFERRED: RACK})) == {"b1": 3, "b2": 2}
 
@@ -281,14 +285,14 @@ def test_device_on_a_node_decides_the_rack(make: MakeBench) -> None:
     assert placed[0].node == "b1x1"
     assert {one.node.split("x")[0] for one in placed} == {"b1"}
     assert (
-        refused(planner, [pod("more", 100, devices={"lane": 2}, annotations=required("rack"))]).why
-        is Why.BUSY
+        refused(planner, [pod("more", 100, devices={"lane": 2}, annotations=required("rack"))]).code
+        is ReasonCode.BUSY
     )
 
 
 def test_node_that_moves_to_another_rack_is_followed(make: MakeBench) -> None:
     planner, ledger, index = make(cluster())
-    assert refused(planner, members(5, required("rack"))).why is Why.UNSATISFIABLE
+    assert refused(planner, members(5, required("rack"))).code is ReasonCode.UNSATISFIABLE
     moved = node("b2x0", labels={ZONE: "a", RACK: "1"})
     index.put(moved)
     ledger.put_node(moved)
@@ -300,5 +304,5 @@ def test_failed_plan_with_bonds_leaves_nothing_held(make: MakeBench) -> None:
     pods = members(4, {PODSET_REQUIRED: RACK, PODSET_GROUP: "a"}) + members(
         4, {PODSET_REQUIRED: RACK, PODSET_GROUP: "b"}, first=4
     )
-    assert refused(planner, pods).why in (Why.BUSY, Why.UNSATISFIABLE)
+    assert refused(planner, pods).code in (ReasonCode.BUSY, ReasonCode.UNSATISFIABLE)
     assert not ledger.allocations

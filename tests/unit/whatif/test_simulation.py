@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import HostPort
-from fluence_extender.model.reason import Why
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import MEMORY, Resources
 from tests.core.values import GIB, node, pod
 from tests.unit.whatif.conftest import NOW, RACK, Cluster, job
@@ -114,7 +114,7 @@ def member(number: int, cpu: str) -> dict[str, Any]:
 def test_unsatisfiable_has_reductions_and_no_start(cluster: type[Cluster]) -> None:
     (answer,) = cluster([node("n0", 4000, 8)]).ask(job("big", 1, "16"))
     assert answer.reason is not None
-    assert answer.reason.why is Why.UNSATISFIABLE
+    assert answer.reason.code is ReasonCode.UNSATISFIABLE
     assert answer.earliest is None
     assert [one.fitting for one in answer.reductions] == ["4 cpu"]
 
@@ -165,7 +165,7 @@ def test_gang_that_is_not_whole_or_cannot_be_read_is_told(cluster: type[Cluster]
     assert answer.reason.text == "waiting for members (1 of 2 exist)"
     (broken,) = cluster([node("n0")]).ask(job("broken", 1, "many"))
     assert broken.reason is not None
-    assert broken.reason.why is Why.INVALID
+    assert broken.reason.code is ReasonCode.INVALID_REQUEST
 
 
 def test_no_time_left_means_fewer_words_and_the_same_answer(cluster: type[Cluster]) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from fluence_extender.model.duration import READABLE, duration
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
+from fluence_extender.model.notation import DURATION_FORM, parse_duration
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import Job, Workload
 
 LARGEST_SIZE = 1_000_000
@@ -72,7 +72,7 @@ def read(pod: Pod, what: str, key: str, text: str) -> Said:
         return size, said_by
     shown = text[:LONGEST_SHOWN]
     must = f"it must be a whole number from 1 to {LARGEST_SIZE}"
-    return Reason(Why.INVALID, f"{what} {key} is {shown!r}: {must}"), said_by
+    return Reason(ReasonCode.INVALID_REQUEST, f"{what} {key} is {shown!r}: {must}"), said_by
 
 
 def job_of(pod: Pod, workloads: Workloads) -> Job | None:
@@ -100,7 +100,7 @@ def annotated_size(pod: Pod) -> Said | None:
 def awaited(kind: str, namespace: str, name: str, what: str = "to be seen") -> Said:
     """What is said while an object isn't there that says the size."""
     named = f"{kind} {namespace}/{name}"
-    return Reason(Why.WAITING, f"waiting for {named} {what}"), named
+    return Reason(ReasonCode.WAITING_FOR_MEMBERS, f"waiting for {named} {what}"), named
 
 
 def alone(pod: Pod) -> Claim:
@@ -124,10 +124,11 @@ def patience(pod: Pod) -> float | Reason | None:
     text = pod.annotations.get(SCHEDULE_TIMEOUT_ANNOTATION)
     if text is None:
         return None
-    seconds = duration(text)
+    seconds = parse_duration(text)
     if seconds is not None:
         return seconds
     shown = text[:LONGEST_SHOWN]
     return Reason(
-        Why.INVALID, f"annotation {SCHEDULE_TIMEOUT_ANNOTATION} is {shown!r}: it must be {READABLE}"
+        ReasonCode.INVALID_REQUEST,
+        f"annotation {SCHEDULE_TIMEOUT_ANNOTATION} is {shown!r}: it must be {DURATION_FORM}",
     )

@@ -22,7 +22,7 @@ from fluence_extender.gangs.membership.conventions.claim import (
     read,
 )
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.labels import COSCHEDULING_GROUP, FLUX_SIZE
+from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads, awaited, derived
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.labels import COMPLETION_INDEX
+from fluence_extender.model.names import COMPLETION_INDEX
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 

@@ -20,15 +20,15 @@ from fluence_extender.gangs.membership.conventions.claim import (
     number,
 )
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.labels import (
+from fluence_extender.model.names import (
     COMPLETION_INDEX,
+    GROUP_SIZE_ANNOTATION,
     JOB_SET_NAME,
     REPLICATED_JOB,
     REPLICATED_JOB_REPLICAS,
 )
-from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 
 LEADERS, FOLLOWERS = "leaders", "followers"
@@ -96,7 +96,7 @@ def _of_replicated_job(pod: Pod, workloads: Workloads) -> Said:
             f"pod {pod.name} says that it is of JobSet {pod.labels[JOB_SET_NAME]}, but has no owning Job; "
             f"annotation {GROUP_SIZE_ANNOTATION} can say the gang's size instead"
         )
-        return Reason(Why.INVALID, why), f"pod {pod.name}"
+        return Reason(ReasonCode.INVALID_REQUEST, why), f"pod {pod.name}"
     job = workloads.find(Job, pod.namespace, pod.owner.name)
     if job is None:
         return awaited("Job", pod.namespace, pod.owner.name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fluence_extender.gangs.membership.conventions.claim import Claim, Said, Workloads, read
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 
 GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
@@ -29,5 +29,5 @@ def _total(pod: Pod) -> Said:
     text = pod.annotations.get(TOTAL_COUNT)
     if text is None:
         missing = f"pod {pod.name} of group {GROUP_NAME} has no annotation {TOTAL_COUNT}"
-        return Reason(Why.INVALID, missing), f"pod {pod.name}"
+        return Reason(ReasonCode.INVALID_REQUEST, missing), f"pod {pod.name}"
     return read(pod, "annotation", TOTAL_COUNT, text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads, derived, read
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.labels import LWS_GROUP_INDEX, LWS_NAME, LWS_REVISION, LWS_SIZE, LWS_WORKER_INDEX
+from fluence_extender.model.names import LWS_GROUP_INDEX, LWS_NAME, LWS_REVISION, LWS_SIZE, LWS_WORKER_INDEX
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import LeaderWorkerSet
 

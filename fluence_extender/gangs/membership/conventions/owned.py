@@ -15,7 +15,7 @@ from fluence_extender.gangs.membership.conventions.claim import (
     read,
 )
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.labels import FLUX_SIZE
+from fluence_extender.model.names import FLUX_SIZE
 from fluence_extender.model.pod import Pod
 
 

@@ -9,7 +9,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.http.state.gangs import gang_view
 from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, Why
+from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.values import pod
 
 KEY = GangKey("default", "g", Convention.LABEL)
@@ -41,6 +41,6 @@ def test_gang_that_runs_with_less_than_its_size_says_so(phases: tuple[str, ...],
 
 def test_reason_that_is_there_counts_before_what_is_missing() -> None:
     waits = gang("Running", state=GangState.COMMITTED)
-    waits.reason = Reason(Why.BUSY, "busy: 0 of 1 fit now")
+    waits.reason = Reason(ReasonCode.BUSY, "busy: 0 of 1 fit now")
     assert gang_view(waits).reason == "busy: 0 of 1 fit now"
     assert gang_view(gang("Succeeded", state=GangState.FINISHED)).reason == ""

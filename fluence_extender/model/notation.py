@@ -1,0 +1,88 @@
+"""How values are written as text: durations, times, sets of ids, and lists of names.
+
+Every function here is a pure conversion. Kubernetes quantities have a module of their own (`quantity`), because they
+are read exactly and in many forms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+DURATION_FORM = "a time of more than 0 such as 90, 90s, 15m or 1h30m"
+"""What a message tells a user to write where a duration can't be read."""
+
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_BARE_NUMBER = re.compile(r"\d{1,10}(\.\d{1,6})?", re.ASCII)
+_DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[dhms])+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+_DIGITS = re.compile(r"(\d+)")
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds in ``90``, ``90s``, ``15m``, ``1h30m`` or ``2d``; a bare number counts seconds.
+
+    Return None for any other text, and where the duration is 0.
+    """
+    trimmed = text.strip()
+    if _BARE_NUMBER.fullmatch(trimmed):
+        seconds = float(trimmed)
+    elif _DURATION.fullmatch(trimmed):
+        seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _DURATION_PART.findall(trimmed))
+    else:
+        return None
+    return seconds if seconds > 0 else None
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds in the two largest units that apply: ``1h30m``, ``15m``, ``45s``."""
+    left = round(seconds)
+    parts = []
+    for unit, size in _SECONDS.items():
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2]) or "0s"
+
+
+def format_time(when: datetime) -> str:
+    """Write a UTC time as a Kubernetes Time (RFC 3339, whole seconds): ``2026-06-30T12:00:00Z``."""
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(when: datetime) -> str:
+    """Write a UTC time as a Kubernetes MicroTime (RFC 3339): ``2026-06-30T12:00:00.000000Z``."""
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def encode_idset(ids: Iterable[int]) -> str:
+    """Write a set of non-negative integers as an RFC 22 idset (``0-3,7``); the empty set is the empty text.
+
+    The text is canonical: ascending, without overlap, and runs of two or more are joined by a dash. Raise `ValueError`
+    for a negative id.
+    """
+    runs: list[tuple[int, int]] = []
+    for one in sorted(set(ids)):
+        if one < 0:
+            raise ValueError(f"an idset holds no negative ids, such as {one}")
+        if runs and runs[-1][1] == one - 1:
+            runs[-1] = (runs[-1][0], one)
+        else:
+            runs.append((one, one))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """Return a sort key in which runs of digits count as numbers: ``node2`` comes before ``node10``.
+
+    Different names have different keys, so the order of a sorted list doesn't depend on the order of its input.
+    """
+    parts = _DIGITS.split(name)
+    return [(1, int(part), part) if index % 2 else (0, 0, part) for index, part in enumerate(parts)]
+
+
+def first_few(names: Sequence[str], most: int) -> str:
+    """Write the first ``most`` names and how many more there are: ``a, b and 3 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
