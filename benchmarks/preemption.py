@@ -227,7 +227,7 @@ def carry_out(controller: Controller, case: Case, clock: Clock) -> dict[str, lis
         clock.now += 0.0 if controller.lifecycle.restless else TICK
         if asked is not None:
             break
-    timed.run("the budgets allow it", partial(preemptor.allowed, asked.preemptor))
+    timed.run("the budgets allow it", partial(preemptor.budgets_allow, asked.preemptor))
     while True:
         actions = timed.run("evicting", controller.step)
         going.extend(one.pod for one in actions if isinstance(one, Evict))

@@ -113,8 +113,8 @@ class Simulator:
                 if time.monotonic() - began > SLICE:
                     await asyncio.sleep(0)
                     began = time.monotonic()
-        going, leaving, pressing = preemptor.under_way()
-        return Surroundings(gangs, going, leaving, dict(pressing), rules.budgets)
+        state = preemptor.state()
+        return Surroundings(gangs, state.departing, state.evicted, state.preemptors, rules.budgets)
 
 
 def _read(body: bytes, namespace: str, rules: PreemptionRules, there: Workloads) -> Asked:

@@ -13,10 +13,14 @@ from enum import StrEnum
 from fluence_extender.cluster.budgets import Budget, forbidding_anywhere
 from fluence_extender.cluster.port import Forbidding
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.preemption.precedence import behind, kept_for_another, passed_by
-from fluence_extender.gangs.preemption.preempting import Pressing
-from fluence_extender.gangs.preemption.preemption import Victim
-from fluence_extender.gangs.preemption.victim_search import Found, Query, search, usable
+from fluence_extender.gangs.preemption.preemptions import (
+    PreemptorDemand,
+    behind,
+    devices_held_for,
+    preemptable_by,
+)
+from fluence_extender.gangs.preemption.search import Found, Query, search, usable_nodes
+from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
@@ -76,7 +80,7 @@ class Surroundings:
     gangs: CopiedGangs = field(default_factory=CopiedGangs)
     going: frozenset[str] = frozenset()
     leaving: frozenset[GangKey] = frozenset()
-    pressing: dict[GangKey, Pressing] = field(default_factory=dict)
+    pressing: dict[GangKey, PreemptorDemand] = field(default_factory=dict)
     budgets: Sequence[Budget] | None = ()
 
 
@@ -93,13 +97,13 @@ class Preemptions:
 
     def passes(self, pods: Sequence[Pod]) -> frozenset[object]:
         """The gangs that a gang of these pods could preempt itself: nodes kept for them are open to it."""
-        return passed_by(pods, self._around.pressing)
+        return preemptable_by(pods, self._around.pressing)
 
     def barrier_to(self, key: GangKey, pods: Sequence[Pod]) -> Reason | None:
         """Why a gang of these pods isn't even tried: devices of its kinds are kept for another."""
         stepped_over = {key, *self.passes(pods)}
         kinds = {kind for pod in pods for kind in pod.devices}
-        return kept_for_another(kinds, self._around.pressing, lambda other: other not in stepped_over)
+        return devices_held_for(kinds, self._around.pressing, lambda other: other not in stepped_over)
 
     def behind(self, key: GangKey, pods: Sequence[Pod], reason: Reason) -> Reason:
         """``reason``, with the most important of those for whom nodes are kept."""
@@ -145,7 +149,7 @@ class Preemptions:
             work = search(self._around.gangs, self._ledger, self._planner, query)
             while not work.over:
                 self._tick()
-                work.go_on(STEP)
+                work.proceed(STEP)
             if work.found is None:
                 return None, forbidden
             refused, pods = self._forbidding(work.found.victims)
@@ -163,7 +167,7 @@ class Preemptions:
 
         priority = min(pod.priority for pod in pods)
         passed = self.passes(pods)
-        near = usable(self._planner, pods)
+        near = usable_nodes(self._planner, pods)
         return Query(key, demands, (), self._around.going, priority, may_go, near, passed)
 
     def _forbidding(
@@ -182,7 +186,9 @@ class Preemptions:
     def _keep(self, key: GangKey, pods: Sequence[Pod], found: Found) -> None:
         self._ledger.preemptor_holds.hold(key, {one.node for one in found.places})
         kinds = frozenset(kind for pod in pods for kind in pod.devices)
-        self._around.pressing[key] = Pressing(min(pod.priority for pod in pods), kinds)
+        self._around.pressing[key] = PreemptorDemand(
+            priority=min(pod.priority for pod in pods), device_types=kinds
+        )
         self._around.going |= {uid for one in found.victims for uid in one.uids}
         self._around.leaving |= {one.gang for one in found.victims}
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fluence_extender.gangs.preemption.preemption import Chosen, Victim, choice
+from fluence_extender.gangs.preemption import victims
+from fluence_extender.gangs.preemption.victims import Chosen, Victim
 
 Fits = Callable[[frozenset[str]], bool]
-"""Whether whoever asks has a place once the pods of these uids have gone."""
+"""Returns whether the preemptor fits once the pods of these uids are gone."""
 
 
 def choose(candidates: Sequence[Victim], fits: Fits, trials: int) -> Chosen | None:
-    """What is chosen when ``fits`` answers the questions."""
-    choosing = choice(candidates, trials)
+    """Return what is chosen when ``fits`` answers the questions."""
+    choice = victims.choose(candidates, trials)
     try:
-        question = next(choosing)
+        question = next(choice)
         while True:
-            question = choosing.send(fits(question))
+            question = choice.send(fits(question))
     except StopIteration as end:
         found: Chosen | None = end.value
         return found

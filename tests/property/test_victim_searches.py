@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.gangs.preemption.confirming import confirm
-from fluence_extender.gangs.preemption.making_way import victims_of
-from fluence_extender.gangs.preemption.preemption import Victim
-from fluence_extender.gangs.preemption.victim_search import TRIALS, Found, Query, VictimSearch, search
+from fluence_extender.gangs.preemption.search import TRIALS, Found, Query, VictimSearch, confirm, search
+from fluence_extender.gangs.preemption.victims import Victim, victims_of
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod
@@ -107,7 +105,7 @@ def to_the_end(found: VictimSearch, cost: int) -> Found | None:
     for _ in range(100_000):
         if found.over:
             return found.found
-        found.go_on(cost)
+        found.proceed(cost)
     raise AssertionError("the search doesn't end")
 
 

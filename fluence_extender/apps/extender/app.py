@@ -95,7 +95,7 @@ async def _run(
     ledger = Ledger(create_mirror(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(ledger, limits, leading=not settings.lease)
     leadership = ByLease(settings.identity) if settings.lease else ALONE
-    controller.lifecycle.preemptor.evictions.on_preempted = metrics.preemptions.inc
+    controller.lifecycle.preemptor.on_preempted = metrics.preemptions.inc
     driver = Driver(controller, cluster, limits, leadership)
     connection.permit = driver.demand
 

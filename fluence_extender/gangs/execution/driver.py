@@ -371,7 +371,7 @@ class Driver:
             return
         except ClusterError as error:
             log.warning("nomination failed; trying again", pod=pod.key, node=node, error=str(error))
-            self._later(STEER_PAUSE, self._controller.lifecycle.preemptor.not_told, pod.uid)
+            self._later(STEER_PAUSE, self._controller.lifecycle.preemptor.nomination_failed, pod.uid)
 
     async def _ask_budgets(self, ask: AskBudgets) -> None:
         preemptor = self._controller.lifecycle.preemptor
@@ -382,9 +382,9 @@ class Driver:
             log.warning("disruption budgets can't be read", error=str(error))
             refused = Forbidding(f"disruption budgets can't be read: {error}", frozenset())
         if refused is None:
-            preemptor.allowed(ask.preemptor)
+            preemptor.budgets_allow(ask.preemptor)
         else:
-            preemptor.forbidden(ask.preemptor, refused.about(ask.pods), refused.reason)
+            preemptor.budgets_forbid(ask.preemptor, refused.about(ask.pods), refused.reason)
         self._wake.set()
 
     async def _evict(self, pod: Pod, reason: str, again: bool) -> None:
@@ -403,7 +403,7 @@ class Driver:
             why = str(error)
             log.warning("eviction failed", pod=pod.key, error=why)
         if again:
-            failed = partial(self._controller.lifecycle.preemptor.not_evicted, why=why)
+            failed = partial(self._controller.lifecycle.preemptor.eviction_failed, why=why)
             self._later(EVICT_PAUSE, failed, pod.uid)
 
     async def _report(self, report: ReportPod | ReportGroup | ReportMembers) -> None:

@@ -76,13 +76,13 @@ class Attempts:
         ]
         hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
         self._vain.clear()
-        self._preemptor.searches.begin()
+        self._preemptor.begin_round()
         tried: set[GangKey] = set()
         placed, tell_at = 0, NEVER
         for gang in hopeful:
             enough = placed >= PLACED_AT_ONCE or self._clock() >= tell_at
             # A search for victims goes on only where its gang is tried each time.
-            if enough and not self._preemptor.searches.under_way:
+            if enough and not self._preemptor.searching:
                 break
             tried.add(gang.key)
             before = len(needy(gang))
@@ -113,15 +113,15 @@ class Attempts:
         if not ready:
             gang.explain(_gates(gang), now)
             return
-        self._preemptor.searches.order(gang, ready)
-        obstacle = _invalid(ready) or self._preemptor.precedence.barrier_to(gang, ready)
+        self._preemptor.order(gang, ready)
+        obstacle = _invalid(ready) or self._preemptor.obstacle(gang, ready)
         if obstacle is not None:
             gang.explain(obstacle, now)
             return
         if not settled and (gang.reason is None or gang.reason.code in INCOMPLETE):
             gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         fewest = max(missing, 1)
-        reason = self._preemptor.asked_already(gang, ready[:fewest], now)
+        reason = self._preemptor.known_reason(gang, ready[:fewest], now)
         if reason is None:
             reason = self._plan_as_many(gang, ready, fewest, now)
         needs = _needs(gang, size)
@@ -134,7 +134,7 @@ class Attempts:
                 self._registry.dirty.add(gang.key)
             else:
                 reason = self._make_room(gang, ready, missing if needs else 0, reason, now)
-            reason = self._preemptor.precedence.behind(gang, reason)
+            reason = self._preemptor.behind(gang, reason)
         if not needs:
             self._preemptor.end(gang.key)
         gang.explain(reason, now)
@@ -154,7 +154,7 @@ class Attempts:
         keeper = gang.key if self._ledger.preemptor_holds.nodes_for(gang.key) else None
         asked = (
             _asked(gang, members, now, self._places.topology),
-            self._preemptor.precedence.passes(gang),
+            self._preemptor.passes(gang),
             keeper,
         )
         reason = self._vain.get(asked)

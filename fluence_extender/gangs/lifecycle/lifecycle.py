@@ -30,6 +30,7 @@ from fluence_extender.gangs.lifecycle.resting import Resting
 from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.preemption.preemptions import Preemptions
 from fluence_extender.gangs.preemption.preemptor import Preemptor
 from fluence_extender.gangs.reporting.announce import announcements
 from fluence_extender.gangs.reporting.group_reports import GroupReports
@@ -60,10 +61,11 @@ class Lifecycle:
         self._planner = planner
         self._limits = limits
         self._clock = clock
-        self._places = Places(registry, ledger, planner, clock)
+        preemptions = Preemptions(ledger.preemptor_holds)
+        self._places = Places(registry, ledger, planner, clock, preemptions.passes)
         self.resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
-        self.preemptor = Preemptor(registry, ledger, self._places, planner, limits, clock)
+        self.preemptor = Preemptor(registry, ledger, self._places, planner, limits, clock, preemptions)
         self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
         self._attempts = Attempts(registry, ledger, self._places, self.preemptor, self._displacement, clock)
         self._docket = Docket(registry, limits)
@@ -92,7 +94,7 @@ class Lifecycle:
                 member.assignment = self._ledger.adopt(pod, self._gang_id(pod.uid), Strength.BOUND)
             member.bound = pod.node
             if pod.deleting:
-                self.preemptor.leaving(pod.uid)
+                self.preemptor.terminating(pod.uid)
             self._ledger.amend(pod)
             self._ledger.strengthen(pod.uid, Strength.BOUND)
         elif pod.deleting:

@@ -31,18 +31,23 @@ NODES_SHOWN = 4
 class Places:
     """Plans and drops assignments, and gathers the nominations to be taken back.
 
-    ``passes`` says for which other gangs' sake no node is closed to a gang.
+    ``passes`` returns the preemptors that a gang could preempt itself: nodes held for them are open to it.
     """
 
     def __init__(
-        self, registry: Registry, ledger: Ledger, planner: Planner, clock: Callable[[], float]
+        self,
+        registry: Registry,
+        ledger: Ledger,
+        planner: Planner,
+        clock: Callable[[], float],
+        passes: Callable[[Gang], frozenset[object]],
     ) -> None:
         self._registry = registry
         self._ledger = ledger
         self._planner = planner
         self._clock = clock
         self._clears: list[Clear] = []
-        self.passes: Callable[[Gang], frozenset[object]] = lambda _: frozenset()
+        self._passes = passes
 
     def clears(self) -> list[Clear]:
         """Hand out the nominations to be taken back."""
@@ -55,7 +60,7 @@ class Places:
         """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
         demands = self.demands(members, now, avoided)
         try:
-            with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
+            with self._ledger.preemptor_holds.ignoring(self._passes(gang)):
                 assignments = self._planner.plan(demands, gang.key, self.settled(gang))
         except GangRefused as refused:
             return refused.reason
@@ -96,7 +101,7 @@ class Places:
         """Those of ``members``, by uid, whose pins keep these from being placed together; see `displaced`."""
         eligibility, topology = self._planner.eligibility, self._planner.topology
         trial = Trial(self._ledger, eligibility, topology, any(one.pod.devices for one in members))
-        with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
+        with self._ledger.preemptor_holds.ignoring(self._passes(gang)):
             return displaced(trial, self.demands(members, now), gang.key, self.settled(gang))
 
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:

@@ -1,1 +1,1 @@
-"""Choosing gangs of lower priority that make room for a gang, and evicting them whole."""
+"""Preemption: choosing gangs of lower priority whose eviction makes room for a gang, and evicting them whole."""

@@ -1,33 +1,103 @@
-"""Evicting the gangs that make way, some pods at a step, and only for as long as their room is wanted.
+"""Evicting victims, a limited number of pods per step, for as long as their capacity is wanted.
 
-Between the decision and the eviction of the last of thousands much happens. Invariants: a gang is asked to go only if,
-as things are at that moment, its room is lacking where the one that it is for is to go, and its priority is lower; a
-gang whose eviction has begun is evicted to its last bound member, unless it can do without the evicted ones.
+Between a decision and the eviction of the last of thousands of pods much can change. Invariants: the eviction of a gang
+begins only if at that moment its capacity is still lacking where the preemptor goes, and its priority is lower; once
+begun, a gang is evicted to its last bound member, unless it can run without the evicted ones.
+
+The capacity of terminating and evicted pods comes free by itself, so no other gang has to be evicted for it. Such pods
+are *departing*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Collection, Container, Iterable
+from dataclasses import dataclass, field
+from itertools import chain, takewhile
 
 from fluence_extender.gangs.execution.actions import Evict
+from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.preemption.making_way import MakingWay
-from fluence_extender.gangs.preemption.preempting import Preempting
+from fluence_extender.gangs.preemption.preemptions import Preemption, Preemptions
 from fluence_extender.model.gang import GangKey
 
 AT_ONCE = 500
-"""Pods: so many are evicted in one step, which thousands would make a long one."""
+"""How many pods are evicted in one step; thousands would make a step long."""
+
+
+class TerminatingPods:
+    """Bound pods that are being deleted, by uid, each with the time when that was first seen.
+
+    ``held`` are the uids of pods that hold something. A pod that takes longer than ``patience`` seconds is late.
+    """
+
+    def __init__(self, held: Container[str], patience: float, clock: Callable[[], float]) -> None:
+        self._held = held
+        self._patience = patience
+        self._clock = clock
+        self._since: dict[str, float] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._since
+
+    def add(self, uid: str) -> None:
+        """Note that a bound pod is being deleted."""
+        self._since.setdefault(uid, self._clock())
+
+    def uids(self) -> Collection[str]:
+        """Return the pods that are still terminating, and forget those that are gone."""
+        self._since = {uid: since for uid, since in self._since.items() if uid in self._held}
+        return self._since.keys()
+
+    def in_time(self, uid: str, now: float) -> bool:
+        """Return whether a terminating pod is not late yet."""
+        return self._since[uid] > now - self._patience
+
+    def late(self, now: float) -> list[str]:
+        """Return the pods that are late."""
+        # They are in the order in which they were added.
+        last = now - self._patience
+        return [uid for uid, _ in takewhile(lambda item: item[1] <= last, self._since.items())]
+
+    def next_late(self, uids: Iterable[str], now: float) -> float:
+        """Return when the next of ``uids`` will be late."""
+        ends = (self._since[uid] + self._patience for uid in uids if uid in self._since)
+        return min((end for end in ends if end > now), default=NEVER)
+
+
+@dataclass(slots=True)
+class GangEviction:
+    """The eviction of one gang; ``why`` is the message for its users.
+
+    ``surplus`` means that only the pods ``uids`` go and the gang runs on; otherwise all of its members go, including
+    those that joined later. ``begun`` means that its eviction has begun, ``sent`` are the pods whose eviction was sent,
+    and ``refused`` tells since when the eviction of a pod has failed.
+    """
+
+    why: str
+    preemptor: GangKey
+    surplus: bool
+    uids: frozenset[str] = frozenset()
+    sent: set[str] = field(default_factory=set)
+    begun: bool = False
+    refused: dict[str, float] = field(default_factory=dict)
+
+    def remaining(self, gang: Gang) -> list[Member]:
+        """Return the members that still have to go, by name; none if the gang can no longer run without them."""
+        holding = [one for one in gang.alive() if one.bound or one.binding or one.assignment is not None]
+        staying = sum(1 for one in holding if one.bound and one.pod.uid not in self.uids)
+        if self.surplus and staying + gang.ended < gang.size:
+            return []
+        found = (one for one in holding if not self.surplus or one.pod.uid in self.uids)
+        return sorted(found, key=lambda one: one.pod.name)
 
 
 class Evictions:
-    """See the module docstring.
+    """The gangs that are being evicted for preemptors, and the pods that depart.
 
-    ``for_whom`` are the gangs for which others make way; ``leaving`` says whether a pod is being deleted;
-    ``on_preempted`` is told of each gang that is made to make way.
+    ``held`` are the uids of pods that hold something. ``on_preempted`` is called for each gang whose eviction begins.
     """
 
     def __init__(
@@ -35,90 +105,109 @@ class Evictions:
         registry: Registry,
         places: Places,
         limits: Limits,
-        for_whom: Mapping[GangKey, Preempting],
-        leaving: Callable[[str], bool],
+        preemptions: Preemptions,
+        terminating: TerminatingPods,
+        held: Container[str],
+        on_preempted: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._places = places
         self._limits = limits
-        self._for_whom = for_whom
-        self._leaving = leaving
-        self._ways: dict[GangKey, MakingWay] = {}
-        self._way_of: dict[str, MakingWay] = {}
+        self._preemptions = preemptions
+        self._terminating = terminating
+        self._held = held
+        self._on_preempted = on_preempted
+        self._of: dict[GangKey, GangEviction] = {}
+        self._of_pod: dict[str, GangEviction] = {}
         self._due: dict[GangKey, None] = {}
-        self.on_preempted: Callable[[], None] = lambda: None
 
     @property
-    def due(self) -> bool:
-        """Whether there is more to be done than the last step did."""
+    def unfinished(self) -> bool:
+        """Return whether the last step left something to do."""
         return bool(self._due)
 
     @property
     def gangs(self) -> frozenset[GangKey]:
-        """The gangs that make way."""
-        return frozenset(self._ways)
+        """Return the gangs that are being evicted."""
+        return frozenset(self._of)
 
     def __contains__(self, key: GangKey) -> bool:
-        return key in self._ways
+        return key in self._of
 
-    def way(self, key: GangKey) -> MakingWay | None:
-        """What the gang has to do to make way; None when it needn't."""
-        return self._ways.get(key)
+    def of(self, key: GangKey) -> GangEviction | None:
+        """Return the eviction of the gang; None if it isn't being evicted."""
+        return self._of.get(key)
 
-    def ask(self, key: GangKey, preemptor: GangKey, why: str, uids: frozenset[str], surplus: bool) -> None:
-        """Let these pods of a gang go, its ``surplus`` members or all of it; ``why`` is what its users are told."""
-        way = self._ways.setdefault(key, MakingWay(why, preemptor, surplus))
-        way.surplus = way.surplus and surplus
-        way.uids |= uids
-        self._way_of.update(dict.fromkeys(uids, way))
+    def request(
+        self, key: GangKey, preemptor: GangKey, why: str, uids: frozenset[str], surplus: bool
+    ) -> None:
+        """Evict these pods of a gang, which are its ``surplus`` members or all of it."""
+        eviction = self._of.setdefault(key, GangEviction(why, preemptor, surplus))
+        eviction.surplus = eviction.surplus and surplus
+        eviction.uids |= uids
+        self._of_pod.update(dict.fromkeys(uids, eviction))
         self._due[key] = None
 
     def clear(self) -> None:
-        """Evict nobody any more."""
-        self._ways.clear()
-        self._way_of.clear()
+        """Stop all evictions."""
+        self._of.clear()
+        self._of_pod.clear()
         self._due.clear()
 
-    def nobody_waits(self, preemptor: GangKey) -> None:
-        """That gang doesn't wait any more: who hasn't begun to go for it may stay."""
-        self._due.update((key, None) for key, way in self._ways.items() if way.preemptor == preemptor)
+    def reconsider(self, preemptor: GangKey) -> None:
+        """Note that the preemptor no longer waits, so that gangs whose eviction has not begun may stay."""
+        self._due.update((key, None) for key, one in self._of.items() if one.preemptor == preemptor)
 
-    def refused(self, uid: str, now: float) -> MakingWay | None:
-        """An eviction failed, to be tried again for as long as it is wanted; for whom it was, if it still is."""
+    def refused(self, uid: str, now: float) -> GangEviction | None:
+        """Try a failed eviction again for as long as it is wanted; return whose part it is, if it still is wanted."""
         found = self._registry.member(uid)
-        way = self._ways.get(found[0].key) if found is not None else None
-        if found is None or way is None:
+        eviction = self._of.get(found[0].key) if found is not None else None
+        if found is None or eviction is None:
             return None
-        way.sent.discard(uid)
-        way.refused.setdefault(uid, now)
+        eviction.sent.discard(uid)
+        eviction.refused.setdefault(uid, now)
         self._due[found[0].key] = None
-        return way
+        return eviction
 
     def accepted(self, uid: str) -> None:
-        """An eviction was accepted."""
-        way = self._way_of.get(uid)
-        if way is not None:
-            way.refused.pop(uid, None)
+        """Note that the eviction of a pod was accepted."""
+        eviction = self._of_pod.get(uid)
+        if eviction is not None:
+            eviction.refused.pop(uid, None)
 
-    def uids(self) -> Iterator[str]:
-        """The pods of all gangs that make way."""
-        return chain.from_iterable(way.uids for way in self._ways.values())
+    # Departing pods. ``preemption`` is that of the gang that asks, None if it has none.
 
-    def refused_uids(self) -> Iterator[str]:
-        """Those of them whose eviction has failed so far."""
-        return chain.from_iterable(way.refused for way in self._ways.values())
+    def departs(self, uid: str, preemption: Preemption | None, now: float, patient: bool = False) -> bool:
+        """Return whether the capacity of a pod comes free by itself; with ``patient`` late pods count too."""
+        if uid in self._terminating:
+            return patient or self._terminating.in_time(uid, now)
+        return uid in _not_granted(preemption) or self._will_be_evicted(uid, now)
 
-    def is_going(self, uid: str, now: float) -> bool:
-        """Whether a pod is among them and is reckoned to go: not if it can't be evicted for long."""
-        way = self._way_of.get(uid)
-        if way is None or uid not in way.uids:
+    def departing(self, preemption: Preemption | None, now: float, patient: bool = False) -> frozenset[str]:
+        """Return the uids of all pods that depart."""
+        terminating = self._terminating.uids()
+        evicted = chain.from_iterable(one.uids for one in self._of.values())
+        uids = set(filter(self._held.__contains__, chain(terminating, _not_granted(preemption), evicted)))
+        # There may be thousands. Only terminating pods and refused evictions need the check; the rest always count.
+        refused = chain.from_iterable(one.refused for one in self._of.values())
+        uids.difference_update(
+            uid for uid in chain(terminating, refused) if not self.departs(uid, preemption, now, patient)
+        )
+        return frozenset(uids)
+
+    def _will_be_evicted(self, uid: str, now: float) -> bool:
+        """Return whether a pod is being evicted, and its eviction has not been refused for too long."""
+        eviction = self._of_pod.get(uid)
+        if eviction is None or uid not in eviction.uids:
             return False
-        return now - way.refused.get(uid, now) < self._limits.barred_for
+        return now - eviction.refused.get(uid, now) < self._limits.barred_for
+
+    # Evicting.
 
     def actions(self, looked_at: Collection[GangKey]) -> list[Evict]:
-        """Whom to evict now, given the gangs of which something may have changed."""
-        changed = [key for key in looked_at if key in self._ways]
-        gone = [key for key in self._ways if key not in self._registry.gangs]
+        """Return the evictions to send now; ``looked_at`` are the gangs of which something may have changed."""
+        changed = [key for key in looked_at if key in self._of]
+        gone = [key for key in self._of if key not in self._registry.gangs]
         self._due.update(dict.fromkeys((*sorted(changed), *gone)))
         found: list[Evict] = []
         for key in list(self._due):
@@ -129,54 +218,59 @@ class Evictions:
         return found
 
     def _evict(self, key: GangKey, most: int) -> list[Evict]:
-        gang, way = self._registry.gangs.get(key), self._ways[key]
-        wanted = [] if gang is None else way.members(gang)
-        if gang is None or not wanted or not self._must(gang, way, wanted):
-            self._end(key, way)
+        gang, eviction = self._registry.gangs.get(key), self._of[key]
+        remaining = [] if gang is None else eviction.remaining(gang)
+        if gang is None or not remaining or not self._still_wanted(gang, eviction, remaining):
+            self._end(key, eviction)
             return []
-        if not way.begun:
-            way.begun = True
-            self.on_preempted()
+        if not eviction.begun:
+            eviction.begun = True
+            self._on_preempted()
         if not gang.begun:
             self._places.withdraw(gang)
             self._registry.dirty.add(key)
             return []
         found: list[Evict] = []
-        for member in wanted:
-            if member.bound and member.pod.uid not in way.sent:
+        for member in remaining:
+            if member.bound and member.pod.uid not in eviction.sent:
                 if len(found) == most:
                     self._due[key] = None
                     break
-                way.sent.add(member.pod.uid)
-                self._way_of[member.pod.uid] = way
-                found.append(Evict(member.pod, way.why, again=True))
+                eviction.sent.add(member.pod.uid)
+                self._of_pod[member.pod.uid] = eviction
+                found.append(Evict(member.pod, eviction.why, again=True))
             elif not member.bound and not member.binding and member.assignment is not None:
                 self._places.drop(member)
                 self._registry.dirty.add(key)
         return found
 
-    def _must(self, gang: Gang, way: MakingWay, wanted: list[Member]) -> bool:
-        """Whether the gang has to go (on)."""
-        preempting = self._for_whom.get(way.preemptor)
-        if preempting is None:
-            return bool(way.sent) and not way.surplus
-        if way.sent:
+    def _still_wanted(self, gang: Gang, eviction: GangEviction, remaining: list[Member]) -> bool:
+        """Return whether the eviction of the gang has to begin, or to go on."""
+        preemption = self._preemptions.get(eviction.preemptor)
+        if preemption is None:
+            return bool(eviction.sent) and not eviction.surplus
+        if eviction.sent:
             return True
-        if gang.priority < preempting.priority:
-            hope = preempting.hope
-            nodes = {one.assignment.node for one in wanted if one.assignment is not None}
-            if hope is None or any(hope.short(name, self._is_on_its_way) for name in nodes):
+        if gang.priority < preemption.priority:
+            projection = preemption.projection
+            nodes = {one.assignment.node for one in remaining if one.assignment is not None}
+            if projection is None or any(projection.short(name, self._surely_departs) for name in nodes):
                 return True
-        preempting.spare(gang.key)
+        preemption.spare(gang.key)
         return False
 
-    def _is_on_its_way(self, uid: str) -> bool:
-        """Whether a pod goes whatever is decided now."""
-        way = self._way_of.get(uid)
-        return (way is not None and uid in way.sent) or self._leaving(uid)
+    def _surely_departs(self, uid: str) -> bool:
+        """Return whether a pod departs whatever is decided now."""
+        eviction = self._of_pod.get(uid)
+        return (eviction is not None and uid in eviction.sent) or uid in self._terminating
 
-    def _end(self, key: GangKey, way: MakingWay) -> None:
-        del self._ways[key]
-        for uid in way.uids | way.sent:
-            self._way_of.pop(uid, None)
-        self._registry.dirty.update({key, way.preemptor} & self._registry.gangs.keys())
+    def _end(self, key: GangKey, eviction: GangEviction) -> None:
+        del self._of[key]
+        for uid in eviction.uids | eviction.sent:
+            self._of_pod.pop(uid, None)
+        self._registry.dirty.update({key, eviction.preemptor} & self._registry.gangs.keys())
+
+
+def _not_granted(preemption: Preemption | None) -> frozenset[str]:
+    """Return the victims whose budgets are being asked; once these allow it, the victims are among the evictions."""
+    return frozenset() if preemption is None or preemption.granted else preemption.uids

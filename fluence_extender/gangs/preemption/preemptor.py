@@ -1,19 +1,23 @@
-"""Making lower gangs make way: who is to go for whom, what is kept meanwhile, and until when.
+"""Preemption for gangs that lack capacity: which victims are evicted for them, and what is held for them meanwhile.
 
-A gang that has no place for want of room, and may preempt, gets the nodes of a plan on the cluster without its victims
-kept; then its victims' disruption budgets are asked; then the victims are evicted, and the gang is planned like any
-other as soon as the room is there. Invariants: who couldn't preempt a gang for which others make way is neither placed
-on its nodes nor gets devices of its kinds; a gang whose eviction has begun is evicted to its last bound member, unless
-it can do without the evicted ones; a victim's priority is lower than that of every member it makes way for, so chains
-of preemptions end.
+A gang that has no place for lack of capacity, and may preempt, is planned on a copy of the ledger without its victims,
+and the nodes of that plan are held for it. Then the disruption budgets of its victims are asked, then the victims are
+evicted, and the gang is planned like any other as soon as there is capacity. Such a gang is a *preemptor*. Invariants:
 
-What outlives the process is in the cluster: the nodes that are kept, as nominations of pods that are still gated, and
-the victims that are going. A new leader keeps those nodes first and then decides anew, counting on who is going.
+* A gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types.
+* A gang whose eviction has begun is evicted to its last bound member, unless it can run without the evicted ones.
+* The priority of a victim is lower than that of every member it is evicted for, so chains of preemptions end.
+
+What has to outlive the process is in the cluster: the held nodes, as nominations of pods that are still gated, and the
+victims that are terminating. A new leader first holds those nodes and then decides anew, counting departing pods.
+
+This module is the whole interface of the package to the rest of the service.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -23,29 +27,42 @@ from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.preemption.evictions import Evictions
-from fluence_extender.gangs.preemption.going import Going
-from fluence_extender.gangs.preemption.leaving import Leaving
-from fluence_extender.gangs.preemption.making_way import full_order
-from fluence_extender.gangs.preemption.precedence import Precedence, lowest_priority, may_preempt, named
-from fluence_extender.gangs.preemption.preempting import Preempting, Pressing
-from fluence_extender.gangs.preemption.preemption import Victim
-from fluence_extender.gangs.preemption.prospect import prospect
-from fluence_extender.gangs.preemption.searches import Searches
-from fluence_extender.gangs.preemption.victim_search import Found
+from fluence_extender.gangs.preemption.evictions import Evictions, TerminatingPods
+from fluence_extender.gangs.preemption.preemptions import (
+    Preemption,
+    Preemptions,
+    PreemptorDemand,
+    may_preempt,
+    named,
+    preempting_priority,
+    serving_order,
+)
+from fluence_extender.gangs.preemption.projection import project
+from fluence_extender.gangs.preemption.search import Found
+from fluence_extender.gangs.preemption.search_runner import SearchRunner
+from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.plan import Planner
 
 
-class Preemptor:
-    """See the module docstring.
+@dataclass(frozen=True, slots=True)
+class PreemptionState:
+    """What a simulation has to know of the preemptions under way.
 
-    ``evictions`` are those who make way, ``precedence`` says who is in front of whom, ``searches`` look for victims.
+    ``departing`` are the uids of pods whose capacity comes free by itself, ``evicted`` the gangs that are being
+    evicted.
     """
+
+    departing: frozenset[str]
+    evicted: frozenset[GangKey]
+    preemptors: dict[GangKey, PreemptorDemand]
+
+
+class Preemptor:
+    """Decides on preemptions and carries them out; ``on_preempted`` is called for each gang whose eviction begins."""
 
     def __init__(
         self,
@@ -55,6 +72,7 @@ class Preemptor:
         planner: Planner,
         limits: Limits,
         clock: Callable[[], float],
+        preemptions: Preemptions,
     ) -> None:
         self._registry = registry
         self._ledger = ledger
@@ -62,182 +80,246 @@ class Preemptor:
         self._planner = planner
         self._limits = limits
         self._clock = clock
-        self._of: dict[GangKey, Preempting] = {}
-        self._leaving = Leaving(ledger.allocations, limits.leaving, clock)
+        self._preemptions = preemptions
+        self._terminating = TerminatingPods(ledger.allocations, limits.leaving, clock)
         self._next_search: dict[GangKey, float] = {}
         self._deferred: set[GangKey] = set()
-        self.evictions = Evictions(registry, places, limits, self._of, self._leaving.__contains__)
-        self._going = Going(ledger.allocations, self._leaving, self.evictions)
-        self.precedence = Precedence(ledger, self._of, self.evictions)
-        self.searches = Searches(
+        self.on_preempted: Callable[[], None] = lambda: None
+        self._evictions = Evictions(
             registry,
-            ledger,
             places,
-            planner,
-            self._going,
-            self.evictions,
-            self.precedence,
-            limits.search_step,
+            limits,
+            preemptions,
+            self._terminating,
+            ledger.allocations,
+            lambda: self.on_preempted(),
         )
-        places.passes = self.precedence.passes
+        self._searches = SearchRunner(
+            registry, ledger, places, planner, self._evictions, preemptions, limits.search_step
+        )
 
-    # Deciding.
+    # A round of attempts to place gangs.
+
+    def begin_round(self) -> None:
+        """Begin a round of attempts. A search continues only if its gang is tried in each round."""
+        self._searches.begin_round()
 
     @property
-    def restless(self) -> bool:
-        """Whether another step is wanted at once."""
-        return (
-            self.searches.under_way
-            or self.evictions.due
-            or any(one.fresh or not one.asked for one in self._of.values())
-        )
+    def searching(self) -> bool:
+        """Return whether a search for victims is under way."""
+        return self._searches.under_way
+
+    def order(self, gang: Gang, members: list[Member]) -> None:
+        """Sort members of ``gang`` that need a place, in the order in which they are to be planned."""
+        self._searches.order(gang, members)
+
+    def obstacle(self, gang: Gang, members: Iterable[Member]) -> Reason | None:
+        """Return why ``gang`` may not be tried now: it is a victim, or its devices are held for a preemptor."""
+        eviction = self._evictions.of(gang.key)
+        if eviction is not None:
+            return Reason(ReasonCode.PREEMPTED, eviction.why)
+        return self._preemptions.device_conflict(gang, members)
+
+    def passes(self, gang: Gang) -> frozenset[object]:
+        """Return the preemptors that ``gang`` could preempt itself; nodes held for them are open to it."""
+        return self._preemptions.passes(gang)
+
+    def behind(self, gang: Gang, reason: Reason) -> Reason:
+        """Return ``reason`` extended by the first preemptor for which nodes are held from ``gang``."""
+        return self._preemptions.behind(gang, reason)
+
+    def known_reason(self, gang: Gang, members: Iterable[Member], now: float) -> Reason | None:
+        """Return why the gang has no place where planning it again would tell nothing new; None to plan it.
+
+        That is so if victims are being searched for and the ledger has not changed, or if pods are still where the gang
+        goes and it was planned in vain a moment ago.
+        """
+        reason = self._searches.known_reason(gang)
+        if reason is not None:
+            return reason
+        preemption = self._preemptions.get(gang.key)
+        if (
+            preemption is None
+            or not preemption.awaits(self._ledger.allocations)
+            or not all(member.kept for member in members)
+        ):
+            return None
+        if preemption.check_next or now < preemption.plan_at:
+            return preemption.busy
+        if preemption.projection is None or preemption.projection.may_fit_now(self.passes(gang)):
+            return None
+        preemption.planned = True
+        return preemption.busy
 
     def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:
-        """Make others make way for ``members``, which have no place; the reason for which the gang waits now."""
+        """Preempt for ``members``, which have no place, if possible; return why the gang waits now."""
         if reason.code is not ReasonCode.BUSY or not may_preempt(members):
             self.end(gang.key)
             return reason
-        known = self._of.get(gang.key)
-        waits = reason if known is None else self._reason(known, now)
-        running = self.searches.running_for(gang, members)
-        if known is not None and running is None and self._only_planned(gang, known, reason, now):
+        preemption = self._preemptions.get(gang.key)
+        waits = reason if preemption is None else self._reason(preemption, now)
+        running = self._searches.running_for(gang, members)
+        if preemption is not None and running is None and self._checks_next(gang, preemption, reason, now):
             return waits
         if running is None:
             not_before = self._next_search.get(gang.key, 0.0)
-            if known is None and self.searches.busy:
+            if preemption is None and self._searches.busy:
                 self._deferred.add(gang.key)
                 not_before = max(not_before, now + self._limits.preempt_again)
             if now < not_before:
                 gang.try_again_at = min(gang.try_again_at, not_before)
                 return waits
             self._next_search[gang.key] = now + self._limits.preempt_again
-        found = self.searches.find(gang, members, known, now, running)
+        found = self._searches.find(gang, members, preemption, now, running)
         if found is None:
-            running = self.searches.running_for(gang, members)
+            running = self._searches.running_for(gang, members)
             if running is not None:
                 running.version, running.reason = self._ledger.version, reason
             gang.try_again_at = now if running is not None else now + self._limits.preempt_again
             return waits
-        return self._decide(gang, members, known, found, reason, now)
+        return self._decide(gang, members, preemption, found, reason, now)
 
-    def _only_planned(self, gang: Gang, known: Preempting, reason: Reason, now: float) -> bool:
-        """Whether planning the gang in vain was enough for one step: who goes is looked at in the next."""
-        known.planned |= reason is not known.busy
-        known.to_be_checked = known.planned and known.awaits(self._ledger.allocations)
-        if known.planned:
-            known.busy, known.plan_at, known.planned = reason, now + self._limits.preempt_again, False
-        gang.try_again_at = min(gang.try_again_at, now if known.to_be_checked else known.plan_at)
-        return known.to_be_checked
+    def _checks_next(self, gang: Gang, preemption: Preemption, reason: Reason, now: float) -> bool:
+        """Return whether planning the gang in vain was enough for one step.
 
-    def asked_already(self, gang: Gang, members: Iterable[Member], now: float) -> Reason | None:
-        """Why the gang has no place, where that needn't be found out again.
-
-        Either victims are looked for and the ledger is as when it was; or those whose room it is to have are there
-        still, and it was planned in vain a moment ago.
+        The next step then checks whether the departing pods are enough.
         """
-        found_out = self.searches.known_reason(gang)
-        if found_out is not None:
-            return found_out
-        known = self._of.get(gang.key)
-        if (
-            known is None
-            or not known.awaits(self._ledger.allocations)
-            or not all(one.kept for one in members)
-        ):
-            return None
-        if known.to_be_checked or now < known.plan_at:
-            return known.busy
-        if known.hope is None or known.hope.may_fit_now(self.precedence.passes(gang)):
-            return None
-        known.planned = True
-        return known.busy
+        preemption.planned |= reason is not preemption.busy
+        preemption.check_next = preemption.planned and preemption.awaits(self._ledger.allocations)
+        if preemption.planned:
+            preemption.busy, preemption.plan_at = reason, now + self._limits.preempt_again
+            preemption.planned = False
+        gang.try_again_at = min(gang.try_again_at, now if preemption.check_next else preemption.plan_at)
+        return preemption.check_next
 
     def _decide(
         self,
         gang: Gang,
         members: Sequence[Member],
-        known: Preempting | None,
+        preemption: Preemption | None,
         found: Found,
         reason: Reason,
         now: float,
     ) -> Reason:
         if not found.places:
             self.end(gang.key)
-            return self.searches.in_vain(gang, reason, now)
-        if known is None and not found.victims:
+            return self._searches.in_vain(gang, reason, now)
+        if preemption is None and not found.victims:
             return reason
-        if known is None or found.victims:
-            known = self._begin(gang, members, found.victims, known)
-        if found.victims or known.hope is None or any(_kept_elsewhere(members, found.places)):
-            self._keep(gang, members, found, known, now)
-        known.busy, known.plan_at = reason, now + self._limits.preempt_again
-        gang.try_again_at = min(gang.try_again_at, known.plan_at, self._leaving.next_late(known.pods, now))
-        return self._reason(known, now)
+        if preemption is None or found.victims:
+            preemption = self._begin(gang, members, found.victims, preemption)
+        elsewhere = any(
+            member.kept != place.node for member, place in zip(members, found.places, strict=True)
+        )
+        if found.victims or preemption.projection is None or elsewhere:
+            self._hold(gang, members, found, preemption, now)
+        preemption.busy, preemption.plan_at = reason, now + self._limits.preempt_again
+        next_late = self._terminating.next_late(preemption.pods, now)
+        gang.try_again_at = min(gang.try_again_at, preemption.plan_at, next_late)
+        return self._reason(preemption, now)
 
     def _begin(
-        self, gang: Gang, members: Sequence[Member], victims: tuple[Victim, ...], known: Preempting | None
-    ) -> Preempting:
-        kinds = frozenset(kind for member in members for kind in member.pod.devices)
-        uids = frozenset(chain.from_iterable(victim.uids for victim in victims))
-        begun = Preempting(full_order(gang), lowest_priority(members), victims, uids, kinds=kinds)
-        if known is not None and known.granted:
-            begun.pods = dict(known.pods)
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        victims: tuple[Victim, ...],
+        before: Preemption | None,
+    ) -> Preemption:
+        """Begin a preemption for the gang, in place of the one ``before``."""
+        begun = Preemption(
+            priority=preempting_priority(members),
+            device_types=frozenset(kind for member in members for kind in member.pod.devices),
+            order=serving_order(gang),
+            victims=victims,
+            uids=frozenset(chain.from_iterable(victim.uids for victim in victims)),
+        )
+        if before is not None and before.granted:
+            begun.pods = dict(before.pods)
         for victim in victims:
-            there = self._registry.gangs[victim.gang].members if victim.gang in self._registry.gangs else {}
+            known = self._registry.gangs.get(victim.gang)
+            there = known.members if known is not None else {}
             begun.pods.update(
                 (uid, there[uid].pod) for uid in victim.uids if uid in there and there[uid].bound
             )
-        self._of[gang.key] = begun
+        self._preemptions[gang.key] = begun
         return begun
 
-    def _keep(
-        self, gang: Gang, members: Sequence[Member], found: Found, known: Preempting, now: float
+    def _hold(
+        self, gang: Gang, members: Sequence[Member], found: Found, preemption: Preemption, now: float
     ) -> None:
-        nodes = {one.uid: one.node for one in found.places}
+        """Hold the nodes of the find for the gang."""
+        nodes = {place.uid: place.node for place in found.places}
         self._ledger.preemptor_holds.hold(gang.key, nodes.values())
         for member in members:
             member.kept = nodes[member.pod.uid]
-        demands = self._places.demands(members, now) if found.hope is None else ()
-        known.hope = found.hope or prospect(self._ledger, self._planner, gang.key, demands, found.places)
+        demands = self._places.demands(members, now) if found.projection is None else ()
+        preemption.projection = found.projection or project(
+            self._ledger, self._planner, gang.key, demands, found.places
+        )
         held, accounts = self._ledger.allocations, self._ledger.accounts
-        there = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
-        known.awaited = [uid for uid in there if self._going.has(uid, known, now, patient=True)]
+        users = (uid for name in set(nodes.values()) for uid in accounts[name].users if uid in held)
+        preemption.awaited = [
+            uid for uid in users if self._evictions.departs(uid, preemption, now, patient=True)
+        ]
 
-    # Saying.
+    def _reason(self, preemption: Preemption, now: float) -> Reason:
+        late = self._terminating.late(now)
+        return preemption.reason(self._ledger.allocations, late, self._limits.leaving)
 
-    def _reason(self, known: Preempting, now: float) -> Reason:
-        return known.reason(self._ledger.allocations, self._leaving.late(now), self._limits.leaving)
+    def end(self, key: GangKey) -> None:
+        """End the preemption for that gang; what was held for it is open to every gang."""
+        holds = self._ledger.preemptor_holds
+        if self._preemptions.pop(key, None) is None and not holds.nodes_for(key):
+            return
+        self._evictions.reconsider(key)
+        holds.hold(key, ())
+        self._ledger.changed()
+        gang = self._registry.gangs.get(key)
+        if gang is not None:
+            for member in gang.members.values():
+                member.kept = ""
+            self._registry.dirty.add(key)
 
-    # What comes of it.
+    # Carrying it out.
+
+    @property
+    def restless(self) -> bool:
+        """Return whether another step is wanted at once."""
+        return (
+            self._searches.under_way
+            or self._evictions.unfinished
+            or any(one.fresh or not one.asked for one in self._preemptions.values())
+        )
 
     def actions(self, now: float, looked_at: Collection[GangKey]) -> list[Action]:
-        """What is to be done now, given the gangs of which something may have changed.
+        """Return what is to be done now, and end the preemptions of gangs that no longer wait for them.
 
-        Ends the preemptions of gangs that don't wait for them any more.
+        ``looked_at`` are the gangs of which something may have changed.
         """
-        for key in [key for key in self._of if not self._waits(key)]:
+        for key in [key for key in self._preemptions if not self._waits(key)]:
             self.end(key)
         self._next_search = {key: at for key, at in self._next_search.items() if at > now}
         self._wake_deferred()
         found: list[Action] = []
-        for key, one in sorted(self._of.items()):
-            if one.fresh:
-                one.fresh = False
+        for key in sorted(self._preemptions):
+            preemption = self._preemptions[key]
+            if preemption.fresh:
+                preemption.fresh = False
                 continue
-            found.extend(self._nominations(key, one))
-            if not one.granted and not one.asked:
-                one.asked = True
-                found.append(AskBudgets(key, one.bound_victims()))
-        found.extend(self.evictions.actions(looked_at))
+            found.extend(self._nominations(key, preemption))
+            if not preemption.granted and not preemption.asked:
+                preemption.asked = True
+                found.append(AskBudgets(key, preemption.bound_victims()))
+        found.extend(self._evictions.actions(looked_at))
         return found
 
     def _wake_deferred(self) -> None:
-        """Let the most important of those have its turn that had to wait until somebody else's search is over."""
-        if self.searches.under_way or not self._deferred:
+        """Once no search is under way, try the most important gang that had to wait for one to end."""
+        if self._searches.under_way or not self._deferred:
             return
         waiting = [gang for key in self._deferred if (gang := self._registry.gangs.get(key)) is not None]
         if waiting:
-            first = min(waiting, key=full_order)
+            first = min(waiting, key=serving_order)
             self._deferred.discard(first.key)
             self._registry.dirty.add(first.key)
         else:
@@ -247,129 +329,125 @@ class Preemptor:
         gang = self._registry.gangs.get(key)
         return gang is not None and gang.reason is not None and gang.reason.code is ReasonCode.PREEMPTING
 
-    def _nominations(self, key: GangKey, one: Preempting) -> Iterable[Keep]:
+    def _nominations(self, key: GangKey, preemption: Preemption) -> Iterable[Keep]:
+        nominating = preemption.nominating
         for member in self._registry.gangs[key].pending():
             uid = member.pod.uid
             if member.kept == member.pod.nominated:
-                one.told.pop(uid, None)
-            elif member.kept and one.told.get(uid) != member.kept and _awaits_nomination(member):
-                one.told[uid] = member.kept
+                nominating.pop(uid, None)
+            elif member.kept and nominating.get(uid) != member.kept and _may_be_nominated(member):
+                nominating[uid] = member.kept
                 yield Keep(member.pod, member.kept)
 
-    def not_told(self, uid: str) -> None:
-        """A nomination failed: it is tried again."""
+    # What came of the actions.
+
+    def nomination_failed(self, uid: str) -> None:
+        """Try a nomination again that could not be written."""
         found = self._registry.member(uid)
-        if found is not None and found[0].key in self._of:
-            self._of[found[0].key].told.pop(uid, None)
+        if found is not None and found[0].key in self._preemptions:
+            self._preemptions[found[0].key].nominating.pop(uid, None)
             self._registry.dirty.add(found[0].key)
 
-    def allowed(self, key: GangKey) -> None:
-        """The budgets allow the evictions that were asked for."""
-        one = self._of.get(key)
-        if one is None or one.granted:
+    def budgets_allow(self, key: GangKey) -> None:
+        """Evict the victims of a preemptor, whose budgets allow it."""
+        preemption = self._preemptions.get(key)
+        if preemption is None or preemption.granted:
             return
         gang = self._registry.gangs.get(key)
         self._registry.dirty.update({key} & self._registry.gangs.keys())
-        going = partial(self._going.has, known=one, now=self._clock())
+        departs = partial(self._evictions.departs, preemption=preemption, now=self._clock())
         if (
             gang is not None
-            and one.hope is not None
-            and not one.hope.good_everywhere(going, self.precedence.passes(gang))
+            and preemption.projection is not None
+            and not preemption.projection.good_everywhere(departs, self.passes(gang))
         ):
-            # Their going wouldn't be enough any more, or is wanted elsewhere: it is decided anew.
+            # The evictions would no longer be enough, or their capacity is held for another gang: decide anew.
             self.end(key)
             self._next_search.pop(key, None)
             return
-        one.granted = True
-        why = f"preempted by gang {named(key, one)}"
-        for victim in one.victims:
+        preemption.granted = True
+        why = f"preempted by gang {named(key, preemption)}"
+        for victim in preemption.victims:
             if victim.gang in self._registry.gangs:
-                self.evictions.ask(victim.gang, key, why, victim.uids, victim.surplus)
+                self._evictions.request(victim.gang, key, why, victim.uids, victim.surplus)
 
-    def forbidden(self, key: GangKey, victim: GangKey, why: str) -> None:
-        """Budgets don't allow that all those pods of ``victim`` are evicted together: others are looked for."""
-        if key in self._of:
+    def budgets_forbid(self, key: GangKey, victim: GangKey, why: str) -> None:
+        """Search for other victims, because budgets forbid evicting those pods of ``victim`` together."""
+        if key in self._preemptions:
             self.end(key)
             self._registry.dirty.add(key)
         self._next_search.pop(key, None)
-        self.searches.forbid(key, victim, self._clock() + self._limits.barred_for, why)
+        self._searches.protect(key, victim, self._clock() + self._limits.barred_for, why)
 
-    def not_evicted(self, uid: str, why: str) -> None:
-        """An eviction failed: it is tried again for as long as it is wanted."""
-        way = self.evictions.refused(uid, self._clock())
+    def eviction_failed(self, uid: str, why: str) -> None:
+        """Try an eviction again for as long as it is wanted."""
+        eviction = self._evictions.refused(uid, self._clock())
         found = self._registry.member(uid)
-        if found is None or way is None:
+        if found is None or eviction is None:
             return
-        known = self._of.get(way.preemptor)
-        if known is not None:
-            known.troubles[uid] = why
+        preemption = self._preemptions.get(eviction.preemptor)
+        if preemption is not None:
+            preemption.problems[uid] = why
         self._registry.dirty.update(
-            key for key in (found[0].key, way.preemptor) if key in self._registry.gangs
+            key for key in (found[0].key, eviction.preemptor) if key in self._registry.gangs
         )
 
     def evicted(self, uid: str) -> None:
-        """An eviction was accepted."""
-        self.evictions.accepted(uid)
-        for one in self._of.values():
-            one.troubles.pop(uid, None)
+        """Note that an eviction was accepted."""
+        self._evictions.accepted(uid)
+        for preemption in self._preemptions.values():
+            preemption.problems.pop(uid, None)
 
-    def leaving(self, uid: str) -> None:
-        """A bound pod is being deleted."""
-        self._leaving.note(uid)
+    def terminating(self, uid: str) -> None:
+        """Note that a bound pod is being deleted."""
+        self._terminating.add(uid)
 
-    def end(self, key: GangKey) -> None:
-        """Nobody need make way for that gang any more; what is kept for it is anybody's."""
-        if self._of.pop(key, None) is None and not self._ledger.preemptor_holds.nodes_for(key):
-            return
-        self.evictions.nobody_waits(key)
-        self._ledger.preemptor_holds.hold(key, ())
-        self._ledger.changed()
-        gang = self._registry.gangs.get(key)
-        if gang is not None:
-            for member in gang.members.values():
-                member.kept = ""
-            self._registry.dirty.add(key)
+    def state(self) -> PreemptionState:
+        """Return what a simulation has to know of the preemptions under way."""
+        preemptors = {
+            key: PreemptorDemand(priority=one.priority, device_types=one.device_types)
+            for key, one in self._preemptions.items()
+        }
+        departing = self._evictions.departing(None, self._clock())
+        return PreemptionState(departing, self._evictions.gangs, preemptors)
 
-    def under_way(self) -> tuple[frozenset[str], frozenset[GangKey], dict[GangKey, Pressing]]:
-        """The pods whose room comes free by itself, the gangs that make way, and those for which they do."""
-        pressing = {key: Pressing(one.priority, one.kinds) for key, one in self._of.items()}
-        return self._going.all(None, self._clock()), self.evictions.gangs, pressing
-
-    # A new leader.
+    # A change of leader.
 
     def take_over(self) -> None:
-        """Keep the nodes that the leader before us kept: those of gated pods that are nominated."""
+        """Hold the nodes that the previous leader held: those for which gated pods are nominated."""
         for _, member in self._registry.members():
             if member.bound and member.pod.deleting:
-                self.leaving(member.pod.uid)
+                self.terminating(member.pod.uid)
         for gang in self._registry.gangs.values():
-            pending = gang.pending()
-            kept = [
-                one for one in pending if GATE in one.pod.gates and one.pod.nominated and not one.assignment
+            nominated = [
+                member
+                for member in gang.pending()
+                if GATE in member.pod.gates and member.pod.nominated and not member.assignment
             ]
-            if not kept or any(foreign_gates(one.pod) for one in kept) or not may_preempt(kept):
+            foreign = any(foreign_gates(member.pod) for member in nominated)
+            if not nominated or foreign or not may_preempt(nominated):
                 continue
-            kinds = frozenset(kind for member in kept for kind in member.pod.devices)
-            self._of[gang.key] = Preempting(
-                full_order(gang), lowest_priority(kept), asked=True, granted=True, kinds=kinds
+            self._preemptions[gang.key] = Preemption(
+                priority=preempting_priority(nominated),
+                device_types=frozenset(kind for member in nominated for kind in member.pod.devices),
+                order=serving_order(gang),
+                asked=True,
+                granted=True,
             )
-            self._ledger.preemptor_holds.hold(gang.key, {one.pod.nominated for one in kept})
-            for member in kept:
+            nodes = {member.pod.nominated for member in nominated}
+            self._ledger.preemptor_holds.hold(gang.key, nodes)
+            for member in nominated:
                 member.kept = member.pod.nominated
 
     def forget(self) -> None:
-        """Decide no more: another replica leads."""
-        for key in list(self._of):
+        """End all preemptions, because another replica leads."""
+        for key in list(self._preemptions):
             self.end(key)
-        self.evictions.clear()
-        self.searches.forget()
+        self._evictions.clear()
+        self._searches.forget()
         self._next_search.clear()
         self._deferred.clear()
 
 
-def _kept_elsewhere(members: Sequence[Member], places: Sequence[Assignment]) -> Iterator[bool]:
-    return (member.kept != place.node for member, place in zip(members, places, strict=True))
-
-
-def _awaits_nomination(member: Member) -> bool:
+def _may_be_nominated(member: Member) -> bool:
     return member.assignment is None and GATE in member.pod.gates and not member.clearing

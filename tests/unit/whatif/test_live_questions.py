@@ -67,7 +67,7 @@ def test_the_leader_does_what_was_said(seed: int, worlds: list[World]) -> None:
     if said["fits"]:
         assert reason is None or not reason.text.startswith("preempting")
         return
-    preempting = w.controller.lifecycle.preemptor.under_way()[0]
+    preempting = w.controller.lifecycle.preemptor.state().departing
     assert len(preempting) == sum(one["pods"] for one in said["preemption"]["victims"])
     going = {
         member.pod.labels[GROUP_LABEL]
@@ -127,7 +127,7 @@ def test_who_makes_way_already_is_not_asked_again(worlds: list[World]) -> None:
     assert said["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)" or (
         said["preemption"]["text"] == "would preempt 1 gang (1 pod): default/other (1)"
     )
-    going = w.controller.lifecycle.preemptor.under_way()[1]
+    going = w.controller.lifecycle.preemptor.state().evicted
     assert said["preemption"]["victims"][0]["gang"] not in {str(one) for one in going}
 
 

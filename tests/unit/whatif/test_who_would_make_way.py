@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.apps.kubectl.simulate import told
 from fluence_extender.cluster.budgets import Budget, BudgetMetadata, BudgetStatus
-from fluence_extender.gangs.preemption.preempting import Pressing
+from fluence_extender.gangs.preemption.preemptions import PreemptorDemand
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.whatif.preemption import Outcome, Preemption
@@ -215,23 +215,23 @@ def test_who_passes_others_uses_what_is_kept_for_them(cluster: type[Cluster]) ->
     there = cluster([node("n0")])
     waiting = GangKey("lab", "waiting", Convention.LABEL)
     there.ledger.preemptor_holds.hold(waiting, {"n0"})
-    there.around.pressing[waiting] = Pressing(500, frozenset({"qpu"}))
+    there.around.pressing[waiting] = PreemptorDemand(priority=500, device_types=frozenset({"qpu"}))
     passing, behind = there.ask(high("train", 1, "1"), job("small", 1, "1"), HIGH)
     assert passing.fits
     assert behind.reason is not None
     assert "behind lab/waiting (priority 500)" in behind.reason.text
     (devices,) = there.ask(job("device", 1, "1", limits=QPU))
     assert devices.reason is not None
-    assert devices.reason.text == "busy: qpu kept for lab/waiting (priority 500)"
+    assert devices.reason.text == "busy: qpu held for lab/waiting (priority 500)"
 
 
 def test_of_who_is_not_tried_now_less_would_not_fit_either(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")], DEVICES)
     waiting = GangKey("lab", "waiting", Convention.LABEL)
-    there.around.pressing[waiting] = Pressing(500, frozenset({"qpu"}))
+    there.around.pressing[waiting] = PreemptorDemand(priority=500, device_types=frozenset({"qpu"}))
     (answer,) = there.ask(job("device", 2, "1", limits=QPU))
     assert answer.reason is not None
-    assert answer.reason.text == "busy: qpu kept for lab/waiting (priority 500)"
+    assert answer.reason.text == "busy: qpu held for lab/waiting (priority 500)"
     assert answer.reductions == ()
 
 

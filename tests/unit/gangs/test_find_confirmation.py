@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fluence_extender.gangs.preemption.confirming import confirm
-from fluence_extender.gangs.preemption.making_way import victims_of
-from fluence_extender.gangs.preemption.preemption import Victim
-from fluence_extender.gangs.preemption.victim_search import Found, Query, Work, search
+from fluence_extender.gangs.preemption.search import Found, Query, Work, confirm, search
+from fluence_extender.gangs.preemption.victims import Victim, victims_of
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import HostPort, Pod
@@ -32,7 +30,7 @@ class Confirming:
         demands = [Demand(one) for one in pods]
         self.query = Query(HIGH, demands, (), frozenset(), 10, lambda _: True, None, frozenset())
         looked = search(world.controller.registry, world.ledger, planner, self.query)
-        looked.go_on(10**9)
+        looked.proceed(10**9)
         assert looked.found is not None
         self.before: Found = looked.found
         self._work: Work = confirm(world.controller.registry, world.ledger, planner, self.query, self.before)
@@ -189,6 +187,6 @@ def test_gang_that_may_not_be_taken_any_more_is_no_victim(world: MakeWorld) -> N
     w, _ = full(world)
     confirming = Confirming(w, [pod("high-0", 3000), pod("high-1", 3000)])
     victims: tuple[Victim, ...] = confirming.before.victims
-    confirming.query.may_go = lambda one: one.key != victims[0].gang
+    confirming.query.may_take = lambda one: one.key != victims[0].gang
     confirming.pieces(1000)
     assert confirming.found is None

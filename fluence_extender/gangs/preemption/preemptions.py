@@ -1,0 +1,205 @@
+"""The preemptions that are under way, and their precedence: for which preemptors nodes and devices are held.
+
+Invariants: a gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types; the
+reason of a preemptor changes only when a pod goes or is late, or when a problem appears or ends, never with time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.preemption.projection import Projection
+from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.ledger.preemptor_holds import PreemptorHolds
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.notation import first_few
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, ReasonCode
+
+NAMED_GANGS = 4
+"""How many victims are named in a reason."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PreemptorDemand:
+    """What other gangs have to respect of a preemptor.
+
+    ``priority`` is the lowest of its pods that need a place; ``device_types`` are the types of devices that it asks
+    for.
+    """
+
+    priority: int
+    device_types: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True, kw_only=True)
+class Preemption(PreemptorDemand):
+    """The preemption for one gang, the preemptor.
+
+    ``order`` is the preemptor's `serving_order`; ``victims`` are what it takes, ``uids`` their pods, and ``pods`` those
+    of their pods that are bound.
+
+    The disruption budgets are asked in the step after the decision, for which a decision that is ``fresh`` leaves no
+    time: ``asked`` means that they have been asked, ``granted`` that they allow the evictions. ``problems`` are why
+    single pods could not be evicted, by uid, and ``nominating`` the nodes of nominations that are being written, by
+    uid.
+
+    ``projection`` is where the preemptor goes, None if that can't be judged node by node. ``awaited`` are the pods that
+    hold something there, and ``spared`` are pods of victims that need not be evicted after all. ``busy`` is why it had
+    no place when it was last planned; while pods are awaited it isn't planned again before ``plan_at``. ``planned``
+    means that it was planned in this step, ``check_next`` that the next step checks whether the departing pods are
+    enough.
+    """
+
+    order: tuple[object, ...]
+    victims: tuple[Victim, ...] = ()
+    uids: frozenset[str] = frozenset()
+    pods: dict[str, Pod] = field(default_factory=dict)
+    fresh: bool = True
+    asked: bool = False
+    granted: bool = False
+    problems: dict[str, str] = field(default_factory=dict)
+    nominating: dict[str, str] = field(default_factory=dict)
+    projection: Projection | None = None
+    awaited: list[str] = field(default_factory=list)
+    spared: set[str] = field(default_factory=set)
+    busy: Reason | None = None
+    plan_at: float = 0.0
+    planned: bool = False
+    check_next: bool = False
+    _present: list[str] | None = None
+
+    def awaits(self, held: Container[str]) -> bool:
+        """Return whether a pod is still where the preemptor goes; ``held`` are the uids of pods that hold something."""
+        while self.awaited and (self.awaited[-1] not in held or self.awaited[-1] in self.spared):
+            self.awaited.pop()
+        return bool(self.awaited)
+
+    def spare(self, gang: GangKey) -> None:
+        """Drop a gang whose eviction has not begun from the victims."""
+        uids = {uid for victim in self.victims if victim.gang == gang for uid in victim.uids}
+        self.spared |= uids
+        for uid in uids:
+            self.pods.pop(uid, None)
+            self.problems.pop(uid, None)
+        self.victims = tuple(victim for victim in self.victims if victim.gang != gang)
+
+    def bound_victims(self) -> dict[GangKey, tuple[Pod, ...]]:
+        """Return the pods to evict, by their gang."""
+        found: dict[GangKey, tuple[Pod, ...]] = {}
+        for victim in self.victims:
+            pods = tuple(self.pods[uid] for uid in sorted(victim.uids) if uid in self.pods)
+            if pods:
+                found[victim.gang] = found.get(victim.gang, ()) + pods
+        return found
+
+    def reason(self, held: Container[str], late: Collection[str], patience: float) -> Reason:
+        """Return why the preemptor waits.
+
+        ``held`` are the uids of pods that hold something, ``late`` those that have been terminating for longer than
+        ``patience`` seconds.
+        """
+        names = sorted({str(victim.gang) for victim in self.victims})
+        if not names:
+            return Reason(ReasonCode.PREEMPTING, "preempting: waits for pods that are being deleted")
+        candidates = self.pods if self._present is None else self._present
+        self._present = [uid for uid in candidates if uid in held and uid in self.pods]
+        gone = len(self.pods) - len(self._present)
+        text = f"preempting {first_few(names, NAMED_GANGS)}: {gone} of {len(self.pods)} pods gone"
+        late_pods = sorted(self.pods[uid].key for uid in late if uid in self.pods)
+        if late_pods:
+            text += f"; {late_pods[0]} has not gone within {patience:g} s"
+        elif self.problems:
+            text += f"; {self.problems[min(self.problems)]}"
+        return Reason(ReasonCode.PREEMPTING, text)
+
+
+class Preemptions(dict[GangKey, Preemption]):
+    """The preemptions under way, by the gang that each is for; ``holds`` are the nodes that are held for them."""
+
+    def __init__(self, holds: PreemptorHolds) -> None:
+        super().__init__()
+        self._holds = holds
+
+    def passes(self, gang: Gang) -> frozenset[object]:
+        """Return the preemptors that ``gang`` could preempt itself; nodes held for them are open to it."""
+        return preemptable_by([member.pod for member in gang.alive()], self) if self else frozenset()
+
+    def device_conflict(self, gang: Gang, members: Iterable[Member]) -> Reason | None:
+        """Return why ``gang`` may not be tried now: devices that its ``members`` ask for are held for a preemptor."""
+        if not self:
+            return None
+        device_types = {kind for member in members for kind in member.pod.devices}
+        order, passed = serving_order(gang), self.passes(gang)
+
+        def is_ahead(key: GangKey) -> bool:
+            first = gang.key not in self or self[key].order < order
+            return key != gang.key and key not in passed and first
+
+        return devices_held_for(device_types, self, is_ahead)
+
+    def behind(self, gang: Gang, reason: Reason) -> Reason:
+        """Return ``reason`` extended by the first preemptor for which nodes are held from ``gang``."""
+        if reason.code is not ReasonCode.BUSY or not self:
+            return reason
+        ignored = {gang.key, *self.passes(gang)}
+        return behind(reason, self, ignored, self._holds, lambda key: (self[key].order, key))
+
+
+def preemptable_by(pods: Sequence[Pod], preemptors: Mapping[GangKey, PreemptorDemand]) -> frozenset[object]:
+    """Return those of ``preemptors`` that a gang of these pods could preempt itself."""
+    if not pods or not all(pod.preempts for pod in pods):
+        return frozenset()
+    priority = min(pod.priority for pod in pods)
+    return frozenset(key for key, one in preemptors.items() if one.priority < priority)
+
+
+def devices_held_for(
+    device_types: Collection[str],
+    preemptors: Mapping[GangKey, PreemptorDemand],
+    is_ahead: Callable[[GangKey], bool],
+) -> Reason | None:
+    """Return why a gang that asks for devices of these types isn't tried: the first preemptor ahead needs some too."""
+    for key, one in sorted(preemptors.items(), key=lambda item: item[0]):
+        shared = sorted(one.device_types.intersection(device_types))
+        if shared and is_ahead(key):
+            return Reason(ReasonCode.BUSY, f"busy: {', '.join(shared)} held for {named(key, one)}")
+    return None
+
+
+def behind(
+    reason: Reason,
+    preemptors: Mapping[GangKey, PreemptorDemand],
+    ignored: Collection[object],
+    holds: PreemptorHolds,
+    order: Callable[[GangKey], tuple[Any, ...]],
+) -> Reason:
+    """Return ``reason``, extended if it is `ReasonCode.BUSY` by the first preemptor in ``order`` for which nodes are held."""
+    ahead = [key for key in preemptors if key not in ignored and holds.nodes_for(key)]
+    if reason.code is not ReasonCode.BUSY or not ahead:
+        return reason
+    first = min(ahead, key=order)
+    return Reason(reason.code, f"{reason.text}; behind {named(first, preemptors[first])}")
+
+
+def named(key: GangKey, preemptor: PreemptorDemand) -> str:
+    """Return how a preemptor is named to users."""
+    return f"{key} (priority {preemptor.priority})"
+
+
+def serving_order(gang: Gang) -> tuple[int, float, GangKey]:
+    """Return a key for the order in which gangs are served: by priority, then by age."""
+    return (-gang.priority, gang.created, gang.key)
+
+
+def preempting_priority(members: Iterable[Member]) -> int:
+    """Return the priority that counts for preempting: the lowest of the members that need a place."""
+    return min((member.pod.priority for member in members), default=0)
+
+
+def may_preempt(members: Iterable[Member]) -> bool:
+    """Return whether none of the members has the preemptionPolicy Never."""
+    return all(member.pod.preempts for member in members)

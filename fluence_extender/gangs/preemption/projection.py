@@ -1,0 +1,170 @@
+"""Where a gang will fit once its victims are gone, checked node by node against the ledger as it is now.
+
+A plan that was made on a copy of the ledger, or some steps ago, stays good for as long as each of its nodes still has
+capacity for the pods that are planned there. Checking that needs no new plan, and a change on one node says nothing
+about the other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.node import Node
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.demand import grouped
+from fluence_extender.placement.eligibility import refusal
+from fluence_extender.placement.plan import Demand, Planner
+from fluence_extender.placement.search import capacity
+from fluence_extender.placement.topology_constraints import topology_constraints
+
+Departs = Callable[[str], bool]
+"""Returns whether the capacity of the pod of that uid is expected to come free."""
+
+NODE_COST = 30
+"""The cost of looking at one node, where a trial on n nodes costs n."""
+
+AT_ONCE = 100
+"""Up to this many nodes that have changed meanwhile are checked again in the step that decides."""
+
+
+class Projection:
+    """``places`` for all of ``demands``, which are pods of ``gang`` without devices and host ports.
+
+    ``seen`` is the position in the journal of nodes up to which that had been read when the places were found; None
+    means now.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        planner: Planner,
+        gang: object,
+        demands: Sequence[Demand],
+        places: Iterable[Assignment],
+        seen: int | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._planner = planner
+        self._gang = gang
+        node_of = {place.uid: place.node for place in places}
+        self._on: dict[str, list[Demand]] = {}
+        for demand in demands:
+            self._on.setdefault(node_of[demand.pod.uid], []).append(demand)
+        self._count = len(demands)
+        self._alike = demands[0] if len(grouped(demands, {})) == 1 else None
+        self._suitable: dict[str, Node] = {}
+        self._labels: dict[str, Mapping[str, str]] | None = None
+        if any(topology_constraints(demand.pod, demand.levels, demand.job_size) for demand in demands):
+            # The nodes may have been chosen for their labels, so a node with other labels is no longer good.
+            changed = () if seen is None else planner.eligibility.journal.since(seen)
+            still = self._on if changed is not None else ()
+            nodes = {name: planner.node(name) for name in still if name not in (changed or ())}
+            self._labels = {name: node.labels for name, node in nodes.items() if node is not None}
+        self._needed = {
+            name: Resources.total(ledger.rounded(demand.pod.requests) for demand in some)
+            for name, some in self._on.items()
+        }
+
+    @property
+    def nodes(self) -> Collection[str]:
+        """Return the nodes of the places."""
+        return self._on.keys()
+
+    def open(self, passing: frozenset[object]) -> bool:
+        """Return whether no node is closed to the gang, except for the sake of the gangs ``passing``."""
+        ledger = self._ledger
+        with ledger.preemptor_holds.ignoring(passing):
+            return ledger.preemptor_holds.closed_to(self._gang).isdisjoint(
+                self._on
+            ) and ledger.overcommitted.isdisjoint(self._on)
+
+    def good(self, name: str, departs: Departs) -> bool:
+        """Return whether the node takes the pods that are planned there once the departing pods are gone."""
+        return self._suits(name) and not self.short(name, departs)
+
+    def good_everywhere(self, departs: Departs, passing: frozenset[object]) -> bool:
+        """Return whether all places are good now."""
+        return self.open(passing) and all(self.good(name, departs) for name in self._on)
+
+    def short(self, name: str, departs: Departs) -> bool:
+        """Return whether the node is one of the places and lacks capacity for its pods unless more pods depart."""
+        needed = self._needed.get(name)
+        if needed is None:
+            return False
+        account = self._ledger.accounts.get(name)
+        if account is None or not all(map(departs, self._ledger.apart_from(name, self._gang))):
+            return True
+        left = dict(self._ledger.free_on(name).items())
+        for uid, use in account.users.items():
+            if departs(uid):
+                for resource, amount in use.items():
+                    left[resource] = left.get(resource, 0) + amount
+        return any(amount > left.get(resource, 0) for resource, amount in needed.items())
+
+    def _suits(self, name: str) -> bool:
+        """Return whether the pods may still run on the node, whatever its free capacity is."""
+        node = self._planner.node(name)
+        if node is None or (self._labels is not None and node.labels != self._labels.get(name)):
+            return False
+        if node is self._suitable.get(name):
+            return True
+        if any(name in demand.barred or refusal(demand.pod, node) for demand in self._on[name]):
+            return False
+        self._suitable[name] = node
+        return True
+
+    def may_fit_now(self, passing: frozenset[object]) -> bool:
+        """Return False only if it is certain that the gang does not fit now, on whatever nodes."""
+        if self._alike is None:
+            return True
+        with self._ledger.preemptor_holds.ignoring(passing):
+            shape = self._planner.shape(self._alike, self._count, self._gang)
+        return int(capacity(shape, self._ledger.free.now()).sum()) >= self._count
+
+    def checked(self, departs: Departs, passing: frozenset[object]) -> Generator[int, None, bool]:
+        """Do `good_everywhere` in pieces, yielding the cost of each.
+
+        The result holds at the end, whatever has changed between two pieces.
+        """
+        position = self._position()
+        for name in self._on:
+            if not self.good(name, departs):
+                return False
+            yield NODE_COST
+        # The decision about this many nodes is a step of its own.
+        yield NODE_COST * len(self._on)
+        while True:
+            changed, position = self._changed_since(position), self._position()
+            for name in changed:
+                if not self.good(name, departs):
+                    return False
+            if len(changed) <= AT_ONCE:
+                return self.open(passing)
+            yield NODE_COST * len(changed)
+
+    def _position(self) -> tuple[int, int]:
+        """Return the positions in the journals of the ledger and of the nodes."""
+        return self._ledger.journal.now, self._planner.eligibility.journal.now
+
+    def _changed_since(self, position: tuple[int, int]) -> Collection[str]:
+        """Return the nodes of the places on which something has changed since ``position``."""
+        used = self._ledger.journal.since(position[0])
+        seen = self._planner.eligibility.journal.since(position[1])
+        return self._on.keys() if used is None or seen is None else (used | seen) & self._on.keys()
+
+
+def project(
+    ledger: Ledger,
+    planner: Planner,
+    gang: object,
+    demands: Sequence[Demand],
+    places: Collection[Assignment],
+    seen: int | None = None,
+) -> Projection | None:
+    """Return a `Projection`; None if the pods can't be judged node by node, or if one of them has no place."""
+    placed = {place.uid for place in places}
+    if any(demand.pod.devices or demand.pod.host_ports or demand.pod.uid not in placed for demand in demands):
+        return None
+    return Projection(ledger, planner, gang, demands, places, seen)

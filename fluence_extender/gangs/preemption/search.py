@@ -1,0 +1,385 @@
+"""The search for victims, in pieces, and the confirmation that what it found still holds.
+
+On a large cluster a search takes longer than other work may be kept waiting. So it is made in steps, on a copy of the
+ledger as it was at the beginning. Its cost is counted rather than timed: the same query takes the same number of steps.
+
+While a search is under way the cluster changes: victims end by themselves, gangs grow, capacity is taken or comes free.
+So a find is confirmed on the ledger as it is before anything acts on it, and it is mended rather than given up. A
+victim that is gone is dropped, and a gang that has taken the capacity of one may become a victim in its stead. On a
+cluster of thousands of pods some have always ended, and a search that began again each time would never end. Invariant
+of a confirmed find: the places are good once the victims are gone, every victim holds something on their nodes, and
+every victim may be taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.preemption.projection import NODE_COST, Projection, project
+from fluence_extender.gangs.preemption.victims import Victim, choose, still_offers, victims_of
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.ledger.pod_use import pod_use
+from fluence_extender.ledger.preemptor_holds import PreemptorHolds
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.placement import trial as trials
+from fluence_extender.placement.demand import grouped
+from fluence_extender.placement.plan import Demand, Planner, SettledMember
+from fluence_extender.placement.trial import Trial
+
+TRIALS = 16, 256
+"""How many sets of victims are tried for one gang: at least, at most."""
+
+TRIED_NODES = 200_000
+"""Between those limits the number of trials times the number of nodes comes to this."""
+
+POD_COST = 12
+"""The cost of looking at a pod, or of placing it in a trial, where a trial on n nodes costs n."""
+
+MIXED_TRIAL_COST = 8_000
+"""What a trial costs in addition where members differ: it may spend the whole budget of the exact search."""
+
+REPAIRS = 4
+"""How many times a confirmation looks for other places when the ones that were found are no longer good.
+
+The last time is a single step, so that places that can't be judged node by node are confirmed too.
+"""
+
+Work = Generator[int, None, "Found | None"]
+"""Yields the cost of each piece of work."""
+
+
+class GangSource(Protocol):
+    """The gangs that may become victims: the registry, or a copy of it."""
+
+    @property
+    def gangs(self) -> Mapping[GangKey, Gang]:
+        """Return all gangs."""
+        ...
+
+    @property
+    def lowest_priority(self) -> int:
+        """Return the lowest priority of any of their pods."""
+        ...
+
+
+class SearchLedger(trials.Standing, Protocol):
+    """The ledger, or a copy of it."""
+
+    @property
+    def preemptor_holds(self) -> PreemptorHolds:
+        """Return the nodes that are held for preemptors."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The victims, and where the gang goes once they are gone.
+
+    ``projection`` holds the places again, if they have been confirmed. ``seen`` is the position in the journal of nodes
+    up to which that had been read before the places were looked for.
+    """
+
+    victims: tuple[Victim, ...]
+    places: tuple[Assignment, ...]
+    projection: Projection | None = None
+    seen: int | None = None
+
+
+@dataclass(slots=True)
+class Query:
+    """What is searched for.
+
+    ``departing`` are pods whose capacity comes free by itself; ``patient`` means that they count however long they
+    take. ``may_take`` returns whether a gang may be a victim at all, and every victim's priority is below ``priority``.
+    ``usable`` are the nodes that matter, None for all. The nodes held for the gangs ``passing`` are open.
+    """
+
+    key: GangKey
+    demands: Sequence[Demand]
+    settled: Sequence[SettledMember]
+    departing: frozenset[str]
+    priority: int
+    may_take: Callable[[Gang], bool]
+    usable: Collection[str] | None
+    passing: frozenset[object]
+    patient: bool = False
+
+
+@dataclass(slots=True)
+class VictimSearch:
+    """A search that is under way.
+
+    ``steps`` is the number of steps it has taken, ``round`` the round of attempts that last continued it. ``reason`` is
+    why the gang had no place at ``version`` of the ledger. ``confirming`` means that ``work`` confirms a find.
+    """
+
+    query: Query
+    work: Work
+    over: bool = False
+    found: Found | None = None
+    steps: int = 0
+    round: int = 0
+    version: int = -1
+    reason: Reason | None = None
+    confirming: bool = False
+    _position: dict[str, int] = field(default_factory=dict)
+
+    def order(self, members: list[Member]) -> bool:
+        """Sort members as they are in the query; return False if one is not in it as it is now."""
+        demands = self.query.demands
+        if not self._position:
+            self._position = {demand.pod.uid: number for number, demand in enumerate(demands)}
+        positions = [self._position.get(member.pod.uid, -1) for member in members]
+        if any(at < 0 or demands[at].pod is not one.pod for at, one in zip(positions, members, strict=True)):
+            return False
+        members.sort(key=lambda member: self._position[member.pod.uid])
+        return True
+
+    def confirm(self, work: Work) -> None:
+        """Do ``work``, which confirms the find, from the next step on."""
+        self.work, self.over, self.confirming = work, False, True
+
+    def proceed(self, budget: int) -> int:
+        """Work until a cost of ``budget`` is spent; return what is left of it."""
+        self.steps += 1
+        while budget > 0 and not self.over:
+            try:
+                budget -= next(self.work)
+            except StopIteration as end:
+                self.over, self.found = True, end.value
+        return budget
+
+
+def usable_nodes(planner: Planner, pods: Collection[Pod]) -> set[str] | None:
+    """Return the nodes that matter to a search for ``pods``; None for all, where devices might come free on others."""
+    if any(pod.devices for pod in pods):
+        return None
+    sets = {id(nodes): nodes for nodes in map(planner.eligibility.eligible, pods)}
+    return set().union(*sets.values())
+
+
+def search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: Query) -> VictimSearch:
+    """Begin to search."""
+    return VictimSearch(query, _search(gangs, ledger, planner, query))
+
+
+def _search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: Query) -> Work:
+    trial, seen = _begin_trial(ledger, planner, query), planner.eligibility.journal.now
+    if query.departing:
+        found = yield from _without_victims(ledger, trial, query, seen)
+        if found is not None or gangs.lowest_priority >= query.priority:
+            return found
+    nodes = max(len(ledger.accounts), 1)
+    candidates: list[Victim] = []
+    for key in list(gangs.gangs):
+        gang = gangs.gangs.get(key)
+        if gang is None or not query.may_take(gang):
+            continue
+        offered = victims_of(gang)
+        if not offered or offered[0].priority >= query.priority:
+            continue
+        uses = [use for uid in offered[0].uids if (use := pod_use(ledger, uid)) is not None]
+        if query.usable is not None and not any(use.assignment.node in query.usable for use in uses):
+            continue
+        for use in uses:
+            trial.removable.add(use)
+        candidates.extend(offered)
+        yield POD_COST * len(gang.members)
+    if not candidates:
+        return None
+    most = min(max(TRIED_NODES // nodes, TRIALS[0]), TRIALS[1])
+    chosen, tried = yield from _choose(ledger, trial, query, candidates, most)
+    places = yield from _places_without(ledger, trial, query, chosen)
+    if places is not None and tried >= most and not any(demand.pod.devices for demand in query.demands):
+        # The choice was cut short. Victims that hold nothing on the nodes of the places aren't needed; choose again
+        # among the others.
+        yield POD_COST * len(chosen)
+        nodes_used = {place.node for place in places}
+        held = ledger.allocations
+        near = [
+            victim
+            for victim in chosen
+            if any(uid in held and held[uid].assignment.node in nodes_used for uid in victim.uids)
+        ]
+        fewer, _ = yield from _choose(ledger, trial, query, near, most)
+        better = yield from _places_without(ledger, trial, query, fewer)
+        if better is not None:
+            chosen, places = fewer, better
+    return None if places is None else Found(chosen, places, seen=seen)
+
+
+def _without_victims(ledger: SearchLedger, trial: Trial, query: Query, seen: int) -> Work:
+    """Find places once the departing pods are gone, on the nodes held for the gang if possible."""
+    for uid in query.departing:
+        use = pod_use(ledger, uid)
+        if use is not None:
+            trial.removable.add(use)
+            yield POD_COST
+    held = ledger.preemptor_holds.nodes_for(query.key)
+    for within in (held, None) if held else (None,):
+        yield _cost_of_trial(ledger, query) + len(query.departing)
+        places = _try_without(ledger, trial, query, query.departing, within)
+        if places is not None:
+            return Found((), places, seen=seen)
+    return None
+
+
+def _choose(
+    ledger: SearchLedger, trial: Trial, query: Query, candidates: Sequence[Victim], most: int
+) -> Generator[int, None, tuple[tuple[Victim, ...], int]]:
+    """Return the chosen victims, none if all candidates aren't enough, and the number of sets that were tried."""
+    yield POD_COST * len(candidates)
+    choice = choose(candidates, most)
+    uids, before, tried = next(choice, None), query.departing, 0
+    each = _cost_of_trial(ledger, query)
+    yield POD_COST * len(candidates)
+    while uids is not None:
+        gone = uids | query.departing
+        yield each + len(gone ^ before)
+        with ledger.preemptor_holds.ignoring(query.passing):
+            fits = trial.fits(query.demands, query.key, query.settled, gone)
+        tried, before = tried + 1, gone
+        try:
+            uids = choice.send(fits)
+        except StopIteration as end:
+            return end.value or (), tried
+    return (), tried
+
+
+def _places_without(
+    ledger: SearchLedger, trial: Trial, query: Query, victims: Sequence[Victim]
+) -> Generator[int, None, tuple[Assignment, ...] | None]:
+    """Return where the gang goes once ``victims`` are gone; None for nowhere, or without victims."""
+    if not victims:
+        return None
+    yield _cost_of_trial(ledger, query)
+    return _try_without(ledger, trial, query, query.departing.union(*(victim.uids for victim in victims)))
+
+
+def _cost_of_trial(ledger: SearchLedger, query: Query) -> int:
+    """Return the cost of a trial, without that of removing pods and bringing them back."""
+    placing = POD_COST * len(query.demands) + (MIXED_TRIAL_COST if len(grouped(query.demands, {})) > 1 else 0)
+    return len(ledger.accounts) + placing
+
+
+def _begin_trial(ledger: SearchLedger, planner: Planner, query: Query) -> Trial:
+    """Copy the ledger for the query."""
+    devices = any(demand.pod.devices for demand in query.demands)
+    return Trial(ledger, planner.eligibility, planner.topology, devices)
+
+
+def _try_without(
+    ledger: SearchLedger,
+    trial: Trial,
+    query: Query,
+    gone: frozenset[str],
+    within: Collection[str] | None = None,
+) -> tuple[Assignment, ...] | None:
+    """Return where the gang would go once the pods ``gone`` are gone; None for nowhere."""
+    with ledger.preemptor_holds.ignoring(query.passing):
+        return trial.place(query.demands, query.key, query.settled, gone, within)
+
+
+# Confirming a find.
+
+
+def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: Query, found: Found) -> Work:
+    """Confirm and mend what was found, in pieces; return None if it does not hold and has to be searched for again."""
+    victims: list[Victim] = []
+    for victim in found.victims:
+        yield POD_COST * len(victim.uids)
+        gang = registry.gangs.get(victim.gang)
+        still = _as_offered_now(gang, victim, query) if gang is not None else ()
+        if still is None:
+            return None
+        victims.extend(still)
+    gone = query.departing.union(*(victim.uids for victim in victims))
+    yield POD_COST * len(gone)
+    places, seen = found.places, found.seen
+    for repairs_left in reversed(range(REPAIRS)):
+        projection = project(ledger, planner, query.key, query.demands, places, seen)
+        if projection is not None and (yield from projection.checked(gone.__contains__, query.passing)):
+            return Found(_in_the_way(ledger, victims, places), places, projection)
+        before, seen_now = _state(ledger, planner), planner.eligibility.journal.now
+        in_pieces = projection is not None or repairs_left > 0
+        better = yield from _place_again(ledger, planner, query, gone, in_pieces)
+        if better is not None:
+            places, seen = better, seen_now
+            if projection is None and before == _state(ledger, planner):
+                return Found(tuple(victims), places)
+            continue
+        yield NODE_COST * len(places)
+        others = _successors(registry, ledger, query, projection, gone) if projection is not None else []
+        if not others:
+            return None
+        replaced = {victim.gang for victim in others}
+        victims = [victim for victim in victims if victim.gang not in replaced] + others
+        gone = gone.union(*(victim.uids for victim in others))
+    return None
+
+
+def _as_offered_now(gang: Gang, victim: Victim, query: Query) -> tuple[Victim, ...] | None:
+    """Return what is to be taken of ``victim`` now: nothing if it departs anyway, None if it may not be taken."""
+    if query.may_take(gang) and still_offers(gang, victim):
+        return (victim,)
+    holding = {
+        member.pod.uid for member in gang.members.values() if member.assignment is not None and member.alive
+    }
+    if holding <= query.departing or (victim.surplus and victim.uids.isdisjoint(holding)):
+        return ()
+    if victim.surplus or not query.may_take(gang):
+        return None
+    offered = victims_of(gang)[:1]
+    return tuple(offered) if offered and offered[0].priority < query.priority else None
+
+
+def _successors(
+    registry: Registry, ledger: Ledger, query: Query, projection: Projection, gone: frozenset[str]
+) -> list[Victim]:
+    """Return further gangs that may be taken and hold something on nodes of the places that lack capacity."""
+    short = (
+        name
+        for name in projection.nodes
+        if projection.short(name, gone.__contains__) and name in ledger.accounts
+    )
+    found: dict[GangKey, Victim] = {}
+    for uid in (uid for name in short for uid in ledger.accounts[name].users if uid not in gone):
+        known = registry.member(uid)
+        if known is not None and known[0].key not in found and query.may_take(known[0]):
+            offered = victims_of(known[0])[:1]
+            found.update((victim.gang, victim) for victim in offered if victim.priority < query.priority)
+    return list(found.values())
+
+
+def _in_the_way(ledger: Ledger, victims: list[Victim], places: Sequence[Assignment]) -> tuple[Victim, ...]:
+    """Return the victims that hold something on the nodes of ``places``; the others need not be taken."""
+    users = {uid for name in {place.node for place in places} for uid in ledger.accounts[name].users}
+    return tuple(victim for victim in victims if not victim.uids.isdisjoint(users))
+
+
+def _state(ledger: Ledger, planner: Planner) -> tuple[int, int, int]:
+    """Return a value that differs after every change that a plan depends on."""
+    return ledger.version, ledger.journal.now, planner.eligibility.journal.now
+
+
+def _place_again(
+    ledger: Ledger, planner: Planner, query: Query, gone: frozenset[str], in_pieces: bool
+) -> Generator[int, None, tuple[Assignment, ...] | None]:
+    """Plan again on the ledger as it is now, without the pods ``gone``."""
+    trial = _begin_trial(ledger, planner, query)
+    for uid in gone:
+        use = pod_use(ledger, uid)
+        if use is not None:
+            trial.removable.add(use)
+            if in_pieces:
+                yield POD_COST
+    if in_pieces:
+        yield _cost_of_trial(ledger, query) + len(gone)
+    return _try_without(ledger, trial, query, gone)

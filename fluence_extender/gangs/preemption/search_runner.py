@@ -1,0 +1,188 @@
+"""Runs one search for victims at a time, a part of it in each step, for the gang that comes first.
+
+Invariants: the searches of one step cost no more than a limit, except for the last piece of one; a find that took
+several steps is confirmed on the ledger as it is before anything acts on it; a search that its gang does not continue
+in each round of attempts is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.preemption.evictions import Evictions
+from fluence_extender.gangs.preemption.preemptions import Preemption, Preemptions, preempting_priority
+from fluence_extender.gangs.preemption.search import (
+    POD_COST,
+    Found,
+    Query,
+    VictimSearch,
+    confirm,
+    search,
+    usable_nodes,
+)
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.reason import Reason
+from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.ranks import rank_key
+
+IN_VAIN = Found((), ())
+"""The find of a search that no eviction would help."""
+
+
+class SearchRunner:
+    """Runs searches; ``step_budget`` is what they may cost in one step."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        ledger: Ledger,
+        places: Places,
+        planner: Planner,
+        evictions: Evictions,
+        preemptions: Preemptions,
+        step_budget: int,
+    ) -> None:
+        self._registry = registry
+        self._ledger = ledger
+        self._places = places
+        self._planner = planner
+        self._evictions = evictions
+        self._preemptions = preemptions
+        self._step_budget = step_budget
+        self._protected: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
+        self._running: VictimSearch | None = None
+        self._round = 0
+        self._budget = 0
+
+    def begin_round(self) -> None:
+        """Begin a round of attempts, and drop a search that the last round did not continue."""
+        if self._running is not None and self._running.round != self._round:
+            self._running = None
+        self._round += 1
+        self._budget = self._step_budget
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether a search continues in the next step."""
+        return self._running is not None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether no other search can begin in this step."""
+        return self._running is not None or self._budget <= 0
+
+    def order(self, gang: Gang, members: list[Member]) -> None:
+        """Sort members of ``gang`` that need a place as the running search has them, otherwise by rank."""
+        running = self._running
+        if running is None or running.query.key != gang.key or not running.order(members):
+            members.sort(key=lambda member: rank_key(member.pod))
+
+    def known_reason(self, gang: Gang) -> Reason | None:
+        """Return why the gang that is searched for has no place, unless the ledger has changed since."""
+        running = self._running
+        if running is not None and running.query.key == gang.key and running.version == self._ledger.version:
+            return running.reason
+        return None
+
+    def running_for(self, gang: Gang, members: Sequence[Member]) -> VictimSearch | None:
+        """Return the search that is under way for exactly these members."""
+        running = self._running
+        if running is None or running.query.key != gang.key:
+            return None
+        if [demand.pod for demand in running.query.demands] == [member.pod for member in members]:
+            return running
+        self._running = None
+        return None
+
+    def find(
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        preemption: Preemption | None,
+        now: float,
+        running: VictimSearch | None,
+        patient: bool = False,
+    ) -> Found | None:
+        """Return the victims that are needed besides the departing pods, and where the members will go.
+
+        ``running`` is the search that is under way for them; with None one begins, if it is needed. Returns `IN_VAIN`
+        if no eviction would help, and None while that isn't known yet.
+        """
+        if running is None:
+            if preemption is not None and self._enough_depart(gang, members, preemption, now, patient):
+                return Found((), tuple(Assignment(member.pod.uid, member.kept) for member in members))
+            query = self._query(gang, members, preemption, now, patient)
+            found = None
+            if query.departing or self._registry.lowest_priority < query.priority:
+                if self._running is not None:
+                    return None
+                running = self._running = search(self._registry, self._ledger, self._planner, query)
+                # The same step has already spent a plan on finding out that the members have no place.
+                self._budget -= POD_COST * len(members)
+        if running is not None:
+            running.round, patient = self._round, running.query.patient
+            if running.over and running.found is not None:
+                # A find that took several steps is confirmed in steps of its own.
+                query = self._query(gang, members, preemption, now, patient)
+                running.confirm(confirm(self._registry, self._ledger, self._planner, query, running.found))
+            self._budget = running.proceed(self._budget)
+            found = running.found
+            if not running.over or (found is not None and running.steps > 1 and not running.confirming):
+                return None
+            self._running = None
+            if found is None and running.confirming:
+                return None
+        if found is None and preemption is not None and not patient:
+            # There are no other victims, so pods that terminate too slowly are waited for all the same.
+            return self.find(gang, members, preemption, now, None, patient=True)
+        return found or IN_VAIN
+
+    def _enough_depart(
+        self, gang: Gang, members: Sequence[Member], preemption: Preemption, now: float, patient: bool
+    ) -> bool:
+        """Return whether the nodes held for ``members`` suffice once the departing pods are gone."""
+        if preemption.projection is None or not all(member.kept for member in members):
+            return False
+        departs = partial(self._evictions.departs, preemption=preemption, now=now, patient=patient)
+        return preemption.projection.good_everywhere(departs, self._preemptions.passes(gang))
+
+    def _query(
+        self, gang: Gang, members: Sequence[Member], preemption: Preemption | None, now: float, patient: bool
+    ) -> Query:
+        protected = set()
+        for (key, victim), (until, _) in self._protected.items():
+            if key == gang.key and until > now:
+                gang.try_again_at = min(gang.try_again_at, until)
+                protected.add(victim)
+        return Query(
+            gang.key,
+            self._places.demands(members, now),
+            self._places.settled(gang),
+            self._evictions.departing(preemption, now, patient),
+            preempting_priority(members),
+            lambda one: one is not gang and one.key not in protected and one.key not in self._evictions,
+            usable_nodes(self._planner, [member.pod for member in members]),
+            self._preemptions.passes(gang),
+            patient,
+        )
+
+    def protect(self, key: GangKey, victim: GangKey, until: float, why: str) -> None:
+        """Note that disruption budgets forbid evicting ``victim`` for the gang ``key``; it isn't taken before then."""
+        self._protected[key, victim] = (until, why)
+
+    def in_vain(self, gang: Gang, reason: Reason, now: float) -> Reason:
+        """Return ``reason`` extended by a budget that forbids evictions for the gang."""
+        self._protected = {pair: one for pair, one in self._protected.items() if one[0] > now}
+        why = sorted(text for (key, _), (_, text) in self._protected.items() if key == gang.key)
+        return Reason(reason.code, f"{reason.text}; {why[0]}") if why else reason
+
+    def forget(self) -> None:
+        """Drop the search, and forget which gangs budgets protect."""
+        self._protected.clear()
+        self._running = None

@@ -1,0 +1,183 @@
+"""Victims: what may be taken from a gang, and which of many candidates a preemptor takes.
+
+A gang is taken whole or not at all, except that the surplus members of a gang that runs more than its size may be taken
+alone. The choice prefers the fewest gangs, then the lowest priorities, the fewest pods, and the youngest gangs.
+Invariant: the preemptor fits once the chosen victims are gone, and does not fit if any one of them stays.
+
+The number of sets that are tried is bounded. With few candidates every combination is tried, the cheapest first. With
+many, halves are left out, the most expensive first (Junker's QuickXplain). That finds a set from which no victim can be
+left out, but not always the cheapest set of its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+from math import comb
+
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.model.gang import GangKey
+from fluence_extender.placement.ranks import rank_key
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """What is taken from one gang together: ``uids`` are the pods, all of which hold something.
+
+    ``surplus`` means that the gang keeps running without them. ``created`` is the creation time of the gang in seconds
+    since the epoch.
+    """
+
+    gang: GangKey
+    priority: int
+    created: float
+    uids: frozenset[str]
+    surplus: bool = False
+
+
+def victims_of(gang: Gang) -> list[Victim]:
+    """Return what may be taken from ``gang``: the whole gang first, then each surplus member on its own.
+
+    Surplus members come in the reverse order of their ranks. The list is empty if the gang holds nothing, or while one
+    of its Bindings is under way, because the outcome of that is not known yet.
+    """
+    alive = [member for member in gang.members.values() if member.alive]
+    holding = [member for member in alive if member.assignment is not None]
+    if not holding or any(member.binding for member in holding):
+        return []
+    created = min(member.pod.created for member in alive)
+    priority = max(member.pod.priority for member in alive)
+    found = [Victim(gang.key, priority, created, frozenset([member.pod.uid for member in holding]))]
+    if not gang.whole or len(holding) <= gang.size - gang.ended:
+        return found
+    bound = [member for member in holding if member.bound]
+    surplus = len(bound) + gang.ended - gang.size
+    if surplus > 0:
+        bound.sort(key=lambda member: rank_key(member.pod))
+        found.extend(
+            Victim(gang.key, priority, created, frozenset({member.pod.uid}), surplus=True)
+            for member in reversed(bound[-surplus:])
+        )
+    return found
+
+
+def still_offers(gang: Gang, victim: Victim) -> bool:
+    """Return whether ``victim`` is still one of the `victims_of` the gang."""
+    if victim.surplus:
+        return victim in victims_of(gang)
+    holding = [member for member in gang.members.values() if member.assignment is not None and member.alive]
+    return (
+        len(holding) == len(victim.uids)
+        and gang.priority == victim.priority
+        and all(member.pod.uid in victim.uids and not member.binding for member in holding)
+    )
+
+
+Cost = tuple[int, tuple[int, ...], int, tuple[float, ...], tuple[GangKey, ...]]
+
+
+def cost(victims: Iterable[Victim]) -> Cost:
+    """Return what taking ``victims`` costs, for comparison: whole gangs, priorities, pods, ages, names.
+
+    The priorities are compared from the highest down.
+    """
+    taken = tuple(victims)
+    return (
+        sum(1 for victim in taken if not victim.surplus),
+        tuple(sorted((victim.priority for victim in taken), reverse=True)),
+        len(_uids(taken)),
+        tuple(sorted(-victim.created for victim in taken)),
+        tuple(sorted(victim.gang for victim in taken)),
+    )
+
+
+Chosen = tuple[Victim, ...]
+Choice = Generator[frozenset[str], bool, Chosen | None]
+"""Yields sets of pod uids, expects whether the preemptor fits without those pods, and returns the victims or None."""
+
+
+def choose(candidates: Sequence[Victim], trials: int) -> Choice:
+    """Choose the victims to take, asking about ``trials`` times at most; None if all of them together aren't enough.
+
+    When the trials run out, the returned set is enough but perhaps not the smallest.
+    """
+    return _Chooser(trials).choose(candidates)
+
+
+class _Chooser:
+    """One choice; ``_left`` is the number of trials that are left."""
+
+    def __init__(self, trials: int) -> None:
+        self._left = trials
+
+    def choose(self, candidates: Sequence[Victim]) -> Choice:
+        ordered = sorted(candidates, key=_cost_of_one)
+        surplus = tuple(victim for victim in ordered if victim.surplus)
+        whole = tuple(victim for victim in ordered if not victim.surplus)
+        if not ordered or not (yield from self._enough(ordered)):
+            return None
+        if surplus and (yield from self._enough(surplus)):
+            return (yield from self._smallest((), surplus))
+        taken = yield from self._best_of_few(whole, surplus)
+        if taken is None:
+            taken = yield from self._smallest(surplus, whole)
+        gangs = {victim.gang for victim in taken}
+        others = tuple(victim for victim in surplus if victim.gang not in gangs)
+        return (*taken, *(yield from self._smallest(taken, others)))
+
+    def _enough(self, victims: Iterable[Victim]) -> Generator[frozenset[str], bool, bool]:
+        self._left -= 1
+        return (yield _uids(victims))
+
+    def _best_of_few(self, whole: Sequence[Victim], surplus: Chosen) -> Choice:
+        """Return the best set of whole gangs that is enough with ``surplus``; None if there are too many to try."""
+        for size in range(1, len(whole) + 1):
+            if comb(len(whole), size) > self._left // 2:
+                return None
+            for taken in sorted(combinations(whole, size), key=cost):
+                if (yield from self._enough((*taken, *surplus))):
+                    return taken
+        return None
+
+    def _smallest(self, given: Chosen, among: Chosen) -> Generator[frozenset[str], bool, Chosen]:
+        """Return a part of ``among`` that is enough with ``given`` and from which no victim can be left out.
+
+        ``among`` is ordered from cheap to expensive, and cheap victims are preferred.
+        """
+        if not among or self._spent or (yield from self._enough(given)):
+            return () if not self._spent else among
+        low, high = 1, len(among)
+        while low < high and not self._spent:
+            middle = (low + high) // 2
+            if (yield from self._enough((*given, *among[:middle]))):
+                high = middle
+            else:
+                low = middle + 1
+        return (yield from self._needed(given, among[:high], False))
+
+    def _needed(self, given: Chosen, among: Chosen, ask: bool) -> Generator[frozenset[str], bool, Chosen]:
+        """Return the part of ``among`` that is needed with ``given``; ``ask`` whether ``given`` alone is enough."""
+        if self._spent:
+            return among
+        if ask and (yield from self._enough(given)):
+            return ()
+        if len(among) <= 1:
+            return among
+        half = len(among) // 2
+        cheap, expensive = among[:half], among[half:]
+        needed = yield from self._needed((*given, *cheap), expensive, True)
+        return (*(yield from self._needed((*given, *needed), cheap, bool(needed))), *needed)
+
+    @property
+    def _spent(self) -> bool:
+        return self._left <= 0
+
+
+def _cost_of_one(victim: Victim) -> tuple[bool, int, int, float, GangKey]:
+    """Return a key that orders single victims as `cost` does, in less time."""
+    return (not victim.surplus, victim.priority, len(victim.uids), -victim.created, victim.gang)
+
+
+def _uids(victims: Iterable[Victim]) -> frozenset[str]:
+    return frozenset(chain.from_iterable(victim.uids for victim in victims))
