@@ -177,7 +177,7 @@ def behind(
     holds: PreemptorHolds,
     order: Callable[[GangKey], tuple[Any, ...]],
 ) -> Reason:
-    """Return ``reason``, extended if it is `ReasonCode.BUSY` by the first preemptor in ``order`` for which nodes are held."""
+    """Return ``reason``; a busy one is extended by the first preemptor in ``order`` for which nodes are held."""
     ahead = [key for key in preemptors if key not in ignored and holds.nodes_for(key)]
     if reason.code is not ReasonCode.BUSY or not ahead:
         return reason
