@@ -21,7 +21,7 @@ import uvloop
 
 from benchmarks.preemption import cluster
 from benchmarks.stalls import Stalls
-from fluence_extender.gangs.leadership.auditor import Auditor
+from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.whatif.live import Simulator
 
 PODS = 9_000

@@ -29,7 +29,7 @@ from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observ
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.leadership.renewal import Renewal
+from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.port import AskedPod
@@ -191,9 +191,9 @@ async def storm() -> Storm:
         rebuilds += 1
         driver.wake()
 
-    renewal = Renewal(controller, lambda *_: None, done)
+    rebuilder = GraphRebuilder(controller, lambda *_: None, done)
     service = Service(controller, driver, lambda: "")
-    tasks = [asyncio.create_task(renewal.run()), asyncio.create_task(driver.run())]
+    tasks = [asyncio.create_task(rebuilder.run()), asyncio.create_task(driver.run())]
     gc.collect()
     gc.freeze()
     asked = AskedPod("default", "p1", "uid-1", "fluence")

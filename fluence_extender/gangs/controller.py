@@ -147,7 +147,7 @@ class Controller:
         self._pods[pod.uid] = pod
         if not pod.ours:
             self.revision += old is None or _use(old) != _use(pod)
-            self.registry.put_stranger(pod)
+            self.registry.put_foreign_pod(pod)
             if self.started:
                 self._count_foreign(pod)
             return
@@ -167,7 +167,7 @@ class Controller:
         self._pods.pop(pod.uid, None)
         if not pod.ours:
             self.ledger.drop_foreign(pod.uid)
-            self.registry.drop_stranger(pod.uid)
+            self.registry.drop_foreign_pod(pod.uid)
             return
         if self._dropped is not None:
             self._dropped.add(pod.uid)

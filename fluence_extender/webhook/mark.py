@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fluence_extender.gangs.membership.conventions import coscheduling
+from fluence_extender.gangs.membership.conventions import pod_groups
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
@@ -20,7 +20,7 @@ from fluence_extender.model.names import (
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft
 
-GROUP_LABELS = (GROUP_LABEL, *coscheduling.NAMES, FLUX_SIZE)
+GROUP_LABELS = (GROUP_LABEL, *pod_groups.COSCHEDULING_NAMES, FLUX_SIZE)
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 JUDGED_VOLUMES = (

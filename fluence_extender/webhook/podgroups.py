@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from fluence_extender.cluster.pods_seen import follow_pods
 from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation
-from fluence_extender.gangs.membership.assembly import size_said
+from fluence_extender.gangs.membership.assembly import required_size
 from fluence_extender.gangs.membership.conventions import labelled
-from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads
+from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL, WEBHOOK_NAME
@@ -40,7 +40,7 @@ NEEDED = frozenset((Kind.POD, *KINDS))
 
 class _Member(NamedTuple):
     pod: Pod
-    claim: Claim
+    membership: Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def linked_group(pod: Pod) -> Ref | None:
     return (CoschedulingGroup, (pod.namespace, group)) if linked else None
 
 
-def _by_label(pod: Pod, workloads: Workloads) -> Claim:
+def _by_label(pod: Pod, workloads: Workloads) -> Membership:
     return labelled.sized(pod, workloads, GangKey(pod.namespace, pod.labels[GROUP_LABEL], Convention.LABEL))
 
 
@@ -213,9 +213,9 @@ class PodGroups:
         """The size that all members say; of parts that come one after the other the smallest. None: not known yet."""
         parts: dict[GangKey, list[_Member]] = {}
         for pod in members:
-            claim = self._workloads.claim(pod)
-            parts.setdefault(claim.key, []).append(_Member(pod, claim))
-        sizes = [size_said(key, alike) for key, alike in parts.items()]
+            membership = self._workloads.membership(pod)
+            parts.setdefault(membership.key, []).append(_Member(pod, membership))
+        sizes = [required_size(key, alike) for key, alike in parts.items()]
         known = [size for size in sizes if not isinstance(size, Reason)]
         return min(known) if len(known) == len(sizes) else None
 

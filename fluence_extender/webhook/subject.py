@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fluence_extender.gangs.membership.conventions import coscheduling, kueue
-from fluence_extender.gangs.membership.conventions.claim import LARGEST_SIZE, LONGEST_SHOWN, number
+from fluence_extender.gangs.membership.conventions import kueue, pod_groups
+from fluence_extender.gangs.membership.conventions.membership import LARGEST_SIZE, LONGEST_SHOWN, number
 from fluence_extender.model.coordination import (
     CONSUMER,
     COORDINATION_ANNOTATION,
@@ -143,7 +143,7 @@ def _other_names(
     spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, str]:
     """The groups that the pod names in the ways of others, by where it does."""
-    named = {f"label {key}": labels.get(key) for key in coscheduling.NAMES}
+    named = {f"label {key}": labels.get(key) for key in pod_groups.COSCHEDULING_NAMES}
     named[f"label {kueue.GROUP_NAME}"] = labels.get(kueue.GROUP_NAME)
     named[f"annotation {kueue.GROUP_NAME}"] = annotations.get(kueue.GROUP_NAME)
     named["spec.schedulingGroup"] = (spec.get("schedulingGroup") or {}).get("podGroupName")

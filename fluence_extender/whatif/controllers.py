@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fluence_extender.gangs.membership.conventions.mpijob import MPI_OPERATOR
+from fluence_extender.gangs.membership.conventions.operators import MPI_OPERATOR
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     JOB_INDEX,

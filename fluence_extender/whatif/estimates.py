@@ -17,7 +17,7 @@ import structlog
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.attempts import needy
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.topology_told import topology_told
+from fluence_extender.gangs.membership.workloads import owner_topology
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
@@ -171,7 +171,7 @@ class Estimates:
 
     def _queued(self, gang: Gang) -> Queued:
         def demand(pod: Pod) -> Demand:
-            return Demand(pod, frozenset(), *topology_told(self._controller.registry.workloads, pod))
+            return Demand(pod, frozenset(), *owner_topology(self._controller.registry.workloads, pod))
 
         pods = sorted((member.pod for member in needy(gang)), key=rank_key)
         settled = [

@@ -9,7 +9,7 @@ from typing import Any
 
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.membership.conventions.claim import Workloads
+from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job

@@ -16,9 +16,8 @@ import msgspec
 from fluence_extender.cluster import decode_workload as workloads
 from fluence_extender.cluster.decode import decode_pod
 from fluence_extender.gangs.membership.assembly import agreed_size
-from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads
-from fluence_extender.gangs.membership.topology_told import topology_told
-from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex
+from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
+from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
@@ -243,15 +242,15 @@ def workload(kind: str, raw: bytes) -> Workload | None:
 
 def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[Wanted]:
     found: dict[GangKey, Wanted] = {}
-    claims: dict[GangKey, list[Claim]] = {}
+    memberships: dict[GangKey, list[Membership]] = {}
     for pod in pods:
-        claim = index.claim(pod)
-        wanted = found.setdefault(claim.key, Wanted(claim.key))
+        membership = index.membership(pod)
+        wanted = found.setdefault(membership.key, Wanted(membership.key))
         wanted.pods.append(pod)
-        claims.setdefault(claim.key, []).append(claim)
-        wanted.topology[pod.uid] = topology_told(index, pod)
+        memberships.setdefault(membership.key, []).append(membership)
+        wanted.topology[pod.uid] = owner_topology(index, pod)
     for key, wanted in found.items():
-        wanted.size = agreed_size(key, claims[key])
+        wanted.size = agreed_size(key, memberships[key])
     return list(found.values())
 
 

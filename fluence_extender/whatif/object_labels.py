@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fluence_extender.gangs.membership.conventions.coscheduling import NAMES, SIZES
+from fluence_extender.gangs.membership.conventions.pod_groups import COSCHEDULING_NAMES, COSCHEDULING_SIZES
 from fluence_extender.model.names import (
     COSCHEDULING_GROUP,
     FLUX_SIZE,
@@ -36,8 +36,8 @@ def labels_handed_on(manifest: Mapping[str, Any]) -> dict[str, str]:
         return {}
     template = manifest["spec"]["template"].get("metadata") or {}
     own, notes = template.get("labels") or {}, template.get("annotations") or {}
-    named = any(own.get(key) for key in (*NAMES, GROUP_LABEL))
-    sized = any(key in own for key in SIZES) or GROUP_SIZE_ANNOTATION in notes
+    named = any(own.get(key) for key in (*COSCHEDULING_NAMES, GROUP_LABEL))
+    sized = any(key in own for key in COSCHEDULING_SIZES) or GROUP_SIZE_ANNOTATION in notes
     handed = {}
     name = group or f"fluence-group-{meta['namespace']}-{meta['name']}"
     if not named and len(name) <= LONGEST_LABEL:

@@ -11,7 +11,7 @@ from fluence_extender.cluster.budgets import Budget, decode_budget
 from fluence_extender.cluster.decode import decode_node, decode_pod
 from fluence_extender.cluster.decode_workload import decode_job
 from fluence_extender.gangs.membership.assembly import agreed_size
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
@@ -167,13 +167,13 @@ def cluster(
 def _gangs(there: Objects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -> CopiedGangs:
     """The gangs of pods that run, as their controllers and labels say."""
     index = there.workloads()
-    members: dict[GangKey, list[tuple[Pod, Claim, Assignment]]] = {}
+    members: dict[GangKey, list[tuple[Pod, Membership, Assignment]]] = {}
     for pod in running:
-        claim = index.claim(pod)
-        members.setdefault(claim.key, []).append((pod, claim, uses[pod.uid].assignment))
+        membership = index.membership(pod)
+        members.setdefault(membership.key, []).append((pod, membership, uses[pod.uid].assignment))
     found = CopiedGangs()
     for key, placed in members.items():
-        size = agreed_size(key, (claim for _, claim, _ in placed))
+        size = agreed_size(key, (membership for _, membership, _ in placed))
         found.add(key, size if isinstance(size, int) else len(placed), placed)
     return found
 

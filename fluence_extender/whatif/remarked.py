@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from fluence_extender.gangs.membership.conventions.claim import annotated_size
+from fluence_extender.gangs.membership.conventions.membership import annotated_size
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.pod_keys import UNGROUPED, ineffective, remarks

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
@@ -155,9 +155,9 @@ class _Work:
             self._ledger.put(use)
             self._task.taken.hold(use, wanted.key)
         size = wanted.size if isinstance(wanted.size, int) else len(pods)
-        claim = Claim(wanted.key, size, "")
+        membership = Membership(wanted.key, size, "")
         self._task.around.gangs.add(
-            wanted.key, size, [(pod, claim, one) for pod, one in zip(pods, placed, strict=True)]
+            wanted.key, size, [(pod, membership, one) for pod, one in zip(pods, placed, strict=True)]
         )
 
     def _why_not(

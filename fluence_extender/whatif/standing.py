@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.ledger.preemptor_holds import PreemptorHolds
@@ -31,10 +31,11 @@ class CopiedGangs:
             (one.pod.priority for gang in self.gangs.values() for one in gang.members.values()), default=0
         )
 
-    def add(self, key: GangKey, size: int, placed: Iterable[tuple[Pod, Claim, Assignment]]) -> None:
+    def add(self, key: GangKey, size: int, placed: Iterable[tuple[Pod, Membership, Assignment]]) -> None:
         """Take in a gang that has got places; nothing happens where one of that name is there."""
         members = {
-            pod.uid: Member(pod, claim, assignment, bound=pod.node) for pod, claim, assignment in placed
+            pod.uid: Member(pod, membership, assignment, bound=pod.node)
+            for pod, membership, assignment in placed
         }
         self.gangs.setdefault(key, Gang(key, members, size, whole=True))
 
@@ -48,7 +49,7 @@ def copied_gangs(gangs: Mapping[GangKey, Gang], below: int) -> Iterator[Gang]:
         ):
             continue
         members = {
-            uid: Member(one.pod, one.claim, one.assignment, binding=one.binding, bound=one.bound)
+            uid: Member(one.pod, one.membership, one.assignment, binding=one.binding, bound=one.bound)
             for uid, one in gang.members.items()
         }
         yield Gang(key, members, gang.size, whole=gang.whole, barrier=gang.barrier, history=gang.history)

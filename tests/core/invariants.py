@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fluence_extender.gangs.leadership.auditor import Auditor
+from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.attempts import needy, size_of
 from fluence_extender.gangs.lifecycle.pins import unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates

@@ -1,4 +1,4 @@
-"""Pods as the controllers of several projects write them: the fields by which a gang is recognised.
+"""Pods as the controllers of several projects write them: the fields by which a gang is recognized.
 
 The shapes follow what the projects document: scheduler-plugins, MPI Operator v2beta1, Kubeflow Trainer v2, KubeRay,
 JobSet v1alpha2, LeaderWorkerSet v1, Kueue, flux-k8s, batch/v1.

@@ -11,11 +11,11 @@ from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Lease, Look
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.execution.beside import Beside
 from fluence_extender.gangs.execution.driver import Driver
+from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
+from fluence_extender.gangs.execution.threads import RunInThread
 from fluence_extender.gangs.leadership.election import Election
-from fluence_extender.gangs.leadership.leadership import ByLease
-from fluence_extender.gangs.leadership.renewal import Renewal
+from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.ledger.ledger import Ledger
 from tests.core.link import Link
@@ -79,7 +79,7 @@ class Replica:
         limits: Limits,
         offset: float,
         lag: float,
-        beside: Beside,
+        beside: RunInThread,
         on_led: Callable[[], None],
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -112,8 +112,8 @@ class Replica:
         self._seen: Lease | None = None
         self._seen_at = loop.time()
         self._candidate = asyncio.create_task(self._candidacy(offset))
-        renewal = Renewal(self.controller, self.live.taken_back, self.driver.wake, beside)
-        working = (self.driver.run(), self.election.run(), renewal.run())
+        rebuilder = GraphRebuilder(self.controller, self.live.taken_back, self.driver.wake, beside)
+        working = (self.driver.run(), self.election.run(), rebuilder.run())
         self._tasks = [asyncio.create_task(work) for work in working]
 
     @property

@@ -16,8 +16,8 @@ from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.leadership.auditor import Auditor
-from fluence_extender.gangs.leadership.renewal import Renewal
+from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
+from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.http.port import AskedPod
@@ -97,7 +97,7 @@ class World:
         self.driver = Driver(self.controller, self.cluster, self.limits, clock=self.loop.time)
         live = LiveResources(self.controller.replace_resources, lambda _, why: self.rejected.append(why))
         self.controller.on_resources = live.take
-        renewal = Renewal(self.controller, live.taken_back, self.driver.wake, self._beside)
+        rebuilder = GraphRebuilder(self.controller, live.taken_back, self.driver.wake, self._beside)
         driver = self.driver
 
         def sink(seen: Observation) -> None:
@@ -111,7 +111,7 @@ class World:
         self.service = Service(self.controller, self.driver, lambda: "")
         self.scheduler.service = self.service
         self.auditor = Auditor(self.controller, self.drifted.append, self.cluster.look, every=AUDIT_EVERY)
-        working = (self.driver.run(), renewal.run(), self.auditor.run(self.driver.wake))
+        working = (self.driver.run(), rebuilder.run(), self.auditor.run(self.driver.wake))
         self._tasks = [self.loop.create_task(work) for work in working]
         self.advance(0.05)
 

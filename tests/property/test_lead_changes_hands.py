@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from fluence_extender.cluster.port import Lease
-from fluence_extender.gangs.leadership.leadership import ByLease
+from fluence_extender.gangs.leadership.lease import ByLease
 
 DURATION = 15.0
 RETRY = 2.0

@@ -31,10 +31,10 @@ from fluence_extender.cluster.watch import Watcher
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Tell
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.leadership.auditor import SETTLE, Auditor
+from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
+from fluence_extender.gangs.leadership.audit import SETTLE, Auditor
 from fluence_extender.gangs.leadership.election import Election
-from fluence_extender.gangs.leadership.leadership import ALONE, ByLease, Leadership
-from fluence_extender.gangs.leadership.renewal import Renewal
+from fluence_extender.gangs.leadership.lease import ALONE, ByLease, Leadership
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.apps import api_app, verbs_app
 from fluence_extender.http.listeners.background import background
@@ -105,7 +105,7 @@ async def _run(
 
     live = LiveResources(controller.replace_resources, reject)
     controller.on_resources = live.take
-    renewal = Renewal(controller, live.taken_back, driver.wake)
+    rebuilder = GraphRebuilder(controller, live.taken_back, driver.wake)
     auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
     election = _election(settings, leadership, driver, connection, controller)
     asked = election.poke if election is not None else lambda: None
@@ -119,7 +119,7 @@ async def _run(
             "follow the cluster": lists.watch(driver.sink),
             "start": _start(watcher, controller, driver, live),
             "decide": driver.run(),
-            "rebuild": renewal.run(),
+            "rebuild": rebuilder.run(),
             "audit": auditor.run(driver.wake),
             "estimate starts": Estimates(controller, metrics.missed).run(),
         }

@@ -11,7 +11,7 @@ from typing import Any
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import CannotBind, Driver
-from fluence_extender.gangs.lifecycle.handing_over import marked_go_first, unbindable
+from fluence_extender.gangs.lifecycle.handover import marked_go_first, unbindable
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.http.port import (
     Anywhere,
@@ -134,7 +134,7 @@ class Service:
         unmarked = unbindable(gang, member)
         if unmarked is not None:
             why = Reason(ReasonCode.REFUSED_BY_FILTERS, f"{unmarked.pod.name} {UNMARKED}")
-            self._controller.lifecycle.resting.turned_down(gang, unmarked, why)
+            self._controller.lifecycle.resting.unbindable(gang, unmarked, why)
             return Nowhere(why.text)
         if marked_go_first(gang):
             # kube-scheduler will clear its nomination, which says nothing about the node.

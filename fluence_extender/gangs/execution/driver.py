@@ -44,9 +44,9 @@ from fluence_extender.gangs.execution.actions import (
     Tell,
 )
 from fluence_extender.gangs.execution.barrier import BarrierFailed
-from fluence_extender.gangs.execution.beside import Beside, beside_the_loop
 from fluence_extender.gangs.execution.fence import Fence
-from fluence_extender.gangs.leadership.leadership import ALONE, Leadership
+from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread
+from fluence_extender.gangs.leadership.lease import ALONE, Leadership
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.assignment import binding_annotations
@@ -135,7 +135,7 @@ class Driver:
         self._controller.observe(seen)
         self._wake.set()
 
-    async def start(self, beside: Beside = beside_the_loop) -> None:
+    async def start(self, beside: RunInThread = run_in_thread) -> None:
         """Let the controller replay what runs already beside the loop, which has probes to answer.
 
         Raises as `Controller.start`. What is seen meanwhile is taken in afterwards.

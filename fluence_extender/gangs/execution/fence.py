@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from fluence_extender.cluster.port import Cluster, Forbidding, NotLeading, Pin, Regarding
-from fluence_extender.gangs.leadership.leadership import Leadership
+from fluence_extender.gangs.leadership.lease import Leadership
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 

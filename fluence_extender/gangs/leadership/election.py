@@ -15,7 +15,7 @@ import structlog
 
 from fluence_extender.cluster.port import ClusterError, Lease, Look, NotLeading
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.leadership.leadership import ASKED_OF_DURATION, ByLease, Term
+from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, ByLease, Term
 
 log = structlog.get_logger(__name__)
 

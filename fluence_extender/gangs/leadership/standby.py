@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fluence_extender.gangs.leadership.replay import promised
-from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.attempts import size_of
+from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.refusals import Refusals
 from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -49,8 +50,7 @@ class Standby:
             member.assignment = None
         member.handed = NEVER
         member.steer_wanted = member.nominated = member.clearing = member.excused = member.binding = False
-        member.barred.clear()
-        member.forget_refusals()
+        member.refusals = Refusals(verdicts=member.refusals.verdicts)
 
     def step(self) -> None:
         """Settle the states of the gangs that have changed."""

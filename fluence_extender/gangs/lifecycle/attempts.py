@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.displacement import Displacement
+from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.places import Places
-from fluence_extender.gangs.lifecycle.refusals import next_bar_ends, still_barred
-from fluence_extender.gangs.membership.assembly import foreign_gates, size_said
+from fluence_extender.gangs.membership.assembly import foreign_gates, required_size
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.preemptor import Preemptor
@@ -108,7 +107,7 @@ class Attempts:
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
-            gang.explain(_not_whole(gang, size, self._registry.elsewhere(gang)), now)
+            gang.explain(_not_whole(gang, size, self._registry.foreign_members(gang)), now)
             return
         if not ready:
             gang.explain(_gates(gang), now)
@@ -126,7 +125,7 @@ class Attempts:
             reason = self._plan_as_many(gang, ready, fewest, now)
         needs = _needs(gang, size)
         if reason is not None:
-            gang.try_again_at = next_bar_ends(ready)
+            gang.try_again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
             if missing > 0 and settled and not gang.begun and needs:
                 # Some have places that the others can't join: all look for new ones together.
                 self._places.withdraw(gang)
@@ -186,7 +185,7 @@ def _failed(why: str) -> Reason:
 
 def size_of(gang: Gang) -> int | Reason:
     """How many members make the gang whole, or why that can't be said."""
-    return size_said(gang.key, gang.alive())
+    return required_size(gang.key, gang.alive())
 
 
 def needy(gang: Gang) -> list[Member]:
@@ -239,7 +238,7 @@ def _asked(
                 tuple(sorted(member.pod.devices.items())),
                 tuple(member.pod.requires.items()) if member.pod.devices else (),
                 member.pod.host_ports,
-                still_barred(member, now),
+                member.refusals.barred_nodes(now),
                 topology_constraints(member.pod, *topology(member.pod)),
                 own,
             )

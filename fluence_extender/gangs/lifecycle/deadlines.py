@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fluence_extender.gangs.execution.actions import Evict
-from fluence_extender.gangs.lifecycle.agenda import NEVER
-from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.pins import outlived_at
-from fluence_extender.gangs.lifecycle.stalls import stalls_at
 from fluence_extender.gangs.membership.assembly import shortest_patience
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.reason import Reason
@@ -21,7 +19,7 @@ from fluence_extender.model.reason import Reason
 
 def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limits: Limits) -> None:
     """Take note of whether all members exist, and of whether that has taken too long."""
-    gang.patience = shortest_patience(member.claim for member in alive)
+    gang.patience = shortest_patience(member.membership for member in alive)
     if complete:
         gang.gathering_since = gang.late_after = None
         return
@@ -77,6 +75,12 @@ def at_risk(gang: Gang, limits: Limits) -> str:
         return ""
     are = "member is bound and" if bound == 1 else "members are bound and"
     return f"; {bound} of {gang.size} {are} evicted unless the gang is completed within {limit:g} s"
+
+
+def stalls_at(member: Member, limits: Limits) -> float:
+    """Return when the member is given up, unless kube-scheduler requests its node."""
+    kept = member.pending and member.assignment is not None and not member.binding
+    return member.heard + limits.unasked if kept and member.pod.refusal else NEVER
 
 
 def due(gang: Gang, now: float, limits: Limits) -> float:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fluence_extender.gangs.execution.actions import Evict
-from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.failures import Failures
-from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.pins import may_be_pinned, outlived, outlived_at, pinned, replacing
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang, Member

@@ -13,27 +13,30 @@ from collections.abc import Callable, Sequence
 from fluence_extender.cluster.port import Pin
 from fluence_extender.gangs.execution.actions import Action, Steer
 from fluence_extender.gangs.leadership.replay import resume_promised, take_over_bound
-from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.attempts import Attempts, size_of
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, gather, undo
 from fluence_extender.gangs.lifecycle.displacement import Displacement
-from fluence_extender.gangs.lifecycle.docket import Docket
-from fluence_extender.gangs.lifecycle.failed_bindings import explain_unbound, note_failure, note_silence
 from fluence_extender.gangs.lifecycle.failures import Failures
-from fluence_extender.gangs.lifecycle.handing_over import ended, first_to_steer, hand_over, lapsed, take_back
-from fluence_extender.gangs.lifecycle.judgements import last_judged
-from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.gang_index import GangIndex
+from fluence_extender.gangs.lifecycle.handover import ended, first_to_steer, hand_over, lapsed, take_back
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.pins import forget_placeless, pinning, spare_nodes
 from fluence_extender.gangs.lifecycle.places import Places
-from fluence_extender.gangs.lifecycle.refusals import count_refusal, may_be_in_the_way
-from fluence_extender.gangs.lifecycle.resting import Resting
+from fluence_extender.gangs.lifecycle.refusals import last_verdicts
+from fluence_extender.gangs.lifecycle.resting import (
+    Resting,
+    explain_unbound,
+    may_block_others,
+    note_failed_binding,
+    note_silent_scheduler,
+)
 from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.preemptions import Preemptions
 from fluence_extender.gangs.preemption.preemptor import Preemptor
-from fluence_extender.gangs.reporting.announce import announcements
-from fluence_extender.gangs.reporting.group_reports import GroupReports
+from fluence_extender.gangs.reporting.announcements import announcements
+from fluence_extender.gangs.reporting.group_status import GroupReports
 from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import records_exactly
@@ -68,7 +71,7 @@ class Lifecycle:
         self.preemptor = Preemptor(registry, ledger, self._places, planner, limits, clock, preemptions)
         self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
         self._attempts = Attempts(registry, ledger, self._places, self.preemptor, self._displacement, clock)
-        self._docket = Docket(registry, limits)
+        self._gang_index = GangIndex(registry, limits)
         self._tried_version = -1
 
     # What was seen.
@@ -79,9 +82,9 @@ class Lifecycle:
         pod = member.pod
         if ended(pod, before):
             take_back(member)
-        note_failure(member, before)
+        note_failed_binding(member, before)
         if pod.refusal:
-            member.judged = last_judged(pod.refusal, member.judged)
+            member.refusals.verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
         if pod.finished:
             if pod.uid in self._ledger.allocations:
                 self.note(pod.uid, HistoryKind.RELEASED, f"the pod has {pod.phase.lower()}")
@@ -148,11 +151,11 @@ class Lifecycle:
         self._ledger.changed()
         self._registry.revision += 1
         now = self._clock()
-        for gang in self._docket.unsettled():
+        for gang in self._gang_index.unsettled():
             if self.resting.shorten(gang, now):
-                self._docket.note(gang, gang.rest_until)
+                self._gang_index.look_at(gang, gang.rest_until)
             for member in gang.pending():
-                member.barred.pop(name, None)
+                member.refusals.barred.pop(name, None)
                 if member.assignment is not None and member.assignment.node == name:
                     self._places.leave_if_unfit(gang, member)
 
@@ -167,8 +170,8 @@ class Lifecycle:
         now = self._clock()
         self._registry.revision += 1
         gang.note(HistoryKind.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
-        if count_refusal(member, node, now, self._limits):
-            self.resting.turned_away(gang, member, now)
+        if member.refusals.add(node, now, self._limits):
+            self.resting.after_refusal(gang, member, now)
 
     def waited_in_vain(self, uid: str, node: str) -> None:
         """Take note that the pod reached bind on ``node``, and that its gang didn't gather there.
@@ -184,13 +187,13 @@ class Lifecycle:
         here = member.assignment is not None and member.assignment.node == node
         if member.bound or member.binding or not here or not gang.barrier.doubted:
             return
-        member.waits += 1
-        if member.waits < self._limits.vain_waits or not may_be_in_the_way(gang, member):
+        member.refusals.vain_waits += 1
+        if member.refusals.vain_waits < self._limits.vain_waits or not may_block_others(gang, member):
             return
         now = self._clock()
         self._registry.revision += 1
-        member.barred[node] = now + self._limits.barred_for
-        self.resting.turned_away(gang, member, now)
+        member.refusals.bar(node, now, self._limits)
+        self.resting.after_refusal(gang, member, now)
 
     # Binding.
 
@@ -216,7 +219,7 @@ class Lifecycle:
         """kube-scheduler was told the member's node, and binds it there itself."""
         if not member.binding:
             self.binding(gang, member)
-        self._docket.note(gang, hand_over(member, self._clock(), self._limits))
+        self._gang_index.look_at(gang, hand_over(member, self._clock(), self._limits))
 
     def bound(self, uid: str, node: str) -> None:
         """Take note that our Binding was accepted."""
@@ -307,7 +310,7 @@ class Lifecycle:
 
     def resources_changed(self) -> None:
         """Move members away from devices that have gone, changed or become too few, and let everyone try again."""
-        for gang in self._docket.unsettled():
+        for gang in self._gang_index.unsettled():
             for member in gang.pending():
                 self._places.leave_if_unfit(gang, member)
         self.look_at_all()
@@ -347,14 +350,16 @@ class Lifecycle:
         """Look at what has changed and decide."""
         now = self._clock()
         self._relieve_strained()
-        looked_at = self._docket.take_due(now)
-        for gang in self._docket.known(looked_at):
+        looked_at = self._gang_index.take_due(now)
+        for gang in self._gang_index.existing(looked_at):
             for member in lapsed(gang, now):
                 take_back(member)
-                note_silence(member, self._limits)
+                note_silent_scheduler(member, self._limits)
                 self._places.leave_if_unfit(gang, member)
                 self._registry.dirty.add(gang.key)
-        late = (gang.key for gang in self._docket.known(looked_at) if falls_late(gang, now, self._limits))
+        late = (
+            gang.key for gang in self._gang_index.existing(looked_at) if falls_late(gang, now, self._limits)
+        )
         self._registry.dirty.update(late)
         for key in sorted(self._registry.dirty):
             self._registry.dirty.discard(key)
@@ -363,21 +368,21 @@ class Lifecycle:
         if not self._registry.dirty:
             # An emptied set is as slow to walk through as it was large: now it gives its table back.
             self._registry.dirty.clear()
-        for gang in self._docket.known(looked_at):
+        for gang in self._gang_index.existing(looked_at):
             self.resting.give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)
         preempting = self.preemptor.actions(now, looked_at)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
-        for gang in self._docket.known(looked_at | self._registry.dirty):
+        for gang in self._gang_index.existing(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
             actions.extend(undo(gang, now, self._limits))
             forget_placeless(gang)
             actions.extend(self._displacement.replacements(gang, now))
             actions.extend(announcements(gang, now, self._limits, self._registry))
-            self._docket.file(gang, now)
+            self._gang_index.update(gang, now)
         return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
 
     @property
@@ -388,9 +393,9 @@ class Lifecycle:
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place who waits: those just looked at, and everybody once there may be more room than before."""
         version = self._ledger.version
-        hopeful = looked_at if version == self._tried_version else looked_at | self._docket.waiting
+        hopeful = looked_at if version == self._tried_version else looked_at | self._gang_index.waiting
         hopeful = hopeful | self._attempts.left
-        tried = self._attempts.all(self._docket.known(hopeful), now)
+        tried = self._attempts.all(self._gang_index.existing(hopeful), now)
         self._tried_version = version
         return tried
 
@@ -400,7 +405,7 @@ class Lifecycle:
         if not strained:
             return
         gangs = sorted(
-            self._docket.unsettled(), key=lambda gang: (gang.state is GangState.COMMITTED, gang.priority)
+            self._gang_index.unsettled(), key=lambda gang: (gang.state is GangState.COMMITTED, gang.priority)
         )
         for gang in gangs:
             for member in gang.pending():

@@ -15,8 +15,7 @@ from itertools import islice
 from zlib import crc32
 
 from fluence_extender.gangs.execution.actions import Evict
-from fluence_extender.gangs.lifecycle.agenda import NEVER
-from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger.account import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fluence_extender.gangs.execution.actions import Clear
-from fluence_extender.gangs.lifecycle.agenda import NEVER
 from fluence_extender.gangs.lifecycle.displaced import displaced
-from fluence_extender.gangs.lifecycle.refusals import still_barred
+from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.membership.topology_told import topology_told
+from fluence_extender.gangs.membership.workloads import owner_topology
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
@@ -71,7 +70,7 @@ class Places:
             member.clearing = False
             member.heard = member.placeless = NEVER
             member.unbound = ""
-            member.forget_refusals()
+            member.refusals.start_over()
         gang.expect()
         gang.note(
             HistoryKind.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments)
@@ -85,7 +84,7 @@ class Places:
     ) -> list[Demand]:
         """What is asked of a planner for ``members``."""
         return [
-            Demand(member.pod, still_barred(member, now) | avoided, *self.topology(member.pod))
+            Demand(member.pod, member.refusals.barred_nodes(now) | avoided, *self.topology(member.pod))
             for member in members
         ]
 
@@ -105,8 +104,8 @@ class Places:
             return displaced(trial, self.demands(members, now), gang.key, self.settled(gang))
 
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
-        """What `bonds` has to know of a pod's owners."""
-        return topology_told(self._registry.workloads, pod)
+        """What the topology constraints have to know of a pod's owners."""
+        return owner_topology(self._registry.workloads, pod)
 
     def replan(self, gang: Gang, member: Member) -> None:
         """Find another place for one member; the whole gang moves when it can't be had and nothing is bound."""
@@ -137,7 +136,7 @@ class Places:
         self._clear(member)
         member.nominated = False
         member.unbound = ""
-        member.forget_refusals()
+        member.refusals.start_over()
 
     def clear_unplanned(self, gang: Gang) -> None:
         """Take back nominations that no plan stands behind: kube-scheduler counts such a pod as sitting there."""

@@ -1,66 +1,142 @@
-"""What a failed attempt teaches about a node.
+"""What kube-scheduler's refusals of one pod teach: which nodes to leave alone for a while, and what to tell users.
 
-kube-scheduler's own filters have the last word, and often what they see is only a moment older than what we see. So a
-node is tried twice before it counts as refused, and then it is barred for that pod for a while or until it changes.
+kube-scheduler's own filters have the last word, and often they only saw the cluster a moment earlier than we did.
+Therefore a node is tried twice before it is barred for the pod, and it is barred only for a while or until it changes.
+
+The one place where kube-scheduler states why it refused a pod is the PodScheduled condition. Its message counts nodes
+by reason, and our own answers are among them. The reasons are the filters' own texts (Kubernetes 1.36,
+pkg/scheduler/framework/plugins). A reason of an unknown filter is shown as it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections import Counter
+from dataclasses import dataclass, field
 
-from fluence_extender.gangs.lifecycle.agenda import NEVER
-from fluence_extender.gangs.lifecycle.judgements import judgements, shown
-from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.model.gang import Convention
-from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+
+FITTED = re.compile(r"\d+/\d+ nodes are available: (?P<reasons>.*)", re.DOTALL)
+PREEMPTION = re.compile(r"\.?\s*(still not schedulable, )?preemption: .*", re.DOTALL)
+NEXT_REASON = re.compile(r", (?=\d+ )")
+COUNTED = re.compile(r"(?P<nodes>\d+) (?P<text>.*)", re.DOTALL)
+
+PLUGINS = {
+    "node(s) had untolerated taint": "TaintToleration",
+    "node(s) were unschedulable": "NodeUnschedulable",
+    "node(s) didn't match Pod's node affinity/selector": "NodeAffinity",
+    "node(s) didn't have free ports": "NodePorts",
+    "Insufficient ": "NodeResourcesFit",
+    "Too many pods": "NodeResourcesFit",
+    "node(s) didn't match pod affinity rules": "InterPodAffinity",
+    "node(s) didn't match pod anti-affinity rules": "InterPodAffinity",
+    "node(s) didn't satisfy existing pods anti-affinity rules": "InterPodAffinity",
+    "node(s) didn't match pod topology spread constraints": "PodTopologySpread",
+    "node(s) had volume node affinity conflict": "VolumeBinding",
+    "node(s) didn't match PersistentVolume's node affinity": "VolumeBinding",
+    "node(s) didn't find available persistent volumes to bind": "VolumeBinding",
+    "node(s) did not have enough free storage": "VolumeBinding",
+    "node(s) unavailable due to one or more pvc": "VolumeBinding",
+    "node(s) had no available volume zone": "VolumeZone",
+    "node(s) had no available disk": "VolumeRestrictions",
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod": "VolumeRestrictions",
+    "node(s) exceed max volume count": "NodeVolumeLimits",
+    "cannot allocate all claims": "DynamicResources",
+}
+"""The filter that writes a text, by how the text begins."""
+
+OURS = ("planned on node ", "busy: ", "waiting for members", "node(s) didn't satisfy plugin")
+"""Texts that tell nothing about the filters: our own answers, and the nodes outside a pinned pod's affinity."""
+
+Verdicts = tuple[tuple[str, int], ...]
+"""Filters and on how many nodes each refused the pod, the most first."""
+
+NO_NODES: frozenset[str] = frozenset()
 
 
-def count_refusal(member: Member, node: str, now: float, limits: Limits) -> bool:
-    """Count a failed attempt on ``node``, the planned one; whether the node is barred for the pod from now on.
+def verdicts(refusal: str) -> Verdicts:
+    """Return the filters that refused nodes, each with how many, the most first; empty if the text names none."""
+    found = FITTED.match(refusal)
+    if found is None:
+        return ()
+    counts: Counter[str] = Counter()
+    for part in NEXT_REASON.split(PREEMPTION.sub("", found["reasons"]).rstrip(". ")):
+        counted = COUNTED.match(part)
+        if counted is not None and not counted["text"].startswith(OURS):
+            counts[_plugin(counted["text"])] += int(counted["nodes"])
+    return tuple(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
-    One attempt can be seen twice, in a filter call and in the nomination that is cleared after it: it counts once.
+
+def _plugin(text: str) -> str:
+    return next((name for begin, name in PLUGINS.items() if text.startswith(begin)), text)
+
+
+def last_verdicts(refusal: str, before: Verdicts) -> Verdicts:
+    """Return the last verdicts of known filters, after a pod's condition has become ``refusal``.
+
+    The verdicts ``before`` stay if the attempt since has failed for another reason: a pod that has no place any more is
+    refused by us.
     """
-    if member.refusals and now - member.refused_last < limits.same_attempt:
-        return False
-    member.refusals += 1
-    member.refused_last = now
-    if member.refusals == 1:
-        member.refused_first = now
-    patient = now - member.refused_first >= limits.refusal_patience
-    if member.refusals < limits.same_node_tries or not patient:
-        return False
-    member.barred[node] = now + limits.barred_for
-    return True
+    found = verdicts(refusal)
+    return found if any(name in PLUGINS.values() for name, _ in found) else before
 
 
-def may_be_in_the_way(gang: Gang, member: Member) -> bool:
-    """Whether the member should be moved when its gang can't gather: if it shares its node, or if no member does."""
-    nodes = [one.assignment.node for one in gang.alive() if one.assignment is not None]
-    alone = member.assignment is not None and nodes.count(member.assignment.node) == 1
-    return not alone or len(nodes) == len(set(nodes))
+def in_words(found: Verdicts) -> str:
+    """Return the verdicts for people: ``TaintToleration on 3 nodes, NodePorts on 1 node``."""
+    return ", ".join(f"{name} on {nodes} {'node' if nodes == 1 else 'nodes'}" for name, nodes in found)
 
 
-def still_barred(member: Member, now: float) -> frozenset[str]:
-    """The nodes barred for the pod; bars whose time is over are forgotten."""
-    member.barred = {node: until for node, until in member.barred.items() if until > now}
-    return frozenset(member.barred)
+@dataclass(slots=True)
+class Refusals:
+    """What is recorded of one member's refusals.
 
+    ``count`` is the number of refusals in a row on the planned node, from the time ``first`` to the time ``last``.
+    ``vain_waits`` is how often the member waited at the barrier in vain. ``barred`` are the nodes that refused the
+    pod, each with the time at which its bar ends. ``verdicts`` are the last ones of kube-scheduler's filters.
+    """
 
-def next_bar_ends(members: Iterable[Member]) -> float:
-    """When the first of the members' bars ends; infinity when there is none."""
-    return min((until for member in members for until in member.barred.values()), default=NEVER)
+    count: int = 0
+    vain_waits: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    barred: dict[str, float] = field(default_factory=dict)
+    verdicts: Verdicts = ()
 
+    def add(self, node: str, now: float, limits: Limits) -> bool:
+        """Count a failed attempt on the planned ``node``; return whether the node is barred from now on.
 
-def refused_by_filters(gang: Gang) -> Reason:
-    """Why a gang rests: on how many nodes it was refused, and what kube-scheduler said last."""
-    refused = [member for member in gang.members.values() if member.barred]
-    nodes = {node for member in refused for node in member.barred}
-    who = "the pod" if gang.key.convention is Convention.ALONE else "a member"
-    known = (one.judged for one in refused if one.judged)
-    said = next(known, ()) or next(filter(None, (judgements(one.pod.refusal) for one in refused)), ())
-    told = f"its last attempt: {shown(said)}" if said else "see its events"
-    return Reason(
-        ReasonCode.REFUSED_BY_FILTERS,
-        f"kube-scheduler's own filters refused {who} on {len(nodes)} of the nodes that have room ({told})",
-    )
+        One attempt can be observed twice, in a filter call and in the nomination that is cleared after it. It counts
+        once.
+        """
+        if self.count and now - self.last < limits.same_attempt:
+            return False
+        self.count += 1
+        self.last = now
+        if self.count == 1:
+            self.first = now
+        patient = now - self.first >= limits.refusal_patience
+        if self.count < limits.same_node_tries or not patient:
+            return False
+        self.bar(node, now, limits)
+        return True
+
+    def bar(self, node: str, now: float, limits: Limits) -> None:
+        """Leave ``node`` alone for a while."""
+        self.barred[node] = now + limits.barred_for
+
+    def barred_nodes(self, now: float) -> frozenset[str]:
+        """Return the nodes barred for the pod, and forget the bars that have ended."""
+        if not self.barred:
+            return NO_NODES
+        self.barred = {node: until for node, until in self.barred.items() if until > now}
+        return frozenset(self.barred)
+
+    @property
+    def next_bar_ends(self) -> float:
+        """The time at which the first bar ends; `NEVER` without bars."""
+        return min(self.barred.values(), default=NEVER)
+
+    def start_over(self) -> None:
+        """Count anew, as after a change of plan; bars stay."""
+        self.count = self.vain_waits = 0
+        self.first = self.last = 0.0

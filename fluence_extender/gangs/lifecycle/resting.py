@@ -1,36 +1,50 @@
-"""Gangs that give their places back for a while, because kube-scheduler wouldn't bind a member where it was placed.
+"""Members that have a place and aren't bound to it, and gangs that give their places back for a while because of it.
 
-Twice as long each time, up to a limit, so that what can't come about costs less and less. Invariant: when a rest begins
-the member has no place, nor has any other of a gang that isn't begun; the gang's reason says why.
+There are three ways in which a place is held in vain:
+
+* kube-scheduler's filters refuse the member on each node where it is placed;
+* kube-scheduler refuses the member before it requests the member's node, for instance because its PersistentVolumeClaim
+  is missing, and no filter call ever tells us;
+* the Binding fails. The API server may refuse it (an admission webhook or policy on pods/binding, a quota), or
+  kube-scheduler may be unable to write any. Of its own Bindings kube-scheduler reports failures in the PodScheduled
+  condition (reason SchedulerError), or nothing is seen of them at all.
+
+After a failed Binding both kube-scheduler and we try again, and the member keeps its place. In the other two cases the
+gang gives its places back and rests, twice as long each time up to a limit, so that what can't succeed costs less and
+less.
+
+Invariants: when a rest begins, the member has no place, nor has any other member of a gang that isn't begun; the gang's
+reason tells why. The reason of a failed Binding changes only when a failure has another text or another member is
+named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fluence_extender.gangs.lifecycle.agenda import NEVER
-from fluence_extender.gangs.lifecycle.deadlines import at_risk
-from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.deadlines import at_risk, stalls_at
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
-from fluence_extender.gangs.lifecycle.refusals import refused_by_filters
-from fluence_extender.gangs.lifecycle.stalls import refused_unasked, stalled
+from fluence_extender.gangs.lifecycle.refusals import in_words, verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.model.gang import HistoryKind
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.gang import Convention, HistoryKind
+from fluence_extender.model.notation import natural_order
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, ReasonCode
 
 MOST_DOUBLINGS = 16
 """Far beyond any limit, and small enough not to overflow a float."""
 
 
 def back_off(first: float, times: int, longest: float) -> float:
-    """How long to rest for the ``times``-th time in a row, in seconds: ``first``, then twice as long each time."""
+    """Return the seconds of the ``times``-th rest in a row: ``first``, then doubled each time."""
     return min(first * (1 << min(times - 1, MOST_DOUBLINGS)), longest)
 
 
 class Resting:
-    """See the module docstring."""
+    """Lets gangs rest whose places are held in vain."""
 
     def __init__(
         self, registry: Registry, places: Places, limits: Limits, clock: Callable[[], float]
@@ -40,8 +54,8 @@ class Resting:
         self._limits = limits
         self._clock = clock
 
-    def turned_away(self, gang: Gang, member: Member, now: float) -> None:
-        """Look for another place for a member whose node is barred for it now, or give the gang a rest."""
+    def after_refusal(self, gang: Gang, member: Member, now: float) -> None:
+        """Find another place for a member whose node is barred for it now, or let the gang rest."""
         gang.replans += 1
         gang.barrier.doubt()
         if gang.replans < self._limits.replans + len(gang.members):
@@ -51,45 +65,117 @@ class Resting:
         gang.rests += 1
         gang.rest_until = now + back_off(self._limits.rest, gang.rests, self._limits.longest_refused_rest)
         self._registry.dirty.add(gang.key)
-        self._rest(gang, member, refused_by_filters(gang), now)
+        self._rest(gang, member, _refused_by_filters(gang), now)
         member.placeless = now if pinned(member) else NEVER
 
     def give_up_stalled(self, gang: Gang, now: float) -> None:
-        """Take the places of a gang back that are kept in vain, because kube-scheduler refuses a member beforehand."""
-        member = stalled(gang, now, self._limits)
+        """Let the gang rest if kube-scheduler refuses a member and doesn't request its node."""
+        member = _stalled(gang, now, self._limits)
         if member is None:
             return
         member.stalled = True
-        self._let_rest(gang, member, refused_unasked(member), now)
-        # kube-scheduler asks for nobody whom it refuses on all the nodes that he is pinned to.
+        self._rest_stalled(gang, member, _refused_unasked(member), now)
+        # kube-scheduler requests no node for a pod that it refuses on all the nodes to which the pod is pinned.
         member.placeless = now - self._limits.unasked if pinned(member) else NEVER
 
-    def turned_down(self, gang: Gang, member: Member, why: Reason) -> None:
-        """A member can't be bound by whoever asks: its place isn't kept in vain."""
+    def unbindable(self, gang: Gang, member: Member, why: Reason) -> None:
+        """Let the gang rest because the caller of our filter can't bind the member: its place isn't held in vain."""
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
-        self._let_rest(gang, member, why, self._clock())
+        self._rest_stalled(gang, member, why, self._clock())
 
     def shorten(self, gang: Gang, now: float) -> bool:
-        """Let a gang that was refused rest no longer than the first time; whether that is shorter.
+        """Let a gang that was refused rest no longer than the first time; return whether that is shorter.
 
-        Who was refused on every node may not be refused on one that is new or has changed.
+        A pod that was refused on every node may not be refused on one that is new or has changed.
         """
         if not gang.rests or gang.rest_until <= now + self._limits.rest:
             return False
         gang.rest_until = now + self._limits.rest
         return True
 
-    def _let_rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
+    def _rest_stalled(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
         gang.stalls += 1
         gang.rest_until = now + back_off(self._limits.rest, gang.stalls, self._limits.longest_rest)
         gang.note(HistoryKind.REFUSED, member.pod.name, why.text)
         self._rest(gang, member, why, now)
 
     def _rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
-        """Take the gang's places back for a while because of ``member``; who is pinned stays where it is."""
+        """Take the gang's places back because of ``member``, whose pins aren't to blame."""
         self._places.drop(member)
         self._places.withdraw(gang)
         gang.explain(Reason(why.code, why.text + at_risk(gang, self._limits)), now)
         for one in gang.members.values():
             one.placeless = NEVER
+
+
+def may_block_others(gang: Gang, member: Member) -> bool:
+    """Return whether to move the member if its gang can't gather: if it shares its node, or if no member does."""
+    nodes = [one.assignment.node for one in gang.alive() if one.assignment is not None]
+    by_itself = member.assignment is not None and nodes.count(member.assignment.node) == 1
+    return not by_itself or len(nodes) == len(set(nodes))
+
+
+def _refused_by_filters(gang: Gang) -> Reason:
+    """Return why a gang rests: on how many nodes it was refused, and kube-scheduler's last verdict."""
+    refused = [member for member in gang.members.values() if member.refusals.barred]
+    nodes = {node for member in refused for node in member.refusals.barred}
+    who = "the pod" if gang.key.convention is Convention.ALONE else "a member"
+    known = (one.refusals.verdicts for one in refused if one.refusals.verdicts)
+    last = next(known, ()) or next(filter(None, (verdicts(one.pod.refusal) for one in refused)), ())
+    where = f"its last attempt: {in_words(last)}" if last else "see its events"
+    return Reason(
+        ReasonCode.REFUSED_BY_FILTERS,
+        f"kube-scheduler's own filters refused {who} on {len(nodes)} of the nodes that have room ({where})",
+    )
+
+
+def _stalled(gang: Gang, now: float, limits: Limits) -> Member | None:
+    """Return a member whose place is held in vain because kube-scheduler doesn't request it, or None."""
+    return next((one for one in gang.pending() if one.pod.refusal and stalls_at(one, limits) <= now), None)
+
+
+def _refused_unasked(member: Member) -> Reason:
+    refusal = member.pod.refusal
+    return Reason(
+        ReasonCode.REFUSED_BY_FILTERS,
+        f"kube-scheduler refuses {member.pod.name} before it asks for its node: {refusal}",
+    )
+
+
+# Failed Bindings.
+
+
+def note_failed_binding(member: Member, before: Pod | None) -> None:
+    """Record what kube-scheduler reports of its Binding of the member, whose pod was ``before``.
+
+    Its report on a pod that it doesn't bind itself may be an answer of ours that it passes on.
+    """
+    pod, earlier = member.pod, before.failure if before is not None else ""
+    if pod.node or pod.refusal:
+        member.unbound = ""
+    elif pod.failure not in ("", earlier) and (member.handed < NEVER or (member.unbound and not pod.marked)):
+        member.unbound = pod.failure
+
+
+def note_silent_scheduler(member: Member, limits: Limits) -> None:
+    """Record that nothing was seen of kube-scheduler's Binding in time."""
+    member.unbound = (
+        member.unbound or f"kube-scheduler was told and has not bound it within {limits.handed:g} s"
+    )
+
+
+def explain_unbound(gang: Gang, now: float) -> None:
+    """Report which member can't be bound, or that all can again, unless the gang has another reason."""
+    if gang.reason is None or gang.reason.code is ReasonCode.CANNOT_BIND:
+        gang.explain(_unbound(gang), now)
+
+
+def _unbound(gang: Gang) -> Reason | None:
+    waiting = [one for one in gang.pending() if one.unbound and one.assignment is not None]
+    if not waiting:
+        return None
+    first = min(waiting, key=lambda one: natural_order(one.pod.name))
+    assert first.assignment is not None
+    text = f"placed, but {first.pod.name} can't be bound to {first.assignment.node}: {first.unbound}"
+    return Reason(ReasonCode.CANNOT_BIND, text)

@@ -1,47 +1,47 @@
-"""How many members make a gang whole, from what each of them claims; and what keeps a member from being planned."""
+"""How many members make a gang whole, from the memberships of its pods, and which gates keep a member from planning."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 
 
-class Claiming(Protocol):
-    """A pod and what it claims."""
+class HasMembership(Protocol):
+    """A pod and its membership."""
 
     @property
     def pod(self) -> Pod: ...
 
     @property
-    def claim(self) -> Claim: ...
+    def membership(self) -> Membership: ...
 
 
-def agreed_size(key: GangKey, claims: Iterable[Claim]) -> int | Reason:
-    """The size that all claims say, or why that can't be said; 1 where there are none.
+def agreed_size(key: GangKey, memberships: Iterable[Membership]) -> int | Reason:
+    """Return the size that all memberships state, or why they don't agree; 1 if there are none.
 
-    Of sizes that were only noted once the largest counts, and only where no other is said.
+    Of noted sizes the largest counts, and only if no other size is stated.
     """
-    by: dict[int, str] = {}
+    stated: dict[int, str] = {}
     noted = 1
-    for claim in claims:
-        size = claim.size
+    for membership in memberships:
+        size = membership.size
         if isinstance(size, Reason):
             return size
-        if claim.noted:
+        if membership.noted:
             noted = max(noted, size)
             continue
-        known = by.get(size)
-        if known is None or claim.said_by < known:
-            by[size] = claim.said_by
-    if len(by) <= 1:
-        return next(iter(by), noted)
-    (least, first), *_, (most, last) = sorted(by.items())
+        known = stated.get(size)
+        if known is None or membership.source < known:
+            stated[size] = membership.source
+    if len(stated) <= 1:
+        return next(iter(stated), noted)
+    (least, first), *_, (most, last) = sorted(stated.items())
     return Reason(
         ReasonCode.INVALID_REQUEST,
         f"members of gang {key} disagree on its size: {first} says {least}, {last} says {most}",
@@ -51,30 +51,33 @@ def agreed_size(key: GangKey, claims: Iterable[Claim]) -> int | Reason:
 TEMPLATE_HASH = "pod-template-hash"
 
 
-def size_said(key: GangKey, members: Sequence[Claiming]) -> int | Reason:
-    """The size that all claims say or, where those of a controller's pods differ, its newest pods.
+def required_size(key: GangKey, members: Sequence[HasMembership]) -> int | Reason:
+    """Return the size that all members state or, where pods of one controller differ, that its newest pods state.
 
-    Its template was changed, then, and what the older pods carry holds no more.
+    Such a difference means that the controller's template was changed, and what the older pods carry is out of date.
     """
-    size = agreed_size(key, (one.claim for one in members))
+    size = agreed_size(key, (one.membership for one in members))
     if not isinstance(size, Reason) or size.code is not ReasonCode.INVALID_REQUEST:
         return size
     newest: dict[str, tuple[float, bool]] = {}
     for one in members:
         controller, age = _controller(one.pod), _age(one.pod)
         newest[controller] = max(newest.get(controller, age), age)
-    latest = (one.claim for one in members if _age(one.pod) == newest[_controller(one.pod)])
-    now = agreed_size(key, latest)
-    return size if isinstance(now, Reason) else now
+    latest = (one.membership for one in members if _age(one.pod) == newest[_controller(one.pod)])
+    size_of_newest = agreed_size(key, latest)
+    return size if isinstance(size_of_newest, Reason) else size_of_newest
 
 
 def _age(pod: Pod) -> tuple[float, bool]:
-    """By what pods are told apart in age: times are in seconds, and who has no node yet came after who has one."""
+    """Return what orders pods by age.
+
+    Creation times are whole seconds; of two equal ones, the pod without a node is the younger.
+    """
     return pod.created, not pod.node
 
 
 def _controller(pod: Pod) -> str:
-    """Who makes such pods, the pod itself if nobody does; the ReplicaSets of a Deployment are one."""
+    """Return what creates such pods, or the pod itself without a controller; a Deployment's ReplicaSets are one."""
     owner, version = pod.owner, pod.labels.get(TEMPLATE_HASH)
     if owner is None:
         return f"Pod {pod.uid}"
@@ -83,11 +86,11 @@ def _controller(pod: Pod) -> str:
     return owner.uid
 
 
-def shortest_patience(claims: Iterable[Claim]) -> float | None:
-    """The fewest seconds that a claim gives the gang to assemble; None where none does."""
-    return min((claim.patience for claim in claims if claim.patience is not None), default=None)
+def shortest_patience(memberships: Iterable[Membership]) -> float | None:
+    """Return the fewest seconds that a membership gives the gang to assemble, or None if none does."""
+    return min((one.patience for one in memberships if one.patience is not None), default=None)
 
 
 def foreign_gates(pod: Pod) -> tuple[str, ...]:
-    """The pod's scheduling gates that aren't ours to remove."""
+    """Return the pod's scheduling gates that aren't ours to remove."""
     return tuple(gate for gate in pod.gates if gate != GATE)

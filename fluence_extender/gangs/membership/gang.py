@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.execution.barrier import Barrier
-from fluence_extender.gangs.lifecycle.agenda import NEVER
-from fluence_extender.gangs.lifecycle.judgements import Judged
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.refusals import Refusals
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.reporting.history import History
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
@@ -23,13 +23,12 @@ RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 class Member:
     """One pod of a gang.
 
-    ``claim`` is what it says of the gang; ``assignment`` is its planned or actual place; ``steer_wanted`` says that the
+    ``membership`` is what it says of the gang; ``assignment`` its planned or actual place; ``steer_wanted`` that the
     place has yet to be told to the cluster; ``nominated`` that our nomination has been seen there; ``clearing`` that a
     nomination is being taken back; ``excused`` that the next failed attempt was our own doing; ``binding`` that a
     Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
     ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
-    ``trouble`` is why it can't be steered; ``barred`` holds the nodes that refused it, with the time until which.
-    ``judged`` is what kube-scheduler's filters said of it last; ``made_up`` says that its gang came to do without
+    ``trouble`` is why it can't be steered; ``made_up`` says that its gang came to do without
     it after kubelet had rejected it, or began anew. ``kept`` is the node on which others make way for it;
     ``placeless`` is since when it is to be replaced because of its pin; ``handed`` is until when kube-scheduler is
     trusted to bind it itself; ``unbound`` is why its Binding on its place didn't come about, "" as far as is known
@@ -37,7 +36,7 @@ class Member:
     """
 
     pod: Pod
-    claim: Claim
+    membership: Membership
     assignment: Assignment | None = None
     steer_wanted: bool = False
     nominated: bool = False
@@ -53,13 +52,8 @@ class Member:
     placeless: float = NEVER
     handed: float = NEVER
     unbound: str = ""
-    judged: Judged = ()
     made_up: bool = False
-    barred: dict[str, float] = field(default_factory=dict)
-    refusals: int = 0
-    waits: int = 0
-    refused_first: float = 0.0
-    refused_last: float = 0.0
+    refusals: Refusals = field(default_factory=Refusals)
 
     @property
     def alive(self) -> bool:
@@ -71,11 +65,6 @@ class Member:
     def pending(self) -> bool:
         """Whether it still needs a node."""
         return not self.bound and self.alive
-
-    def forget_refusals(self) -> None:
-        """Start counting refusals anew, as after a change of plan."""
-        self.refusals = self.waits = 0
-        self.refused_first = self.refused_last = 0.0
 
 
 def run_of(pod: Pod) -> str:

@@ -1,7 +1,7 @@
-"""All that is known of pods and their gangs, by level.
+"""Every pod of ours and its gang, as last observed.
 
-A new list of a kind replaces what was known of it, however many changes were missed in between. The registry decides
-nothing; it says which gangs are touched by what was seen.
+A new list of a kind replaces everything known of that kind, however many changes were missed in between. The registry
+decides nothing; it records which gangs an observation affects.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.membership.foreign_pods import ForeignPods
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.strangers import Strangers
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.gangs.reporting.history import History, Memory
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
@@ -26,12 +26,13 @@ LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 
 
 class Registry:
-    """Gangs by key, members by pod uid; ``dirty`` are the gangs to look at again.
+    """Gangs by key, members by pod uid.
 
-    ``workloads`` are the objects that say how large gangs are; ``strangers`` the pods of other schedulers that name
-    a gang; ``touched_groups`` the PodGroups of scheduling.x-k8s.io of whose members something was seen; ``gone`` the
-    gangs without any member left, for those who ask what became of them. ``revision`` grows with every change of any
-    gang; ``clock`` gives seconds since the epoch.
+    ``dirty`` are the gangs to look at again. ``workloads`` are the objects that state how large gangs are.
+    ``foreign_pods`` are the pods of other schedulers that name a gang. ``touched_groups`` are the PodGroups of
+    scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the gangs without any member left, so that
+    users can look up what happened to them. ``revision`` grows with every change of any gang. ``clock`` returns
+    seconds since the epoch.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -41,71 +42,73 @@ class Registry:
         self._named: dict[str, set[GangKey]] = {}
         self._in_group: dict[tuple[str, str], set[GangKey]] = {}
         self.dirty: set[GangKey] = set()
-        self._of: dict[str, GangKey] = {}
+        self._gang_of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
         self.workloads = WorkloadIndex()
-        self.strangers = Strangers()
+        self.foreign_pods = ForeignPods()
         self.touched_groups: set[tuple[str, str]] = set()
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
-        """The gang and member of a pod of ours."""
-        key = self._of.get(uid)
+        """Return the gang and the member of a pod of ours, or None if the pod isn't known."""
+        key = self._gang_of.get(uid)
         if key is None:
             return None
         gang = self.gangs[key]
         return gang, gang.members[uid]
 
     def members(self) -> Iterator[tuple[Gang, Member]]:
-        """Every member of every gang."""
+        """Iterate over every member of every gang."""
         for gang in self.gangs.values():
             for member in gang.members.values():
                 yield gang, member
 
     def named(self, namespace: str, name: str) -> list[Gang]:
-        """The gangs of that name (with its part, if it has one), in the order of their keys."""
+        """Return the gangs of that name (with the part, if they have one), in the order of their keys."""
         return [self.gangs[key] for key in sorted(self._named.get(f"{namespace}/{name}", ()))]
 
     def in_group(self, namespace: str, name: str) -> list[Gang]:
-        """The gangs of a PodGroup of scheduling.x-k8s.io by their keys: several where its pods come in parts."""
+        """Return the gangs of a PodGroup of scheduling.x-k8s.io in the order of their keys; each part is a gang."""
         return [self.gangs[key] for key in sorted(self._in_group.get((namespace, name), ()))]
 
     @property
     def lowest_priority(self) -> int:
-        """The lowest priority of any pod of ours; 0 when there is none."""
+        """Return the lowest priority of any pod of ours; 0 if there are no pods."""
         return min((priority for priority, count in self._priorities.items() if count), default=0)
 
     def put_pod(self, pod: Pod) -> Member:
-        """Take note of a pod of ours, new or changed."""
+        """Record a pod of ours, new or changed; return its member."""
         known = self.member(pod.uid)
-        claim = known[1].claim if known is not None and _says_as_before(known[1].pod, pod) else None
-        return self._put(pod, claim or self.workloads.claim(pod))
+        membership = (
+            known[1].membership if known is not None and _names_same_gang(known[1].pod, pod) else None
+        )
+        return self._put(pod, membership or self.workloads.membership(pod))
 
-    def _put(self, pod: Pod, claim: Claim) -> Member:
-        key = claim.key
-        old = self._of.get(pod.uid)
+    def _put(self, pod: Pod, membership: Membership) -> Member:
+        key = membership.key
+        old = self._gang_of.get(pod.uid)
         if old is not None and old != key:
             member = self.gangs[old].members.pop(pod.uid)
             self._touch(old)
         elif old is not None:
             member = self.gangs[old].members[pod.uid]
         else:
-            member = Member(pod, claim)
+            member = Member(pod, membership)
         gang = self._gang(key)
         if old is not None:
             self._priorities[member.pod.priority] -= 1
         self._priorities[pod.priority] += 1
-        member.pod, member.claim = pod, claim
+        member.pod, member.membership = pod, membership
         if pod.uid not in gang.members:
             gang.members[pod.uid] = member
             gang.note(HistoryKind.SEEN, pod.name)
-        self._of[pod.uid] = key
+        self._gang_of[pod.uid] = key
         self._touch_group(key)
         self.revision += 1
         self.dirty.add(key)
         return member
 
     def _gang(self, key: GangKey) -> Gang:
-        """The gang of that key; one that was gone goes on with its history."""
+        """Return the gang of that key, new if need be; a gang that comes back continues its history."""
         found = self.gangs.get(key)
         if found is None:
             before = self.gone.take(key)
@@ -120,8 +123,8 @@ class Registry:
         return found
 
     def drop_pod(self, uid: str) -> None:
-        """Forget a pod that is gone."""
-        key = self._of.pop(uid, None)
+        """Forget a pod of ours that is gone."""
+        key = self._gang_of.pop(uid, None)
         if key is None:
             return
         self.workloads.forget(uid)
@@ -159,24 +162,24 @@ class Registry:
         if key.convention is Convention.COSCHEDULING:
             self.touched_groups.add((key.namespace, key.name))
 
-    def put_stranger(self, pod: Pod) -> None:
-        """Take note of a pod of another scheduler, which may name a gang of ours."""
-        self._look_at(self.strangers.put(pod))
+    def put_foreign_pod(self, pod: Pod) -> None:
+        """Record a foreign pod, which may name a gang of ours."""
+        self._mark_dirty(self.foreign_pods.put(pod))
 
-    def drop_stranger(self, uid: str) -> None:
-        """Forget such a pod."""
-        self._look_at(self.strangers.drop(uid))
+    def drop_foreign_pod(self, uid: str) -> None:
+        """Forget a foreign pod."""
+        self._mark_dirty(self.foreign_pods.drop(uid))
 
-    def elsewhere(self, gang: Gang) -> Counter[str]:
-        """How many pods that name the gang, or the label its own pods have, name another scheduler; by scheduler."""
-        found = self.strangers.schedulers(gang.key)
+    def foreign_members(self, gang: Gang) -> Counter[str]:
+        """Return how many foreign pods name the gang, or the label that its own pods have, by scheduler."""
+        found = self.foreign_pods.schedulers(gang.key)
         if gang.key.convention in LINKED and any(
             one.pod.labels.get(GROUP_LABEL) == gang.key.name for one in gang.members.values()
         ):
-            found += self.strangers.schedulers(replace(gang.key, convention=Convention.LABEL))
+            found += self.foreign_pods.schedulers(replace(gang.key, convention=Convention.LABEL))
         return found
 
-    def _look_at(self, key: GangKey | None) -> None:
+    def _mark_dirty(self, key: GangKey | None) -> None:
         if key is None:
             return
         also = LINKED if key.convention is Convention.LABEL else ()
@@ -185,40 +188,40 @@ class Registry:
         self.dirty.update(one for one in same if one in self.gangs)
 
     def put_workload(self, thing: Workload) -> None:
-        """Take note of an object that may say how large gangs are."""
+        """Record an object that may state how large gangs are."""
         if isinstance(thing, CoschedulingGroup):
             self.touched_groups.add((thing.namespace, thing.name))
-        self._claim_anew(self.workloads.put(thing))
+        self._recompute(self.workloads.put(thing))
 
     def drop_workload(self, thing: Workload) -> None:
-        """Forget such an object."""
-        self._claim_anew(self.workloads.drop(thing))
+        """Forget an object that may state how large gangs are."""
+        self._recompute(self.workloads.drop(thing))
 
     def replace_workloads(
         self, kind: type[Workload], things: Iterable[Workload], served: bool = True
     ) -> None:
-        """Take a whole list of one kind of such objects; ``served`` says whether there can be any."""
+        """Take in a whole list of one kind of workload; ``served`` tells whether the cluster serves that kind."""
         listed = tuple(things)
         self.touched_groups.update(
             (one.namespace, one.name) for one in listed if isinstance(one, CoschedulingGroup)
         )
-        self._claim_anew(self.workloads.replace(kind, listed, served))
+        self._recompute(self.workloads.replace(kind, listed, served))
 
-    def _claim_anew(self, uids: Iterable[str]) -> None:
+    def _recompute(self, uids: Iterable[str]) -> None:
         for uid in uids:
             found = self.member(uid)
             if found is None:
                 continue
             pod = found[1].pod
-            claim = self.workloads.claim(pod)
-            if claim != found[1].claim:
-                self._put(pod, claim)
-                self.gangs[claim.key].group_reported = False
-            self.dirty.add(claim.key)
+            membership = self.workloads.membership(pod)
+            if membership != found[1].membership:
+                self._put(pod, membership)
+                self.gangs[membership.key].group_reported = False
+            self.dirty.add(membership.key)
 
 
-def _says_as_before(old: Pod, new: Pod) -> bool:
-    """Whether everything by which a pod names its gang is as it was."""
+def _names_same_gang(old: Pod, new: Pod) -> bool:
+    """Return whether nothing has changed by which a pod names its gang."""
     return (
         old.labels == new.labels
         and old.annotations == new.annotations

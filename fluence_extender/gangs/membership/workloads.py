@@ -1,6 +1,7 @@
-"""The objects that say how large gangs are, and which pods' claims rest on which of them.
+"""The objects that state how large gangs are and where they may be placed, and which memberships depend on which.
 
-Invariant: a claim is known to rest on every object, and every kind of objects, that was asked for when it was made.
+Invariant: a membership is recorded as depending on every object, and every kind of object, that was looked up when it
+was computed.
 """
 
 from __future__ import annotations
@@ -8,62 +9,64 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from fluence_extender.gangs.membership.conventions import recognise
-from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads
+from fluence_extender.gangs.membership.conventions import recognize
+from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, number
+from fluence_extender.model.names import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Workload
+from fluence_extender.model.workload import Job, JobSet, PodGroup, Workload
+from fluence_extender.placement.topology_constraints import sliced
 
 Found = TypeVar("Found", bound=Workload)
 Name = tuple[str, str]
 Ref = tuple[type, Name | None]
-"""An object, or with None the question whether there are such objects at all."""
+"""An object, or with None the question whether the cluster serves that kind at all."""
 
 
 class WorkloadIndex:
-    """Workloads by kind and name. What changes one says which pods (by uid) claim anew.
+    """Workloads by kind and name.
 
-    ``rule`` says what a pod claims.
+    Each change returns the uids of the pods whose memberships have to be computed anew. ``rule`` computes a membership.
     """
 
-    def __init__(self, rule: Callable[[Pod, Workloads], Claim] = recognise) -> None:
+    def __init__(self, rule: Callable[[Pod, Workloads], Membership] = recognize) -> None:
         self._rule = rule
         self._objects: dict[type, dict[Name, Workload]] = {}
         self._unserved: set[type[Workload]] = set()
-        self._resting: dict[Ref, set[str]] = {}
-        self._asked: dict[str, frozenset[Ref]] = {}
+        self._dependents: dict[Ref, set[str]] = {}
+        self._dependencies: dict[str, frozenset[Ref]] = {}
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
-        """The object of that name, None while it isn't known."""
+        """Return the object of that name, or None while it isn't known."""
         found = self._objects.get(kind, {}).get((namespace, name))
         return found if isinstance(found, kind) else None
 
     def served(self, kind: type[Workload]) -> bool:
-        """Whether the cluster has such objects at all; that is believed until it is known not to."""
+        """Return whether the cluster serves such objects; True until the opposite is known."""
         return kind not in self._unserved
 
-    def claim(self, pod: Pod) -> Claim:
-        """What the pod says of its gang now; it is told of by its uid when that may have changed."""
-        looker = _Looker(self)
-        claim = self._rule(pod, looker)
-        asked = frozenset(looker.asked)
-        if asked != self._asked.get(pod.uid, frozenset()):
+    def membership(self, pod: Pod) -> Membership:
+        """Return the pod's membership now, and record which objects it depends on."""
+        recorder = _Recorder(self)
+        membership = self._rule(pod, recorder)
+        dependencies = frozenset(recorder.lookups)
+        if dependencies != self._dependencies.get(pod.uid, frozenset()):
             self.forget(pod.uid)
-            if asked:
-                self._asked[pod.uid] = asked
-            for ref in asked:
-                self._resting.setdefault(ref, set()).add(pod.uid)
-        return claim
+            if dependencies:
+                self._dependencies[pod.uid] = dependencies
+            for ref in dependencies:
+                self._dependents.setdefault(ref, set()).add(pod.uid)
+        return membership
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, or asks for others now."""
-        for ref in self._asked.pop(uid, ()):
-            resting = self._resting[ref]
-            resting.discard(uid)
-            if not resting:
-                del self._resting[ref]
+        """Forget what the pod depended on."""
+        for ref in self._dependencies.pop(uid, ()):
+            dependents = self._dependents[ref]
+            dependents.discard(uid)
+            if not dependents:
+                del self._dependents[ref]
 
     def put(self, thing: Workload) -> list[str]:
-        """Take note of an object; the pods that it matters to if it has changed."""
+        """Record an object; return the pods to look at again if it has changed."""
         name = thing.namespace, thing.name
         objects = self._objects.setdefault(type(thing), {})
         changed = objects.get(name) != thing
@@ -71,13 +74,13 @@ class WorkloadIndex:
         return self._on(type(thing), name) if changed else []
 
     def drop(self, thing: Workload) -> list[str]:
-        """Forget an object; the pods that it mattered to."""
+        """Forget an object; return the pods to look at again."""
         name = thing.namespace, thing.name
         gone = self._objects.get(type(thing), {}).pop(name, None)
         return self._on(type(thing), name) if gone is not None else []
 
     def replace(self, kind: type[Workload], objects: Iterable[Workload], served: bool) -> list[str]:
-        """Take a whole list of one kind; the pods that a difference matters to."""
+        """Take in a whole list of one kind; return the pods to look at again because of a difference."""
         listed = {(one.namespace, one.name): one for one in objects}
         gone = [one for name, one in self._objects.get(kind, {}).items() if name not in listed]
         touched = [uid for one in gone for uid in self.drop(one)]
@@ -88,20 +91,43 @@ class WorkloadIndex:
         return touched
 
     def _on(self, kind: type[Workload], name: Name | None) -> list[str]:
-        return sorted(self._resting.get((kind, name), ()))
+        return sorted(self._dependents.get((kind, name), ()))
 
 
-class _Looker:
-    """Looks into an index and keeps what was asked for."""
+class _Recorder:
+    """Looks up objects in an index and records each look-up."""
 
     def __init__(self, index: WorkloadIndex) -> None:
         self._index = index
-        self.asked: list[Ref] = []
+        self.lookups: list[Ref] = []
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
-        self.asked.append((kind, (namespace, name)))
+        self.lookups.append((kind, (namespace, name)))
         return self._index.find(kind, namespace, name)
 
     def served(self, kind: type[Workload]) -> bool:
-        self.asked.append((kind, None))
+        self.lookups.append((kind, None))
         return self._index.served(kind)
+
+
+def owner_topology(workloads: WorkloadIndex, pod: Pod) -> tuple[tuple[str, ...], int]:
+    """Return what the pod's owners require of the gang's placement, beside what the pod itself requires.
+
+    These are the node labels of which the pod's PodGroup requires one domain, and the size of its Job where that
+    counts.
+    """
+    group = workloads.find(PodGroup, pod.namespace, pod.group) if pod.group else None
+    return group.levels if group is not None else (), _job_size(workloads, pod)
+
+
+def _job_size(workloads: WorkloadIndex, pod: Pod) -> int:
+    """Return the pods of one Job of the replicated job, by its JobSet (which the gang waits for) or by the Job."""
+    if not sliced(pod):
+        return 0
+    job_set = workloads.find(JobSet, pod.namespace, pod.labels.get(JOB_SET_NAME, ""))
+    replicas = number(pod.labels.get(REPLICATED_JOB_REPLICAS, "")) or 0
+    for one in job_set.jobs if job_set is not None and replicas else ():
+        if one.name == pod.labels.get(REPLICATED_JOB, ""):
+            return one.pods // replicas
+    job = workloads.find(Job, pod.namespace, pod.owner.name) if pod.owner is not None else None
+    return job.pods if job is not None else 0

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
 from fluence_extender.gangs.execution.actions import Evict
-from fluence_extender.gangs.lifecycle.agenda import NEVER
-from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry

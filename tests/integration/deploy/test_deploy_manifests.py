@@ -15,7 +15,7 @@ from fluence_extender.apps.cli import main, serve
 from fluence_extender.apps.kubectl.service import PORT, ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.cluster.discovery import OPTIONAL
-from fluence_extender.gangs.leadership.leadership import OURS_OF_DURATION
+from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.server import BIND_GRACE
 from fluence_extender.model.names import (

@@ -17,7 +17,7 @@ from fluence_extender.cluster.lease import read_lease
 from fluence_extender.cluster.look import look_at_ours
 from fluence_extender.cluster.port import ClusterError, Lease, NotLeading, Regarding
 from fluence_extender.gangs.execution.fence import Fence
-from fluence_extender.gangs.leadership.leadership import ByLease
+from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.model.pod import Pod
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, kubeconfig_text, refuse
 

@@ -8,7 +8,7 @@ import pytest
 
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions import CONVENTIONS
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -32,7 +32,7 @@ from tests.core.manifests import (
     native,
     ray_pod,
 )
-from tests.unit.gangs.claims import claim, is_alone, key, told
+from tests.unit.gangs.memberships import is_alone, key, membership, told
 
 # The native PodGroup.
 
@@ -53,7 +53,7 @@ def test_native_pod_group_is_waited_for() -> None:
 
 
 def test_coscheduling_label_takes_size_and_timeout_from_the_pod_group() -> None:
-    found = claim(coscheduled("p", "g"), CoschedulingGroup("default", "g", "u", 4, 30.0))
+    found = membership(coscheduled("p", "g"), CoschedulingGroup("default", "g", "u", 4, 30.0))
     assert (found.key, found.size, found.patience) == (key("g", Convention.COSCHEDULING), 4, 30.0)
 
 
@@ -96,7 +96,7 @@ def test_labels_of_flux_k8s_may_stand_at_the_job(
     labels: dict[str, str], expected: tuple[str, Convention, int]
 ) -> None:
     job = Job("default", "j", "uid-j", 3, 3, labels=tuple(labels.items()))
-    found = claim(job_pod("j", None), job)
+    found = membership(job_pod("j", None), job)
     assert (found.key.name, found.key.convention, found.size) == expected
     own = {"scheduling.x-k8s.io/pod-group": "mine"}
     size = 2 if "fluence.group-size" in labels else "waiting for PodGroup default/mine to exist"
@@ -119,7 +119,7 @@ def test_native_pod_group_of_the_same_name_is_another_object() -> None:
 
 @pytest.mark.parametrize("size", ["", "none", "0", "-3"])
 def test_nonsense_size_label_is_said(size: str) -> None:
-    found = claim(flux_k8s("p", "g", size))
+    found = membership(flux_k8s("p", "g", size))
     assert isinstance(found.size, Reason)
     assert found.size.code is ReasonCode.INVALID_REQUEST
     assert found.size.text.startswith(f"label fluence.group-size is {size!r}")
@@ -202,7 +202,7 @@ def test_annotated_size(text: str, expected: int) -> None:
     ["", " ", "0", "-1", "+4", "4.0", "1e3", "four", "٤", "1_0", "1000001", "9" * 5000, "4;5", "0x4", "\n"],
 )
 def test_nonsense_size_is_said_in_a_short_sentence(text: str) -> None:
-    size = claim(manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: text})).size
+    size = membership(manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: text})).size
     assert isinstance(size, Reason)
     assert size.code is ReasonCode.INVALID_REQUEST
     assert "whole number from 1 to 1000000" in size.text
@@ -215,9 +215,9 @@ def test_empty_label_names_no_group() -> None:
 
 def test_own_timeout_is_taken_and_nonsense_is_said() -> None:
     body = manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: "2", SCHEDULE_TIMEOUT_ANNOTATION: "90"})
-    assert claim(body).patience == 90
+    assert membership(body).patience == 90
     body["metadata"]["annotations"][SCHEDULE_TIMEOUT_ANNOTATION] = "1h30m"
-    assert claim(body).patience == 5400
+    assert membership(body).patience == 5400
     body["metadata"]["annotations"][SCHEDULE_TIMEOUT_ANNOTATION] = "soon"
     assert told(body)[1] == (
         f"annotation {SCHEDULE_TIMEOUT_ANNOTATION} is 'soon': it must be a time of more than 0 such as 90, 90s, 15m or"
@@ -291,7 +291,7 @@ def test_pod_that_follows_several_conventions_goes_by_the_first() -> None:
     }
     found = []
     for take_away in taken_away.values():
-        found.append(claim(body).key.convention)
+        found.append(membership(body).key.convention)
         take_away()
     assert found == list(taken_away) == list(CONVENTIONS)
     assert is_alone(body)
@@ -300,13 +300,13 @@ def test_pod_that_follows_several_conventions_goes_by_the_first() -> None:
 def test_members_of_one_label_in_two_namespaces_are_two_gangs() -> None:
     first, second = manifest("p", {GROUP_LABEL: "g"}), manifest("p", {GROUP_LABEL: "g"})
     second["metadata"]["namespace"] = "other"
-    assert {str(claim(body).key) for body in (first, second)} == {"default/g", "other/g"}
+    assert {str(membership(body).key) for body in (first, second)} == {"default/g", "other/g"}
 
 
 def test_longest_names_are_names() -> None:
     body = native("p" * 253, "g" * 253)
-    assert claim(body).key.name == "g" * 253
-    assert claim(manifest("p" * 253, {GROUP_LABEL: "g" * 63})).key.name == "g" * 63
+    assert membership(body).key.name == "g" * 253
+    assert membership(manifest("p" * 253, {GROUP_LABEL: "g" * 63})).key.name == "g" * 63
 
 
 # Agreement.
@@ -314,16 +314,16 @@ def test_longest_names_are_names() -> None:
 
 def test_members_agree_or_the_first_of_each_opinion_is_named() -> None:
     gang = key("g", Convention.LABEL)
-    two = Claim(gang, 2, "Job b")
+    two = Membership(gang, 2, "Job b")
     assert agreed_size(gang, []) == 1
     assert agreed_size(gang, [two, two]) == 2
-    three = Claim(gang, 3, "Job a")
+    three = Membership(gang, 3, "Job a")
     expected = "members of gang default/g disagree on its size: Job b says 2, Job a says 3"
-    for claims in ([two, three], [three, two], [three, two, Claim(gang, 2, "Job c")]):
-        assert agreed_size(gang, claims) == Reason(ReasonCode.INVALID_REQUEST, expected)
+    for memberships in ([two, three], [three, two], [three, two, Membership(gang, 2, "Job c")]):
+        assert agreed_size(gang, memberships) == Reason(ReasonCode.INVALID_REQUEST, expected)
 
 
 def test_reason_of_one_member_is_that_of_all() -> None:
     gang = key("g", Convention.LABEL)
     why = Reason(ReasonCode.WAITING_FOR_MEMBERS, "waiting for Job default/j to be seen")
-    assert agreed_size(gang, [Claim(gang, 2, "Job b"), Claim(gang, why, "Job j")]) == why
+    assert agreed_size(gang, [Membership(gang, 2, "Job b"), Membership(gang, why, "Job j")]) == why

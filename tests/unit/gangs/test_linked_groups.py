@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fluence_extender.gangs.membership.assembly import agreed_size
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, OWNER_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason
@@ -20,7 +20,7 @@ from fluence_extender.model.workload import (
     ReplicatedJob,
 )
 from tests.core.manifests import Manifest, job_pod, job_set_pod, leader_worker_pod, manifest
-from tests.unit.gangs.claims import claim, key, told
+from tests.unit.gangs.memberships import key, membership, told
 
 PREFIX = "fluence.flux-framework.org/"
 COSCHEDULING = "scheduling.x-k8s.io/pod-group"
@@ -96,9 +96,9 @@ def test_job_set_says_the_size_of_what_exists_at_once(link: Link, convention: Co
 def test_leader_worker_set_says_the_size(link: Link, convention: Convention) -> None:
     body = link(leader_worker_pod("l", 0, 1, 3))
     plain = LeaderWorkerSet("default", "l", "u")
-    found = claim(body, plain)
+    found = membership(body, plain)
     assert (found.key.name, found.key.convention, found.size) == ("g", convention, 3)
-    assert claim(body, LeaderWorkerSet("default", "l", "u", leader_first=True)).size == 2
+    assert membership(body, LeaderWorkerSet("default", "l", "u", leader_first=True)).size == 2
 
 
 def test_podgroup_rules_once_it_is_there() -> None:
@@ -147,14 +147,14 @@ def test_consumers_of_a_job_follow_its_size() -> None:
 # Sizes noted at different moments.
 
 
-def noted(*sizes: int) -> list[Claim]:
-    return [Claim(key("g", Convention.LABEL), size, f"p{size}", noted=True) for size in sizes]
+def noted(*sizes: int) -> list[Membership]:
+    return [Membership(key("g", Convention.LABEL), size, f"p{size}", noted=True) for size in sizes]
 
 
 def test_the_largest_of_the_noted_sizes_counts_where_nobody_says_another() -> None:
     gang = key("g", Convention.LABEL)
-    said = Claim(gang, 3, "somebody")
+    said = Membership(gang, 3, "somebody")
     assert agreed_size(gang, noted(2, 5, 4)) == 5
     assert agreed_size(gang, [*noted(2, 5), said]) == 3
     assert agreed_size(gang, noted()) == 1
-    assert isinstance(agreed_size(gang, [*noted(2), said, Claim(gang, 4, "another")]), Reason)
+    assert isinstance(agreed_size(gang, [*noted(2), said, Membership(gang, 4, "another")]), Reason)

@@ -25,7 +25,7 @@ from tests.core.manifests import (
     mpi_pod,
     ray_pod,
 )
-from tests.unit.gangs.claims import claim, is_alone, key, told
+from tests.unit.gangs.memberships import is_alone, key, membership, told
 
 # JobSet.
 
@@ -60,7 +60,7 @@ def test_jobs_of_a_job_set_that_depend_on_the_same_come_together() -> None:
     )
     job_set = JobSet("default", "js", "u", jobs)
     sizes = {one.name: told(job_set_pod("js", one.name, 0, 0, 1, 5), job_set)[1] for one in jobs}
-    parts = {claim(job_set_pod("js", one.name, 0, 0, 1, 5), job_set).key.part for one in jobs}
+    parts = {membership(job_set_pod("js", one.name, 0, 0, 1, 5), job_set).key.part for one in jobs}
     assert sizes == {"init": 2, "tool": 2, "server": 6, "worker": 6, "report": 1}
     assert parts == {"init", "server", "report"}
 
@@ -100,15 +100,15 @@ def test_label_of_a_job_set_on_a_pod_of_no_job_is_called_invalid() -> None:
         "pod js-workers-0-0-abcde says that it is of JobSet js, but has no owning Job; "
         "annotation fluence.flux-framework.org/group-size can say the gang's size instead"
     )
-    found = claim(body, unserved=[JobSet])
+    found = membership(body, unserved=[JobSet])
     assert found.key == key("js", Convention.JOB_SET, "workers")
     assert found.size == Reason(ReasonCode.INVALID_REQUEST, why)
     body["metadata"]["ownerReferences"] = [
         {"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
     ]
-    assert claim(body, unserved=[JobSet]).size == Reason(ReasonCode.INVALID_REQUEST, why)
+    assert membership(body, unserved=[JobSet]).size == Reason(ReasonCode.INVALID_REQUEST, why)
     body["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = "3"
-    assert claim(body, unserved=[JobSet]).size == 3
+    assert membership(body, unserved=[JobSet]).size == 3
 
 
 # LeaderWorkerSet.
@@ -128,7 +128,7 @@ def test_groups_and_revisions_of_a_leader_worker_set_are_different_gangs() -> No
         leader_worker_pod("lws", 1, 0, 3),
         leader_worker_pod("lws", 1, 0, 4, revision="77777"),
     )
-    assert len({claim(body).key for body in bodies}) == 3
+    assert len({membership(body).key for body in bodies}) == 3
 
 
 @pytest.mark.parametrize("why", ["leader ready", "exclusive topology"])
@@ -261,4 +261,4 @@ def test_size_without_group_or_owner_says_nothing() -> None:
 def test_two_pods_of_one_name_are_two_gangs() -> None:
     first, second = manifest("p"), manifest("p")
     second["metadata"]["uid"] = "another"
-    assert claim(first).key != claim(second).key
+    assert membership(first).key != membership(second).key

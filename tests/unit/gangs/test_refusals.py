@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.refusals import count_refusal, next_bar_ends, still_barred
-from fluence_extender.gangs.membership.conventions.claim import alone
-from fluence_extender.gangs.membership.gang import Member
+from fluence_extender.gangs.lifecycle.refusals import Refusals
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.core.values import node, pod
@@ -17,11 +13,6 @@ from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 LIMITS = Limits()
-
-
-def a_member(**fields: Any) -> Member:
-    one = pod()
-    return Member(one, alone(one), **fields)
 
 
 def fail(w: World, one: Pod) -> None:
@@ -41,17 +32,17 @@ def fail(w: World, one: Pod) -> None:
     ],
 )
 def test_node_is_barred_after_two_attempts_with_some_time_between(times: list[float], barred: bool) -> None:
-    member = a_member()
-    assert [count_refusal(member, "n0", now, LIMITS) for now in times][-1] is barred
-    assert set(still_barred(member, times[-1])) == ({"n0"} if barred else set())
+    refusals = Refusals()
+    assert [refusals.add("n0", now, LIMITS) for now in times][-1] is barred
+    assert set(refusals.barred_nodes(times[-1])) == ({"n0"} if barred else set())
 
 
 def test_bars_end() -> None:
-    member = a_member(barred={"n0": 10.0, "n1": 20.0})
-    assert next_bar_ends([member, a_member()]) == 10.0
-    assert still_barred(member, 10.0) == {"n1"}
-    assert still_barred(member, 20.0) == frozenset()
-    assert next_bar_ends([member]) == float("inf")
+    refusals = Refusals(barred={"n0": 10.0, "n1": 20.0})
+    assert refusals.next_bar_ends == 10.0
+    assert refusals.barred_nodes(10.0) == {"n1"}
+    assert refusals.barred_nodes(20.0) == frozenset()
+    assert refusals.next_bar_ends == float("inf")
 
 
 def test_refused_node_is_nominated_again_and_then_left(world: MakeWorld) -> None:
@@ -188,7 +179,7 @@ def test_attempt_that_our_own_bind_refused_says_nothing_about_the_node(world: Ma
     # kube-scheduler doesn't try the second member for a while, so the first waits at the barrier in vain.
     w.change(first[1], gates=(GATE,))
     w.advance(20)
-    assert all(not member.barred for member in w.gang("g").members.values())
+    assert all(not member.refusals.barred for member in w.gang("g").members.values())
     assert w.nodes_of(*first) == ["n0", "n0"]
 
 

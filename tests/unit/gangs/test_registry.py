@@ -132,12 +132,12 @@ def test_kind_that_is_served_after_all_is_waited_for() -> None:
     registry.replace_workloads(RayCluster, [], served=False)
     one = pod("ray-head", labels={"ray.io/cluster": "ray", "ray.io/is-ray-node": "yes"})
     member = registry.put_pod(one)
-    named_by = [member.claim.key.convention]
+    named_by = [member.membership.key.convention]
     registry.replace_workloads(RayCluster, [], served=True)
-    named_by.append(member.claim.key.convention)
+    named_by.append(member.membership.key.convention)
     assert named_by == [Convention.ALONE, Convention.RAY_CLUSTER]
     registry.put_workload(RayCluster("default", "ray", "u", 3, gang=True))
-    assert member.claim.size == 3
+    assert member.membership.size == 3
     registry.drop_pod(one.uid)
     registry.put_workload(RayCluster("default", "ray", "u", 4, gang=True))
     assert not registry.gangs
@@ -148,14 +148,14 @@ def test_pods_of_other_schedulers_that_name_a_gang_are_counted() -> None:
     member = registry.put_pod(pod(labels={GROUP_LABEL: "g"}))
     dirty(registry)
     stranger = pod("s", labels={GROUP_LABEL: "g"}, scheduler="other")
-    registry.put_stranger(stranger)
+    registry.put_foreign_pod(stranger)
     assert dirty(registry) == {"g"}
-    assert registry.strangers.schedulers(member.claim.key) == {"other": 1}
-    registry.put_stranger(replace(stranger, phase="Succeeded"))
-    assert not registry.strangers.schedulers(member.claim.key)
-    registry.put_stranger(stranger)
-    registry.put_stranger(replace(stranger, labels={}))
-    assert not registry.strangers.schedulers(member.claim.key)
-    registry.put_stranger(stranger)
-    registry.drop_stranger(stranger.uid)
-    assert not registry.strangers.schedulers(member.claim.key)
+    assert registry.foreign_pods.schedulers(member.membership.key) == {"other": 1}
+    registry.put_foreign_pod(replace(stranger, phase="Succeeded"))
+    assert not registry.foreign_pods.schedulers(member.membership.key)
+    registry.put_foreign_pod(stranger)
+    registry.put_foreign_pod(replace(stranger, labels={}))
+    assert not registry.foreign_pods.schedulers(member.membership.key)
+    registry.put_foreign_pod(stranger)
+    registry.drop_foreign_pod(stranger.uid)
+    assert not registry.foreign_pods.schedulers(member.membership.key)

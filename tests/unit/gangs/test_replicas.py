@@ -311,7 +311,7 @@ def test_observations_from_before_the_look_are_not_taken_for_news(pair: MakePair
     assert set(new.ledger.allocations) == {pods[0].uid}
     for seen in queued:
         sink(seen)
-        assert pods[1].uid not in new.controller.registry._of
+        assert pods[1].uid not in new.controller.registry._gang_of
     w.advance(1)
     assert set(new.ledger.allocations) == {pods[0].uid}
     new.link._sinks[0] = sink

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.ledger.ledger import Ledger
@@ -51,12 +51,14 @@ class Cluster:
     def run_gang(self, pods: Iterable[Pod], size: int = 0) -> None:
         """Let a gang run that may have to make way; it is whole with ``size`` of its pods, 0 for all."""
         running = list(pods)
-        key = WorkloadIndex().claim(running[0]).key
+        key = WorkloadIndex().membership(running[0]).key
         places = Planner(self.ledger, self.index).plan([Demand(one) for one in running], key)
         whole = size or len(running)
-        claim = Claim(key, whole, "the test")
+        membership = Membership(key, whole, "the test")
         bound = [replace(one, node=at.node, phase="Running") for one, at in zip(running, places, strict=True)]
-        self.around.gangs.add(key, whole, [(one, claim, at) for one, at in zip(bound, places, strict=True)])
+        self.around.gangs.add(
+            key, whole, [(one, membership, at) for one, at in zip(bound, places, strict=True)]
+        )
 
     def ask(
         self,

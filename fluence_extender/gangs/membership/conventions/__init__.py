@@ -1,7 +1,7 @@
-"""The conventions by which pods name their gang, in the order in which they count.
+"""The conventions by which pods name their gang, in order of precedence.
 
-A pod may follow several; the first one that recognises it decides, and the others say nothing. A group that somebody
-has named comes before one that follows from who owns the pod.
+A pod may follow several conventions. The first one that recognizes the pod decides, and the others are ignored. A group
+that is named on the pod comes before one that follows from the pod's owner.
 """
 
 from __future__ import annotations
@@ -10,48 +10,44 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from fluence_extender.gangs.membership.conventions import (
-    coscheduling,
-    job,
     jobset,
     kueue,
     labelled,
-    leaderworkerset,
-    mpijob,
-    native,
-    owned,
-    raycluster,
+    operators,
+    owners,
+    pod_groups,
 )
-from fluence_extender.gangs.membership.conventions.claim import Claim, Workloads, alone, patience
+from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, alone, patience
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 
-Recognise = Callable[[Pod, Workloads], Claim | None]
+Recognize = Callable[[Pod, Workloads], Membership | None]
 
-CONVENTIONS: Mapping[Convention, Recognise] = {
-    Convention.POD_GROUP: native.recognise,
-    Convention.COSCHEDULING: coscheduling.recognise,
-    Convention.LABEL: labelled.recognise,
-    Convention.KUEUE: kueue.recognise,
-    Convention.LEADER_WORKER_SET: leaderworkerset.recognise,
-    Convention.RAY_CLUSTER: raycluster.recognise,
-    Convention.MPI_JOB: mpijob.recognise,
-    Convention.JOB_SET: jobset.recognise,
-    Convention.OWNER: owned.recognise,
-    Convention.JOB: job.recognise,
+CONVENTIONS: Mapping[Convention, Recognize] = {
+    Convention.POD_GROUP: pod_groups.native,
+    Convention.COSCHEDULING: pod_groups.coscheduling,
+    Convention.LABEL: labelled.recognize,
+    Convention.KUEUE: kueue.recognize,
+    Convention.LEADER_WORKER_SET: operators.leader_worker_set,
+    Convention.RAY_CLUSTER: operators.ray_cluster,
+    Convention.MPI_JOB: operators.mpi_job,
+    Convention.JOB_SET: jobset.recognize,
+    Convention.OWNER: owners.sized_owner,
+    Convention.JOB: owners.indexed_job,
 }
 
 BY_NAME = (Convention.POD_GROUP, Convention.COSCHEDULING, Convention.LABEL, Convention.KUEUE)
-"""The conventions in which somebody names the group on the pod."""
+"""The conventions in which the pod itself carries the group's name."""
 
 
-def recognise(pod: Pod, workloads: Workloads) -> Claim:
-    """What a pod says of its gang by the first convention that it follows; by none of them it is alone."""
-    if raycluster.cleans_up(pod):
+def recognize(pod: Pod, workloads: Workloads) -> Membership:
+    """Return the pod's membership by the first convention that it follows; without any, the pod is a gang by itself."""
+    if operators.cleans_up(pod):
         return alone(pod)
-    found = (claim for one in CONVENTIONS.values() if (claim := one(pod, workloads)) is not None)
-    claim = next(found, None) or alone(pod)
+    found = (one for follows in CONVENTIONS.values() if (one := follows(pod, workloads)) is not None)
+    membership = next(found, None) or alone(pod)
     seconds = patience(pod)
     if isinstance(seconds, Reason):
-        return replace(claim, size=seconds)
-    return claim if seconds is None else replace(claim, patience=seconds)
+        return replace(membership, size=seconds)
+    return membership if seconds is None else replace(membership, patience=seconds)

@@ -1,9 +1,10 @@
-"""JobSets, by the labels their pods carry; the size is that of all Jobs together.
+"""JobSets, by the labels their pods carry. The size is that of all Jobs together.
 
 A JobSet may create some of its Jobs only when others are ready or have ended (``dependsOn``, or ``startupPolicy``
-InOrder). With exclusive placement the pods of a Job are created once its first has a node. To wait for all would be to
-wait for ever, so what can exist at once is a part of its own. The order stands in the JobSet alone, and so it is waited
-for; a cluster that serves no JobSets any more leaves the pods' own labels.
+InOrder). With exclusive placement the other pods of a Job are created once its first pod has a node. A gang of all pods
+would wait for ever, so the pods that can exist at the same time form a gang of their own, called a stage. Only the
+JobSet object states the order, so its pods wait until it is known. In a cluster that no longer serves JobSets, the
+pods' own labels must do.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fluence_extender.gangs.membership.conventions.claim import (
-    Claim,
-    Said,
+from fluence_extender.gangs.membership.conventions.membership import (
+    Membership,
+    StatedSize,
     Workloads,
     awaited,
     derived,
@@ -36,23 +37,23 @@ LEADERS, FOLLOWERS = "leaders", "followers"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The pods of a JobSet that exist at once; ``name`` is "" where those are all there are."""
+    """The pods of a JobSet that can exist at the same time; ``name`` is "" if these are all of its pods."""
 
     name: str
-    said: Said
+    stated: StatedSize
 
 
-def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
-    """The claim of a pod of a JobSet."""
+def recognize(pod: Pod, workloads: Workloads) -> Membership | None:
+    """Return the membership of a pod of a JobSet."""
     stage = stage_of(pod, workloads)
     if stage is None:
         return None
     key = GangKey(pod.namespace, pod.labels[JOB_SET_NAME], Convention.JOB_SET, part=stage.name)
-    return derived(pod, key, stage.said)
+    return derived(pod, key, stage.stated)
 
 
 def stage_of(pod: Pod, workloads: Workloads) -> Stage | None:
-    """The stage of its JobSet that a pod belongs to; None for a pod of no JobSet."""
+    """Return the stage of its JobSet that the pod belongs to, or None for a pod of no JobSet."""
     name = pod.labels.get(JOB_SET_NAME)
     if not name:
         return None
@@ -65,7 +66,7 @@ def stage_of(pod: Pod, workloads: Workloads) -> Stage | None:
 
 
 def _stage(job_set: JobSet, pod: Pod) -> Stage:
-    said_by = f"JobSet {job_set.name}"
+    source = f"JobSet {job_set.name}"
     replicated = pod.labels.get(REPLICATED_JOB, "")
     if job_set.in_order:
         together = [one for one in job_set.jobs if one.name == replicated]
@@ -75,22 +76,22 @@ def _stage(job_set: JobSet, pod: Pod) -> Stage:
         together = [one for one in job_set.jobs if one.after in after]
         ordered = any(one.after for one in job_set.jobs)
         name = next((one.name for one in together), replicated) if ordered else ""
-    first, later = _led(together)
+    first, later = _counts(together)
     if not later:
-        return Stage(name, (max(first, 1), said_by))
+        return Stage(name, (max(first, 1), source))
     led = any(one.leaders for one in together if one.name == replicated)
     follows = led and pod.annotations.get(COMPLETION_INDEX) != "0"
     part = "-".join(filter(None, (name, FOLLOWERS if follows else LEADERS)))
-    return Stage(part, (later if follows else first, said_by))
+    return Stage(part, (later if follows else first, source))
 
 
-def _led(together: Sequence[ReplicatedJob]) -> tuple[int, int]:
-    """How many of their pods are created at once, and how many when leaders among those have their nodes."""
+def _counts(together: Sequence[ReplicatedJob]) -> tuple[int, int]:
+    """Return how many of their pods are created at once, and how many once the leaders among those have nodes."""
     later = sum(one.pods - one.leaders for one in together if one.leaders)
     return sum(one.pods for one in together) - later, later
 
 
-def _of_replicated_job(pod: Pod, workloads: Workloads) -> Said:
+def _of_replicated_job(pod: Pod, workloads: Workloads) -> StatedSize:
     if pod.owner is None or pod.owner.kind != "Job":
         why = (
             f"pod {pod.name} says that it is of JobSet {pod.labels[JOB_SET_NAME]}, but has no owning Job; "

@@ -1,19 +1,19 @@
 """Our own convention: the label ``fluence.flux-framework.org/group`` and the annotation ``…/group-size``.
 
-Without the annotation the size is what the pod's owner says: a JobSet, a LeaderWorkerSet, a Job (its parallelism, no
-more than its completions), or a ReplicaSet or StatefulSet, of which admission notes how many pods it wanted then.
-Otherwise it is 1.
+Without the annotation the pod's owner states the size: a JobSet, a LeaderWorkerSet, a Job (its parallelism, but no more
+than its completions), or a ReplicaSet or StatefulSet, whose replicas admission notes on each pod it creates. Otherwise
+the size is 1.
 
-Of a shared quantum job the producer is a gang of its own, and the consumers are the group without it.
+The producer of a shared quantum job is a gang by itself, and the consumers are the rest of the group.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from fluence_extender.gangs.membership.conventions import jobset, leaderworkerset
-from fluence_extender.gangs.membership.conventions.claim import (
-    Claim,
+from fluence_extender.gangs.membership.conventions import jobset, operators
+from fluence_extender.gangs.membership.conventions.membership import (
+    Membership,
     Workloads,
     annotated_size,
     awaited,
@@ -31,44 +31,44 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 
 
-def recognise(pod: Pod, workloads: Workloads) -> Claim | None:
-    """The claim of a pod with our group label."""
+def recognize(pod: Pod, workloads: Workloads) -> Membership | None:
+    """Return the membership of a pod with our group label."""
     group = pod.labels.get(GROUP_LABEL, "")
     return sized(pod, workloads, GangKey(pod.namespace, group, Convention.LABEL)) if group else None
 
 
-def linked(pod: Pod, workloads: Workloads, key: GangKey) -> Claim | None:
-    """The claim of a pod whose PodGroup ``key`` isn't there (yet), where our label names the same group.
+def linked(pod: Pod, workloads: Workloads, key: GangKey) -> Membership | None:
+    """Return the membership of a pod whose PodGroup ``key`` doesn't exist (yet), if our label names the same group.
 
-    Admission adds that link to the label, so what the label says is enough.
+    Admission adds the link to the PodGroup because of the label, so what the label states is enough.
     """
     return sized(pod, workloads, key) if pod.labels.get(GROUP_LABEL) == key.name else None
 
 
-def sized(pod: Pod, workloads: Workloads, key: GangKey) -> Claim:
-    """The claim to be in the group ``key``, of the size that the pod or its owner says."""
+def sized(pod: Pod, workloads: Workloads, key: GangKey) -> Membership:
+    """Return the membership in the group ``key``, of the size that the pod or its owner states."""
     if pod.annotations.get(ROLE_ANNOTATION) == PRODUCER and key.name.endswith(PRODUCER_SUFFIX):
-        return Claim(key, 1, f"pod {pod.name}, which produces,")
+        return Membership(key, 1, f"pod {pod.name}, which produces,")
     own = annotated_size(pod)
-    claim = Claim(key, *own) if own is not None else _by_owner(pod, workloads, key)
-    if isinstance(claim.size, int) and DEPENDS_ON_PRODUCER in pod.annotations:
-        return replace(claim, size=max(claim.size - 1, 1))
-    return claim
+    membership = Membership(key, *own) if own is not None else _by_owner(pod, workloads, key)
+    if isinstance(membership.size, int) and DEPENDS_ON_PRODUCER in pod.annotations:
+        return replace(membership, size=max(membership.size - 1, 1))
+    return membership
 
 
-def _by_owner(pod: Pod, workloads: Workloads, key: GangKey) -> Claim:
+def _by_owner(pod: Pod, workloads: Workloads, key: GangKey) -> Membership:
     stage = jobset.stage_of(pod, workloads)
     if stage is not None:
-        return Claim(replace(key, part=stage.name), *stage.said)
-    led = leaderworkerset.recognise(pod, workloads)
+        return Membership(replace(key, part=stage.name), *stage.stated)
+    led = operators.leader_worker_set(pod, workloads)
     if led is not None:
         return replace(led, key=replace(key, part=led.key.part))
     noted = pod.annotations.get(OWNER_SIZE_ANNOTATION)
     if pod.owner is not None and pod.owner.kind == "Job":
         job = workloads.find(Job, pod.namespace, pod.owner.name)
         if job is None:
-            return Claim(key, *awaited("Job", pod.namespace, pod.owner.name))
-        return Claim(key, job.pods, f"Job {pod.owner.name}")
+            return Membership(key, *awaited("Job", pod.namespace, pod.owner.name))
+        return Membership(key, job.pods, f"Job {pod.owner.name}")
     if pod.owner is not None and noted is not None:
-        return Claim(key, *read(pod, "annotation", OWNER_SIZE_ANNOTATION, noted), noted=True)
-    return Claim(key, 1, f"pod {pod.name}, which says nothing,")
+        return Membership(key, *read(pod, "annotation", OWNER_SIZE_ANNOTATION, noted), noted=True)
+    return Membership(key, 1, f"pod {pod.name}, which says nothing,")

@@ -9,11 +9,11 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
-Beside = Callable[[Callable[[], None]], Awaitable[None]]
+RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
 """How such work is run: the awaitable ends when the work has, and raises what it raises."""
 
 
-async def beside_the_loop(work: Callable[[], None]) -> None:
+async def run_in_thread(work: Callable[[], None]) -> None:
     """Run ``work`` in a daemon thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import ClusterError, Kind
-from fluence_extender.gangs.membership.conventions.claim import alone
+from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Member
-from fluence_extender.gangs.reporting.group_reports import member_status
+from fluence_extender.gangs.reporting.group_status import member_status
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import CoschedulingGroup, JobSet, MemberStatus, ReplicatedJob

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.port import Lease
-from fluence_extender.gangs.leadership.leadership import ALONE, ByLease
+from fluence_extender.gangs.leadership.lease import ALONE, ByLease
 
 OURS = Lease("fluence-a_1111-22", "2026-01-01T00:00:00Z", 3, 15.0)
 THEIRS = replace(OURS, holder="fluence-b_3333-44")

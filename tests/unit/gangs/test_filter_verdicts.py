@@ -1,4 +1,4 @@
-"""What kube-scheduler's own filters said, from the message of a pod's condition."""
+"""What kube-scheduler's own filters found, from the message of a pod's condition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.gangs.lifecycle.judgements import PLUGINS, judgements, last_judged, shown
+from fluence_extender.gangs.lifecycle.refusals import PLUGINS, in_words, last_verdicts, verdicts
 
 PREEMPTION = " preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
 
@@ -41,7 +41,7 @@ PREEMPTION = " preemption: 0/5 nodes are available: 5 Preemption is not helpful 
     ],
 )
 def test_message_says_which_filter_refused_how_many_nodes(message: str, told: str) -> None:
-    assert shown(judgements(message)) == told
+    assert in_words(verdicts(message)) == told
 
 
 BUSY = "0/2 nodes are available: 2 busy: 2 of 3 fit now. no new claims to deallocate, preemption: none."
@@ -49,14 +49,14 @@ APART = "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules
 
 
 def test_our_own_answer_is_no_filters() -> None:
-    assert judgements(BUSY) == ()
+    assert verdicts(BUSY) == ()
 
 
-def test_what_a_filter_said_last_outlives_our_own_answers() -> None:
-    said = last_judged(APART, ())
-    assert shown(said) == "InterPodAffinity on 2 nodes"
-    assert last_judged(BUSY, said) == said
-    assert last_judged("0/2 nodes are available: 1 Insufficient cpu.", said) == (("NodeResourcesFit", 1),)
+def test_what_a_filter_found_last_outlives_our_own_answers() -> None:
+    found = last_verdicts(APART, ())
+    assert in_words(found) == "InterPodAffinity on 2 nodes"
+    assert last_verdicts(BUSY, found) == found
+    assert last_verdicts("0/2 nodes are available: 1 Insufficient cpu.", found) == (("NodeResourcesFit", 1),)
 
 
 @given(
@@ -65,11 +65,11 @@ def test_what_a_filter_said_last_outlives_our_own_answers() -> None:
 )
 def test_nodes_are_neither_lost_nor_counted_twice(reasons: dict[str, int], end: str) -> None:
     parts = ", ".join(f"{nodes} {text}" for text, nodes in reasons.items())
-    total = sum(nodes for _, nodes in judgements(f"0/15000 nodes are available: {parts}{end}"))
+    total = sum(nodes for _, nodes in verdicts(f"0/15000 nodes are available: {parts}{end}"))
     assert total == sum(reasons.values())
 
 
 @given(st.text())
 def test_any_text_is_read(message: str) -> None:
-    judgements(message)
-    judgements(f"0/3 nodes are available: {message}")
+    verdicts(message)
+    verdicts(f"0/3 nodes are available: {message}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.gangs.membership.topology_told import topology_told
-from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.gangs.membership.workloads import WorkloadIndex, owner_topology
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import Job, JobSet, PodGroup, ReplicatedJob, Workload
 from fluence_extender.placement.topology_constraints import SLICE_REQUIRED, SLICE_SIZE
@@ -47,7 +46,7 @@ def test_size_of_a_job_is_that_of_its_replicated_job(known: tuple[Workload, ...]
     index = WorkloadIndex()
     for one in known:
         index.put(one)
-    assert topology_told(index, worker(0, 0)) == ((), size)
+    assert owner_topology(index, worker(0, 0)) == ((), size)
 
 
 def test_pods_without_slices_depend_on_no_job() -> None:
@@ -55,7 +54,7 @@ def test_pods_without_slices_depend_on_no_job() -> None:
     index.put(Job("default", "j", "u", 3))
     index.put(PodGroup("default", "g", "u", 2, (RACK,)))
     grouped = pod("p", group="g", owner=Owner("Job", "j", "u"))
-    assert topology_told(index, grouped) == ((RACK,), 0)
+    assert owner_topology(index, grouped) == ((RACK,), 0)
 
 
 def racks_of(w: World, pods: list[Pod]) -> list[str]:

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fluence_extender.gangs.lifecycle.agenda import NEVER
-from fluence_extender.gangs.lifecycle.judgements import judgements
-from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import holds
@@ -91,7 +90,7 @@ def _seek_the_others(gang: Gang) -> bool:
 
 def _may_follow(pod: Pod) -> bool:
     """Whether kube-scheduler has nothing against the pod, or among other things that those aren't there it seeks."""
-    return not pod.refusal or "InterPodAffinity" in dict(judgements(pod.refusal))
+    return not pod.refusal or "InterPodAffinity" in dict(verdicts(pod.refusal))
 
 
 def first_to_steer(gang: Gang, wanted: Sequence[Member]) -> Sequence[Member]:

@@ -95,19 +95,19 @@ def test_claim_is_made_of_any_pod_and_anew_when_what_it_rests_on_changes(
     pod: Pod, history: list[tuple[bool, Workload]]
 ) -> None:
     followed = WorkloadIndex()
-    claim = followed.claim(pod)
+    membership = followed.membership(pod)
     for there, thing in history:
         if pod.uid in (followed.put(thing) if there else followed.drop(thing)):
-            claim = followed.claim(pod)
+            membership = followed.membership(pod)
     at_once = WorkloadIndex()
     for there, thing in history:
         (at_once.put if there else at_once.drop)(thing)
-    assert claim == at_once.claim(pod)
-    assert isinstance(claim.size, Reason) or 1 <= claim.size <= 10**9
-    assert claim.key.namespace == pod.namespace
-    assert claim.key.name
-    if claim.key.convention is Convention.ALONE:
-        assert claim.key.uid == pod.uid
+    assert membership == at_once.membership(pod)
+    assert isinstance(membership.size, Reason) or 1 <= membership.size <= 10**9
+    assert membership.key.namespace == pod.namespace
+    assert membership.key.name
+    if membership.key.convention is Convention.ALONE:
+        assert membership.key.uid == pod.uid
 
 
 @given(members=st.lists(pods(), max_size=6), known=st.lists(workloads, max_size=6))
@@ -115,9 +115,9 @@ def test_agreement_does_not_depend_on_the_order_of_members(members: list[Pod], k
     index = WorkloadIndex()
     for thing in known:
         index.put(thing)
-    claims = [index.claim(pod) for pod in members]
-    keys = {claim.key for claim in claims}
+    memberships = [index.membership(pod) for pod in members]
+    keys = {membership.key for membership in memberships}
     for key in keys:
-        of_gang = [claim for claim in claims if claim.key == key]
-        if not any(isinstance(claim.size, Reason) for claim in of_gang):
+        of_gang = [membership for membership in memberships if membership.key == key]
+        if not any(isinstance(membership.size, Reason) for membership in of_gang):
             assert agreed_size(key, of_gang) == agreed_size(key, reversed(of_gang))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.execution.beside import Beside, beside_the_loop
+from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.mirror import LoadFailed
 
@@ -28,7 +28,7 @@ ROUNDS = 8
 """How often what came in meanwhile is booked beside the loop before it is booked on it, however much it is."""
 
 
-class Renewal:
+class GraphRebuilder:
     """Rebuilds the controller's graph; ``refused`` is told of resources of which none can be built, and why."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Renewal:
         controller: Controller,
         refused: Callable[[VirtualResources, str], None],
         wake: Callable[[], None],
-        beside: Beside = beside_the_loop,
+        beside: RunInThread = run_in_thread,
     ) -> None:
         self._controller = controller
         self._ledger = controller.ledger

@@ -1,10 +1,10 @@
-"""What a pod's claim is, among the workloads that are known."""
+"""What a pod's membership is, among the workloads that are known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluence_extender.gangs.membership.conventions.claim import Claim
+from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.reason import Reason
@@ -26,8 +26,8 @@ def index(*known: Workload, unserved: Iterable[type[Workload]] = ()) -> Workload
     return made
 
 
-def claim(body: Manifest, *known: Workload, unserved: Iterable[type[Workload]] = ()) -> Claim:
-    return index(*known, unserved=unserved).claim(decoded(body))
+def membership(body: Manifest, *known: Workload, unserved: Iterable[type[Workload]] = ()) -> Membership:
+    return index(*known, unserved=unserved).membership(decoded(body))
 
 
 def key(name: str, convention: Convention, part: str = "", uid: str = "") -> GangKey:
@@ -36,10 +36,10 @@ def key(name: str, convention: Convention, part: str = "", uid: str = "") -> Gan
 
 def told(body: Manifest, *known: Workload, unserved: Iterable[type[Workload]] = ()) -> tuple[GangKey, object]:
     """The key, and the size or what is said instead."""
-    found = claim(body, *known, unserved=unserved)
+    found = membership(body, *known, unserved=unserved)
     return found.key, found.size.text if isinstance(found.size, Reason) else found.size
 
 
 def is_alone(body: Manifest, *known: Workload, unserved: Iterable[type[Workload]] = ()) -> bool:
-    found = claim(body, *known, unserved=unserved)
+    found = membership(body, *known, unserved=unserved)
     return found.key.convention is Convention.ALONE and found.size == 1

@@ -11,8 +11,8 @@ import pytest
 
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.execution.beside import beside_the_loop
-from fluence_extender.gangs.leadership.renewal import Renewal
+from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
+from fluence_extender.gangs.execution.threads import run_in_thread
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
 from fluence_extender.http.port import Nowhere, On
@@ -188,15 +188,15 @@ async def test_nothing_is_loaded_on_the_thread_of_the_loop() -> None:
     factory = Factory()
     ledger = Ledger(Mirror(factory, COARSE, incremental=False))
     controller = Controller(ledger)
-    await beside_the_loop(controller.start)
-    renewal = asyncio.create_task(Renewal(controller, lambda *_: None, lambda: None).run())
+    await run_in_thread(controller.start)
+    rebuilder = asyncio.create_task(GraphRebuilder(controller, lambda *_: None, lambda: None).run())
     for number in range(50):
         ledger.put_node(node(f"n{number}"))
     assert ledger.behind
     await until(lambda: not ledger.behind)
     ledger.drop_node("n0")
     await until(lambda: not ledger.behind)
-    renewal.cancel()
+    rebuilder.cancel()
     assert len(factory.threads) >= 2
     assert threading.current_thread() not in factory.threads
     ledger.close()
@@ -209,8 +209,10 @@ async def test_resources_of_which_no_graph_can_be_built_are_refused_and_the_rest
     controller.start()
     ledger.load([node("n0")])
     refused: list[str] = []
-    renewal = Renewal(controller, lambda resources, why: refused.append(f"{resources.types}: {why}"), print)
-    running = asyncio.create_task(renewal.run())
+    rebuilder = GraphRebuilder(
+        controller, lambda resources, why: refused.append(f"{resources.types}: {why}"), print
+    )
+    running = asyncio.create_task(rebuilder.run())
     factory.broken = True
     controller.replace_resources(parse_resources(POOL))
     await until(lambda: bool(refused))

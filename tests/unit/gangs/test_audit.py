@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.port import ClusterError, Kind, Look, ResourcesFile
-from fluence_extender.gangs.leadership.auditor import Auditor
+from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.ledger.allocation import Strength
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.assignment import Assignment

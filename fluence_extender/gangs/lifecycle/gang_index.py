@@ -1,0 +1,80 @@
+"""Which gangs a step has to look at: those that wait, those that are on their way, and those that are due.
+
+Walking through all gangs at each step would cost the whole cluster's size; these are few. A gang in which nothing
+happens costs nothing until its timer is due.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Set
+
+from fluence_extender.gangs.lifecycle.attempts import needy
+from fluence_extender.gangs.lifecycle.deadlines import due
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.model.gang import GangKey, GangState
+
+SETTLED = (GangState.BOUND, GangState.FINISHED)
+
+
+class Timers:
+    """When to look at each gang again even if nothing is observed of it: one timer a gang, the earliest requested."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, GangKey]] = []
+        self._due: dict[GangKey, float] = {}
+
+    def set(self, key: GangKey, when: float) -> None:
+        """Look at the gang at ``when`` (on the controller's clock), or earlier if that was requested before."""
+        if when < self._due.get(key, NEVER):
+            self._due[key] = when
+            heapq.heappush(self._heap, (when, key))
+
+    def take_due(self, now: float) -> list[GangKey]:
+        """Remove the timers that are due and return their gangs."""
+        found: list[GangKey] = []
+        while self._heap and self._heap[0][0] <= now:
+            when, key = heapq.heappop(self._heap)
+            if self._due.get(key) == when:
+                del self._due[key]
+                found.append(key)
+        return found
+
+
+class GangIndex:
+    """The gangs of ``registry`` by what a step has to look at them for."""
+
+    def __init__(self, registry: Registry, limits: Limits) -> None:
+        self._registry = registry
+        self._limits = limits
+        self._active: set[GangKey] = set()
+        self._timers = Timers()
+        self.waiting: set[GangKey] = set()
+
+    def update(self, gang: Gang, now: float) -> None:
+        """Record whether the gang waits or is on its way, and set its timer."""
+        settled = gang.state in SETTLED
+        (self._active.discard if settled else self._active.add)(gang.key)
+        (self.waiting.add if needy(gang) else self.waiting.discard)(gang.key)
+        self.look_at(gang, due(gang, now, self._limits))
+
+    def look_at(self, gang: Gang, when: float) -> None:
+        """Look at the gang at ``when``, or earlier if that was requested before."""
+        self._timers.set(gang.key, when)
+
+    def take_due(self, now: float) -> set[GangKey]:
+        """Remove the timers that are due and return their gangs."""
+        return set(self._timers.take_due(now))
+
+    def existing(self, keys: Set[GangKey]) -> list[Gang]:
+        """Return the gangs of ``keys`` that still exist, in a stable order."""
+        gangs = self._registry.gangs
+        return [gangs[key] for key in sorted(keys) if key in gangs]
+
+    def unsettled(self) -> list[Gang]:
+        """Return the gangs for which something may still have to be done, in a stable order."""
+        self._active &= self._registry.gangs.keys()
+        self.waiting &= self._registry.gangs.keys()
+        return self.existing(self._active | self._registry.dirty)

@@ -1,0 +1,54 @@
+"""Gangs that follow from the pods' owner alone, without a group's name on the pods.
+
+Pods of any one owner (a StatefulSet, a ReplicaSet, …) are a gang if they carry a size. All of them must be created at
+once: a StatefulSet needs ``podManagementPolicy`` Parallel. The size is our annotation or the label
+``fluence.group-size`` of flux-k8s, which may also be a label of their Job.
+
+An Indexed Job that runs all its indexes at once (completions and parallelism are equal and more than 1) is a gang
+without any size. Kubernetes itself would make a gang of such a Job (KEP-5547). Any other Job is a queue of independent
+pods.
+"""
+
+from __future__ import annotations
+
+from fluence_extender.gangs.membership.conventions.membership import (
+    Membership,
+    Workloads,
+    alone,
+    annotated_size,
+    awaited,
+    derived,
+    labels_of,
+    read,
+)
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.names import COMPLETION_INDEX, FLUX_SIZE
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
+
+
+def sized_owner(pod: Pod, workloads: Workloads) -> Membership | None:
+    """Return the membership of an owned pod that carries a size."""
+    if pod.owner is None:
+        return None
+    stated = annotated_size(pod)
+    if stated is None and (text := labels_of(pod, workloads).get(FLUX_SIZE)) is not None:
+        stated = read(pod, "label", FLUX_SIZE, text)
+    if stated is None:
+        return None
+    if stated[0] == 1:
+        return alone(pod)
+    return Membership(GangKey(pod.namespace, pod.owner.name, Convention.OWNER, pod.owner.uid), *stated)
+
+
+def indexed_job(pod: Pod, workloads: Workloads) -> Membership | None:
+    """Return the membership of a pod of an Indexed Job that runs all its indexes at once."""
+    if pod.owner is None or pod.owner.kind != "Job" or COMPLETION_INDEX not in pod.annotations:
+        return None
+    key = GangKey(pod.namespace, pod.owner.name, Convention.JOB)
+    job = workloads.find(Job, pod.namespace, pod.owner.name)
+    if job is None:
+        return derived(pod, key, awaited("Job", pod.namespace, pod.owner.name))
+    if job.indexed and job.parallelism > 1 and job.completions == job.parallelism:
+        return derived(pod, key, (job.pods, f"Job {job.name}"))
+    return None

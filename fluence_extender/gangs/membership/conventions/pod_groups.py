@@ -1,0 +1,107 @@
+"""The two kinds of PodGroup: the native one of scheduling.k8s.io and that of the coscheduling plugin.
+
+A pod names the native PodGroup in ``spec.schedulingGroup`` (KEP-4671). Its ``minCount`` is the size, and nothing on the
+pods overrides it, because kube-scheduler's own gang cycle uses it too.
+
+The label ``scheduling.x-k8s.io/pod-group`` names the PodGroup of scheduling.x-k8s.io (``minMember``). The MPI Operator,
+Kubeflow Trainer and KubeRay write it when they are configured to gang-schedule. flux-k8s wrote it too, with the size in
+a label ``fluence.group-size``; both may also be labels of the Job. The size is the PodGroup's where there is one, else
+what the pod carries. The operators count pods into ``minMember`` that they create only once others run (a launcher, a
+later stage of a JobSet). Such a group is whole without those pods.
+
+Admission links pods with our group label to a PodGroup of the same name. Until that PodGroup exists, the label is
+enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fluence_extender.gangs.membership.conventions import jobset, labelled, operators
+from fluence_extender.gangs.membership.conventions.membership import (
+    Membership,
+    StatedSize,
+    Workloads,
+    annotated_size,
+    awaited,
+    job_of,
+    labels_of,
+    read,
+)
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.workload import CoschedulingGroup, PodGroup
+
+EARLIER = "pod-group.scheduling.sigs.k8s.io"
+COSCHEDULING_NAMES = (COSCHEDULING_GROUP, f"{EARLIER}/name", EARLIER)
+"""The labels that name the coscheduling plugin's group; the last two are those of its earlier versions."""
+
+COSCHEDULING_SIZES = (FLUX_SIZE, f"{EARLIER}/min-available")
+
+
+def native(pod: Pod, workloads: Workloads) -> Membership | None:
+    """Return the membership of a pod that names a native PodGroup."""
+    if not pod.group:
+        return None
+    key = GangKey(pod.namespace, pod.group, Convention.POD_GROUP)
+    group = workloads.find(PodGroup, pod.namespace, pod.group)
+    if group is None:
+        stated = awaited("PodGroup", pod.namespace, pod.group, "to exist")
+        return labelled.linked(pod, workloads, key) or Membership(key, *stated)
+    return Membership(key, group.min_count, f"PodGroup {key}")
+
+
+def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
+    """Return the membership of a pod with the label of the coscheduling plugin."""
+    labels = labels_of(pod, workloads)
+    name = next((labels[label] for label in COSCHEDULING_NAMES if labels.get(label)), "")
+    if not name:
+        return None
+    group = workloads.find(CoschedulingGroup, pod.namespace, name)
+    if group is None and _submits_ray_job(pod, workloads):
+        # KubeRay labels the pod that submits a RayJob with the name of a PodGroup that it doesn't create.
+        return None
+    linked = labelled.linked(pod, workloads, GangKey(pod.namespace, name, Convention.COSCHEDULING))
+    if group is None and linked is not None:
+        return linked
+    stated = (group.min_member, f"PodGroup {name}") if group is not None else _carried(pod, labels)
+    if stated is None and labels is not pod.labels:
+        stated = _size_of_job(pod, workloads)
+    if stated is None:
+        stated = awaited("PodGroup", pod.namespace, name, "to exist")
+    stage = jobset.stage_of(pod, workloads)
+    part = stage.name if stage is not None else ""
+    limits = [operators.most_at_once(pod, workloads), stage.stated[0] if stage is not None else None]
+    size = _smallest(stated[0], limits)
+    key = GangKey(pod.namespace, name, Convention.COSCHEDULING, part=part)
+    return Membership(key, size, stated[1], group.timeout if group is not None else None)
+
+
+def _size_of_job(pod: Pod, workloads: Workloads) -> StatedSize | None:
+    """Return the size of a Job that has flux-k8s's name label and no size: as many pods as the Job runs at once."""
+    job = job_of(pod, workloads)
+    named = job is not None and not any(pod.labels.get(label) for label in COSCHEDULING_NAMES)
+    return (job.pods, f"Job {job.name}") if job is not None and named else None
+
+
+def _submits_ray_job(pod: Pod, workloads: Workloads) -> bool:
+    job = job_of(pod, workloads)
+    return job is not None and job.submits_ray_job
+
+
+def _carried(pod: Pod, labels: Mapping[str, str]) -> StatedSize | None:
+    found: Iterator[StatedSize] = (
+        read(pod, "label", label, labels[label]) for label in COSCHEDULING_SIZES if label in labels
+    )
+    return next(found, None) or annotated_size(pod)
+
+
+def _smallest(size: int | Reason, limits: list[int | Reason | None]) -> int | Reason:
+    """Return the least of the sizes; a reason in place of one stands for all."""
+    for limit in limits:
+        if isinstance(size, Reason) or limit is None:
+            continue
+        size = limit if isinstance(limit, Reason) else min(size, limit)
+    return size
