@@ -91,7 +91,7 @@ class ApiCluster:
         if pin is not None:
             metadata["annotations"] = {PINNED_ANNOTATION: pin.node}
             spec["affinity"] = required_affinity(pin.affinity)
-            if pod.accounted:
+            if pod.has_managed_fields:
                 metadata["managedFields"] = UNMANAGED
         alone = pod.gates == (gate,)
         spec["schedulingGates"] = None if alone else [{"$patch": "delete", "name": gate}]

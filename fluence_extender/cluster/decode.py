@@ -99,10 +99,10 @@ def decode_pod(raw: bytes) -> Pod:
         ready=_is_ready(status),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
-        entangled=_entangled(spec),
+        interdependent=_interdependent(spec),
         marked=_marked(spec),
-        accounted=bool(gates) and ACCOUNT in raw and APPLIED not in raw,
-        seeks=_sought(spec, meta.namespace),
+        has_managed_fields=bool(gates) and ACCOUNT in raw and APPLIED not in raw,
+        pod_affinity=_sought(spec, meta.namespace),
     )
 
 
@@ -198,7 +198,7 @@ def _affinity(affinity: wire.Affinity | None) -> tuple[NodeTerm, ...] | None:
     return tuple(NodeTerm(term.match_expressions or (), term.match_fields or ()) for term in terms)
 
 
-def _entangled(spec: wire.PodSpec) -> bool:
+def _interdependent(spec: wire.PodSpec) -> bool:
     affinity = spec.get("affinity")
     between = (affinity.near, affinity.apart) if affinity is not None else ()
     spread = spec.get("topologySpreadConstraints") or ()

@@ -23,10 +23,10 @@ from fluence_extender.model.workload import (
     Job,
     JobSet,
     LeaderWorkerSet,
-    Making,
     MemberStatus,
     MpiJob,
     PodGroup,
+    Provenance,
     RayCluster,
     ReplicatedJob,
 )
@@ -238,9 +238,9 @@ def _identity(meta: Metadata) -> tuple[str, str, str]:
     return meta.namespace, meta.name, meta.uid
 
 
-def _making(meta: Metadata) -> Making:
+def _making(meta: Metadata) -> Provenance:
     by = (meta.annotations or {}).get(CREATED_BY_ANNOTATION, "")
-    return Making(by, meta.resource_version, meta.deletion_timestamp is not None)
+    return Provenance(by, meta.resource_version, meta.deletion_timestamp is not None)
 
 
 def decode_job(raw: bytes) -> Job:
@@ -255,11 +255,11 @@ def decode_job(raw: bytes) -> Job:
         parallelism=_parallelism(spec),
         completions=spec.completions,
         indexed=spec.completion_mode == "Indexed",
-        given_up=_indexes((decoded.status and decoded.status.failed_indexes) or ""),
+        failed_indexes=_indexes((decoded.status and decoded.status.failed_indexes) or ""),
         labels=tuple((key, labels[key]) for key in FLUX_K8S_LABELS if key in labels),
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=started.timestamp() + deadline if started and deadline else None,
-        bears=_bears(spec, (decoded.status and decoded.status.failed) or 0),
+        evictions_left=_bears(spec, (decoded.status and decoded.status.failed) or 0),
     )
 
 
@@ -303,7 +303,7 @@ def decode_pod_group(raw: bytes) -> PodGroup:
     levels = tuple(one.key for one in (constraints.topology if constraints else None) or () if one.key)
     min_count = (gang.min_count if gang else None) or 1
     return PodGroup(
-        *_identity(decoded.metadata), min_count=min_count, levels=levels, making=_making(decoded.metadata)
+        *_identity(decoded.metadata), min_count=min_count, levels=levels, provenance=_making(decoded.metadata)
     )
 
 
@@ -323,7 +323,7 @@ def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
             status.failed or 0,
             status.schedule_start_time or "",
         ),
-        making=_making(decoded.metadata),
+        provenance=_making(decoded.metadata),
     )
 
 

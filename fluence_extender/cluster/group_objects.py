@@ -42,7 +42,7 @@ class ApiPodGroups:
     async def remove(self, group: Group) -> None:
         """Remove it as it was seen: a group that somebody has edited since is left alone. Raises `Conflict`, `Gone`."""
         listed = await self._listed(type(group))
-        seen = {"uid": group.uid, "resourceVersion": group.making.version}
+        seen = {"uid": group.uid, "resourceVersion": group.provenance.version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": seen}
         attempt = f"delete PodGroup {group.namespace}/{group.name}"
         path = f"{_folder(listed, group.namespace)}/{group.name}"

@@ -30,7 +30,7 @@ from fluence_extender.model.coordination import (
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
     ROLE_ANNOTATION,
-    handed_over,
+    producer_annotation,
 )
 from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION, GROUP_LABEL
 from fluence_extender.model.pod import Pod
@@ -47,8 +47,8 @@ AGAIN = 15.0
 Group = tuple[str, str]
 """Namespace and name of a shared group."""
 
-_HANDED_BACKEND = handed_over(BACKEND_ANNOTATION)
-_HANDED_ATTRIBUTES = handed_over(ATTRIBUTE_PREFIX)
+_HANDED_BACKEND = producer_annotation(BACKEND_ANNOTATION)
+_HANDED_ATTRIBUTES = producer_annotation(ATTRIBUTE_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from fluence_extender.model.coordination import (
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
     RELEASED_ANNOTATION,
-    handed_over,
+    producer_annotation,
     producer_group,
 )
 from fluence_extender.model.names import GROUP_LABEL
@@ -79,7 +79,7 @@ def handover(producer: Mapping[str, str], task: str) -> dict[str, str]:
     told = {QUANTUM_JOB_ID_ANNOTATION: task}
     for key, value in producer.items():
         if describes_backend(key):
-            told[handed_over(key)] = value
+            told[producer_annotation(key)] = value
     return told
 
 

@@ -301,7 +301,7 @@ class Ledger:
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
         """Hold the node that a pod was steered to for it again after a start; None when there is no room."""
-        node = pod.promised
+        node = pod.steered_to
         if node not in self._nodes or not self._accounts[node].takes(
             self.rounded(pod.requests), pod.host_ports
         ):

@@ -1,4 +1,4 @@
-"""Plain values that every other room speaks in: quantities, resources, nodes, pods, gangs, placements, reasons.
+"""Plain values that all rooms share: quantities, resources, nodes, pods, workloads, gangs, assignments, reasons.
 
-Invariant: nothing here does I/O, keeps state or imports another room; a value is equal to another when its fields are.
+Invariant: this room does no I/O, keeps no state and imports no other room. Two values are equal when their fields are.
 """

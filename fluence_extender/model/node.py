@@ -1,4 +1,4 @@
-"""A Kubernetes node as placement sees it."""
+"""A Kubernetes node, reduced to what placement reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluence_extender.model.resources import NOTHING, Resources
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node taint; ``effect`` is NoSchedule, PreferNoSchedule or NoExecute."""
+    """A node taint (core/v1); ``effect`` is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
     effect: str
@@ -19,7 +19,11 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: ``allocatable`` is exact (see `Resources`), the pod limit in it under ``pods``."""
+    """One node.
+
+    ``allocatable`` is exact, in the units of `Resources`, and holds the node's pod limit under ``pods``. ``ready`` is
+    the node's Ready condition, ``unschedulable`` its cordon.
+    """
 
     name: str
     uid: str = ""

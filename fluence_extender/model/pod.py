@@ -1,4 +1,4 @@
-"""A pod as placement sees it: what it asks for, where it may run, where it is in its life."""
+"""A pod: what it requests, on which nodes it may run, and how far it has come."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from fluence_extender.model.names import (
 from fluence_extender.model.resources import NOTHING, Resources
 
 ENDED = ("Succeeded", "Failed")
-"""The phases of pods whose containers have ended for good."""
+"""The phases of a pod whose containers have ended for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod toleration (core/v1): ``operator`` is Equal or Exists; an empty key with Exists tolerates all."""
+    """A pod toleration (core/v1).
+
+    ``operator`` is Equal or Exists, and an empty key with Exists tolerates all taints.
+    """
 
     key: str = ""
     operator: str = "Equal"
@@ -30,7 +33,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One node selector expression: operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    """One selector expression (core/v1); ``operator`` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str
     operator: str
@@ -39,7 +42,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
-    """One term of a required node affinity: all of ``expressions`` (labels) and ``fields`` (metadata.name) hold."""
+    """One term of a required node affinity; all ``expressions`` (labels) and ``fields`` (metadata.name) must hold."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -47,7 +50,7 @@ class NodeTerm:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port claimed on the node itself."""
+    """A port that the pod takes on the node itself."""
 
     port: int
     protocol: str = "TCP"
@@ -56,7 +59,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The controlling owner of a pod; ``api_version`` is what a reference to it says, and isn't compared."""
+    """The controlling owner of a pod. ``api_version`` isn't compared: it may change while the owner stays the same."""
 
     kind: str
     name: str
@@ -66,23 +69,27 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod.
+    """One pod. All times are in seconds since the epoch.
 
-    ``requests`` are the effective requests that a node must cover (with ``pods`` = 1); ``devices`` the
-    virtual resources asked for by type (``qpu`` -> 1); ``gates`` the names of its scheduling gates; ``node``
-    is set once it is bound; ``created`` is the creation time in seconds since the epoch; ``problem`` says why
-    its requests could not be read (``requests`` then covers its pod slot only), "" when they could; ``refusal``
-    is what kube-scheduler last said against it, "" when it said nothing; ``failure`` what kept it from trying or from
-    binding it, by its own account, "" when nothing did; ``started`` is when kubelet took it, seconds
-    since the epoch, 0 before; ``rejected`` that it failed because kubelet didn't admit it, so that it never ran;
-    ``ready`` that its Ready condition is true, so that budgets reckon it healthy;
-    ``duration`` how many seconds it runs at most, None where that isn't said;
-    ``preempts`` is false where its preemptionPolicy is Never; ``entangled`` says that kube-scheduler's filters judge it
-    by more than the node and what is free there: by other pods, by volumes or by resource claims; ``marked`` that it
-    asks for one of `MARKS`, so that kube-scheduler calls our bind verb for it; ``accounted`` that the API
-    server keeps account of who wrote which of its fields, though nobody manages any by server-side apply (looked at
-    while it is gated); ``seeks`` are the label selectors of pods that
-    it has to be near by required affinity, as far as they may be of its own namespace.
+    What it asks for: ``requests`` are the effective requests that a node must cover, with ``pods`` = 1; ``devices`` are
+    the virtual resources by type (``qpu`` -> 1). ``problem`` says why its requests couldn't be read, "" where they
+    could; ``requests`` then covers the pod slot only.
+
+    Where it may run: ``affinity`` is its required node affinity, None without one. ``pod_affinity`` holds the label
+    selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
+    filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``preempts``
+    is false where its preemptionPolicy is Never.
+
+    How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
+    and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``refusal`` is the message of
+    kube-scheduler's last refusal, and ``failure`` that of a scheduling attempt or a Binding that failed; "" where there
+    is none. ``rejected`` is true where the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready
+    condition, by which disruption budgets count it as healthy. ``duration`` is how many seconds it runs at most, None
+    where that is unknown.
+
+    How it is written: ``marked`` is true where it requests one of `MARKS`, so that kube-scheduler calls the service's
+    bind verb for it. ``has_managed_fields`` is true where it is gated, the API server records which manager wrote which
+    field, and no manager uses server-side apply.
     """
 
     namespace: str
@@ -115,32 +122,32 @@ class Pod:
     ready: bool = False
     duration: float | None = None
     preempts: bool = True
-    entangled: bool = False
+    interdependent: bool = False
     marked: bool = False
-    accounted: bool = False
-    seeks: tuple[tuple[Requirement, ...], ...] = ()
+    has_managed_fields: bool = False
+    pod_affinity: tuple[tuple[Requirement, ...], ...] = ()
 
     @property
     def key(self) -> str:
-        """``namespace/name``, as people write it."""
+        """``namespace/name``, for messages."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def ours(self) -> bool:
-        """Whether we are its scheduler."""
+        """Whether its schedulerName is this scheduler."""
         return self.scheduler == SCHEDULER_NAME
 
     @property
     def finished(self) -> bool:
-        """Whether its containers have ended for good, so that it holds nothing."""
+        """Whether its containers have ended for good. A finished pod holds nothing."""
         return self.phase in ENDED
 
     @property
     def confined_to(self) -> tuple[str, ...]:
-        """The nodes that its required node affinity names, in the order written; none where others may do as well.
+        """The nodes that its required node affinity names, in the order written; empty where it allows other nodes too.
 
-        kube-scheduler tries no other nodes then (NodeAffinity's PreFilter): terms are alternatives, so each has to name
-        one.
+        The terms of an affinity are alternatives, so each term has to name a node. kube-scheduler then tries no other
+        nodes (PreFilter of its NodeAffinity plugin).
         """
         names: dict[str, None] = {}
         for term in self.affinity or ():
@@ -152,18 +159,21 @@ class Pod:
 
     @property
     def pinned_to(self) -> str:
-        """The node to which we confined it when we ungated it, "" where we didn't."""
+        """The node to which it was pinned when it was ungated, "" where it wasn't pinned."""
         planned = self.annotations.get(PINNED_ANNOTATION, "")
         return planned if planned and GATE not in self.gates and planned in self.confined_to else ""
 
     @property
-    def promised(self) -> str:
-        """The node that it was steered to last, by a nomination or a pin, "" for none."""
+    def steered_to(self) -> str:
+        """The node to which it was steered last, by a nomination or a pin; "" for none."""
         return self.nominated or self.pinned_to
 
     @property
     def requires(self) -> dict[str, str]:
-        """The ``require-<attr>`` annotations, attribute -> value, sorted; an empty value asks for nothing."""
+        """The ``require-<attr>`` annotations as attribute -> value, sorted.
+
+        An empty value requires nothing and is left out.
+        """
         return {
             key.removeprefix(REQUIRE_PREFIX): value
             for key, value in sorted(self.annotations.items())

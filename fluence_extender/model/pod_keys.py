@@ -1,6 +1,7 @@
-"""What people write under our domain that can't count: unknown keys, keys in the wrong place, unreadable times.
+"""Find labels and annotations under the project's domain that have no effect.
 
-Invariant: what the service, admission or a sidecar writes on a pod is never remarked on.
+These are unknown keys, keys in the wrong place, and durations that can't be read. Invariant: there is no remark on
+anything that the service, admission or a sidecar writes on a pod.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ REQUESTED = frozenset(
         coordination.POLL_INTERVAL_ANNOTATION,
     }
 )
-"""The annotations that people set."""
+"""The annotations that users set."""
 
 WRITTEN = frozenset(
     {
@@ -49,11 +50,11 @@ WRITTEN = frozenset(
         coordination.PRODUCER_SEEN_ANNOTATION,
     }
 )
-"""The annotations that are set for them; a copied manifest may have some."""
+"""The annotations that the project writes. A copied manifest may contain some."""
 
 ANNOTATIONS = REQUESTED | WRITTEN
 PREFIXES = (names.REQUIRE_PREFIX, names.ATTRIBUTE_PREFIX)
-"""What annotations begin with whose end is anybody's choice."""
+"""Prefixes of annotations whose ends users choose."""
 
 TIMES = (
     names.SCHEDULE_TIMEOUT_ANNOTATION,
@@ -66,17 +67,17 @@ UNGROUPED = (
     f"annotation {names.GROUP_SIZE_ANNOTATION} does nothing on a pod that no controller owns and that names no group: "
     f"add the label {names.GROUP_LABEL}"
 )
-"""What is told of a size above 1 where there is nothing that it could be the size of."""
+"""The remark on a group size above 1 where there is no group that could have this size."""
 
 LONGEST_SHOWN = 40
 OURS = f"{names.DOMAIN}/"
 
 TEMPLATED = LABELS | {key for key in REQUESTED if not key.startswith(names.SELECT_PREFIX)}
-"""What people set that counts on pods only, not on what makes pods."""
+"""The keys that users set and that count on pods only, not on the objects that create pods."""
 
 
 def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
-    """What is to be told of a pod's labels and annotations, a sentence each; nothing where all can count."""
+    """Return one sentence for each of a pod's labels and annotations that has no effect."""
     for key in sorted(labels):
         if key.startswith(OURS) and key not in LABELS:
             yield f"label {key} does nothing: {_instead(key, _is_annotation(key), 'annotations')}"
@@ -90,7 +91,7 @@ def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterat
 
 
 def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> Iterator[str]:
-    """What is to be told of the keys that an object of ``kind``, which makes pods, has itself and its pods lack."""
+    """Return one sentence for each key that an object of ``kind`` has itself and the pods that it creates lack."""
     for key in sorted(TEMPLATED.intersection(own).difference(on_pods)):
         yield f"{key} does nothing on a {kind} itself: write it under the metadata of its pod template"
 

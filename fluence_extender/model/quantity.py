@@ -1,8 +1,8 @@
 """Kubernetes quantities, read exactly.
 
 A quantity (``250m``, ``1.5Gi``, ``1e3``) is a decimal number with a suffix. Accounts need integers in a fixed unit, and
-a binary float would lose the last digits, so a text is read straight into an integer number of billionths: the finest
-grain a quantity has (apimachinery rounds anything finer away from zero when it parses).
+a binary float would lose the last digits. So a text is read straight into an integer number of billionths, which is the
+finest unit of a quantity: apimachinery rounds anything finer away from zero when it parses.
 
 Invariant: equal amounts written in different forms give equal integers; requests round up, allocatable rounds down.
 """
@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 
 LARGEST = 2**63 - 1
-"""The largest amount in whole units; a larger one counts as this one, as apimachinery does for binary suffixes."""
+"""The largest amount in whole units. A larger one counts as this, as apimachinery does for binary suffixes."""
 
 _LONGEST_TEXT = 256
 _NANOS_EXPONENT = 9
@@ -25,7 +25,7 @@ _BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _FORM = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)", re.ASCII)
 
 Quantity = str | int | float
-"""As it stands in JSON; the API server always writes text, people also write bare numbers."""
+"""A quantity in JSON. The API server always writes text; users also write bare numbers."""
 
 
 class InvalidQuantity(ValueError):
@@ -40,7 +40,7 @@ class InvalidQuantity(ValueError):
 
 
 def nanos(quantity: Quantity) -> int:
-    """Return the amount in billionths of its unit, rounded away from zero below that. Raises `InvalidQuantity`."""
+    """Return the amount in billionths of its unit, rounded away from zero below that. Raise `InvalidQuantity`."""
     if isinstance(quantity, str):
         return _parse(quantity)
     if isinstance(quantity, bool) or not isinstance(quantity, int | float):
@@ -59,17 +59,17 @@ def floor_whole(quantity: Quantity) -> int:
 
 
 def nanos_to_millicores(amount: int) -> int:
-    """Round a sum of `nanos` up to thousandths of a core (``Quantity.MilliValue``)."""
+    """Round a sum of `nanos` up to thousandths of a core, as ``Quantity.MilliValue`` does."""
     return up(amount, _MICRO_TO_MILLI)
 
 
 def nanos_to_whole(amount: int) -> int:
-    """Round a sum of `nanos` up to whole bytes or devices (``Quantity.Value``)."""
+    """Round a sum of `nanos` up to whole bytes or devices, as ``Quantity.Value`` does."""
     return up(amount, _NANO)
 
 
 def in_binary(amount: float) -> str | None:
-    """Return the amount to four digits in the largest binary unit that it reaches, ``1.5Gi``; None below 1Ki."""
+    """Return the amount to four digits in the largest binary unit that it reaches (``1.5Gi``); None below 1Ki."""
     for suffix, exponent in reversed(_BINARY_EXPONENTS.items()):
         if abs(amount) >= 2**exponent:
             return f"{amount / 2**exponent:.4g}{suffix}"
@@ -77,7 +77,7 @@ def in_binary(amount: float) -> str | None:
 
 
 def in_exact_binary(amount: int) -> str:
-    """Return the amount, all of it, in the largest binary unit that divides it, ``1536Mi``; as it is below that."""
+    """Return the exact amount in the largest binary unit that divides it (``1536Mi``), or without a unit."""
     for suffix, exponent in reversed(_BINARY_EXPONENTS.items()):
         if amount and amount % 2**exponent == 0:
             return f"{amount >> exponent}{suffix}"
@@ -115,7 +115,7 @@ def _scale(digits: int, decimals: int, suffix: str) -> int:
     elif suffix in _DECIMAL_EXPONENTS:
         exponent += _DECIMAL_EXPONENTS[suffix]
     else:
-        # No text short enough to be read needs more to reach the largest or the smallest amount.
+        # A text of this length reaches the largest or the smallest amount within these exponents.
         exponent += max(-2 * _LONGEST_TEXT, min(2 * _LONGEST_TEXT, int(suffix[1:])))
     power = int(10 ** abs(exponent))
     return digits * power if exponent >= 0 else up(digits, power)

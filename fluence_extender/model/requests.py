@@ -1,10 +1,10 @@
-"""What a pod asks of its node, computed as kube-scheduler does.
+"""Compute what a pod requests of its node, as kube-scheduler does.
 
-Source of the rules: ``PodRequests`` of k8s.io/component-helpers/resource. Containers run side by side and add up; init
-containers run one after another, so only the largest counts, beside the sidecars started before it; what resource
-claims hold of the node itself is added (Kubernetes 1.36, DRANodeAllocatableResources); pod-level requests take the
-place of the sum for the resources they name; overhead comes on top. While a resize is under way the larger of wish
-and possession counts.
+Source of the rules: ``PodRequests`` of k8s.io/component-helpers/resource. Containers run side by side and add up. Init
+containers run one after another, so only the largest counts, beside the sidecars that started before it. What resource
+claims hold of the node itself is added (Kubernetes 1.36, DRANodeAllocatableResources). Pod-level requests replace the
+sum for the resources that they name. Overhead is added last. While a resize is under way, the larger of the requested
+and the actual amount counts.
 
 Invariant: amounts are added exactly and rounded up once, at the very end.
 """
@@ -32,7 +32,7 @@ _HUGEPAGES_PREFIX = "hugepages-"
 
 
 SPEC_FIELDS = ("containers", "initContainers", "overhead", "resources")
-"""The fields of a pod's spec that its requests depend on."""
+"""The fields of a pod's spec on which its requests depend."""
 
 STATUS_FIELDS = (
     "conditions",
@@ -42,11 +42,11 @@ STATUS_FIELDS = (
     "allocatedResources",
     "nodeAllocatableResourceClaimStatuses",
 )
-"""The same of its status."""
+"""The fields of its status on which its requests depend."""
 
 
 class InvalidRequest(ValueError):
-    """A pod or node states an amount that can't be read; ``field`` says where, ``problem`` why."""
+    """An amount of a pod or node can't be read; ``field`` is its path, ``problem`` says why."""
 
     def __init__(self, field: str, problem: str) -> None:
         self.field = field
@@ -59,9 +59,9 @@ def effective_requests(
 ) -> tuple[Resources, dict[str, int]]:
     """Return what a pod takes of its node, and its virtual devices by type (``{"qpu": 1}``).
 
-    ``spec`` and ``status`` are the pod's as JSON; without ``status`` a resize under way isn't seen. The
-    resources hold ``pods`` = 1 and no ``fluxion.flux-framework.org/`` names, nor the mark of pods
-    that we bind. Raises `InvalidRequest`.
+    ``spec`` and ``status`` are the pod's, as JSON; without ``status`` a resize under way is ignored. The resources
+    include ``pods`` = 1. They exclude all ``fluxion.flux-framework.org/`` names and the mark of pods that the service
+    binds. Raise `InvalidRequest`.
     """
     observed = _Observed(_mapping(status, "status"))
     total = _containers(_mapping(spec, "spec"), observed)
@@ -82,7 +82,7 @@ def effective_requests(
 
 
 def allocatable_resources(amounts: Mapping[str, Any] | None) -> Resources:
-    """Return a node's ``status.allocatable``, each amount rounded down. Raises `InvalidRequest`."""
+    """Return a node's ``status.allocatable``, each amount rounded down. Raise `InvalidRequest`."""
     rounded: dict[str, int] = {}
     for name, text in _mapping(amounts, "status.allocatable").items():
         try:
@@ -93,7 +93,7 @@ def allocatable_resources(amounts: Mapping[str, Any] | None) -> Resources:
 
 
 class _Observed:
-    """What the pod's status says its containers have already been given."""
+    """The amounts that a pod and its containers have now, by the pod's status."""
 
     def __init__(self, status: Mapping[str, Any]) -> None:
         self.status = status
@@ -114,7 +114,10 @@ class _Observed:
         return self.larger(wanted, one, field)
 
     def larger(self, wanted: _Amounts, given: Mapping[str, Any], field: str) -> _Amounts:
-        """The largest of wish, actual and allocated; the wish is void when the node can never meet it."""
+        """Return the largest of the wanted, actual and allocated amounts.
+
+        Ignore the wanted ones if they are infeasible.
+        """
         if given.get("resources") is None:
             return wanted
         amounts = {} if self.infeasible else dict(wanted)
@@ -151,7 +154,10 @@ def _containers(spec: Mapping[str, Any], observed: _Observed) -> _Amounts:
 
 
 def _wanted(container: Mapping[str, Any], field: str) -> _Amounts:
-    """Requests, and for extended resources their limit where no request is stated: the two must be equal."""
+    """Return a container's requests.
+
+    An extended resource without a request counts by its limit, as both must be equal.
+    """
     resources = _mapping(container.get("resources"), f"{field}.resources")
     wanted = _amounts(resources.get("requests"), f"{field}.resources.requests")
     limits = _mapping(resources.get("limits"), f"{field}.resources.limits")
@@ -195,7 +201,7 @@ def _largest(total: _Amounts, other: _Amounts) -> None:
 
 
 def is_extended(name: str) -> bool:
-    """Whether it is the name of an extended resource: of a domain that isn't Kubernetes' own."""
+    """Return whether ``name`` is an extended resource, that is, of a domain other than Kubernetes' own."""
     return "/" in name and "kubernetes.io/" not in name
 
 

@@ -1,8 +1,8 @@
 """Exact resource vectors.
 
-Amounts are integers in a fixed unit per name: ``cpu`` in millicores, ``memory`` and ``ephemeral-storage`` (and
-``hugepages-*``) in bytes, ``pods`` in pods, every extended resource in whole devices. Sums and differences are exact;
-rounding to a matcher's units happens once, at the very end, elsewhere.
+Amounts are integers in a fixed unit for each name: ``cpu`` in millicores; ``memory``, ``ephemeral-storage`` and
+``hugepages-*`` in bytes; ``pods`` in pods; every extended resource in whole devices. Sums and differences are exact.
+The graph rounds to a matcher's units once, at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PODS = "pods"
 
 
 class Resources(Mapping[str, int]):
-    """An immutable vector of exact amounts; a name that isn't there counts as 0, zero amounts are not stored."""
+    """An immutable vector of exact amounts. A missing name counts as 0, and amounts of 0 are not stored."""
 
     __slots__ = ("_amounts", "_hash")
 
@@ -37,11 +37,11 @@ class Resources(Mapping[str, int]):
         return len(self._amounts)
 
     def items(self) -> ItemsView[str, int]:
-        """The names that there are, with their amounts."""
+        """Return the stored names with their amounts."""
         return self._amounts.items()
 
     def values(self) -> ValuesView[int]:
-        """The amounts that there are."""
+        """Return the stored amounts."""
         return self._amounts.values()
 
     def __eq__(self, other: object) -> bool:
@@ -60,7 +60,7 @@ class Resources(Mapping[str, int]):
             both = total[name] = total.get(name, 0) + amount
             if not both:
                 del total[name]
-        return _made(total)
+        return _wrapped(total)
 
     def __sub__(self, other: Resources) -> Resources:
         total = dict(self._amounts)
@@ -68,7 +68,7 @@ class Resources(Mapping[str, int]):
             left = total[name] = total.get(name, 0) - amount
             if not left:
                 del total[name]
-        return _made(total)
+        return _wrapped(total)
 
     def __mul__(self, factor: int) -> Resources:
         return Resources({name: amount * factor for name, amount in self._amounts.items()})
@@ -77,13 +77,13 @@ class Resources(Mapping[str, int]):
         return f"Resources({self._amounts!r})"
 
     def fits(self, free: Resources) -> bool:
-        """Whether every amount is covered by ``free`` (which may hold negative amounts)."""
+        """Return whether ``free``, which may hold negative amounts, covers every amount."""
         have = free._amounts
         return all(amount <= 0 or amount <= have.get(name, 0) for name, amount in self._amounts.items())
 
     @classmethod
     def total(cls, parts: Iterable[Resources]) -> Resources:
-        """The sum of all ``parts``."""
+        """Return the sum of all ``parts``."""
         amounts: dict[str, int] = {}
         for part in parts:
             for name, amount in part._amounts.items():
@@ -91,8 +91,8 @@ class Resources(Mapping[str, int]):
         return cls(amounts)
 
 
-def _made(amounts: dict[str, int]) -> Resources:
-    """The vector of amounts none of which is zero, which is nobody else's."""
+def _wrapped(amounts: dict[str, int]) -> Resources:
+    """Return a vector that takes over ``amounts``, none of which is zero, without copying them."""
     made = Resources.__new__(Resources)
     made._amounts = amounts
     made._hash = None

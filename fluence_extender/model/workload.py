@@ -1,4 +1,4 @@
-"""The objects that say how large a gang is, reduced to what says so."""
+"""The objects that determine how large a gang is, reduced to the fields that do."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """Who made an object (its annotation ``created-by``), which state of it this is, and whether it is going."""
+class Provenance:
+    """The creator of an object (its annotation ``created-by``), the object's resourceVersion, and its deletion."""
 
     by: str = ""
     version: str = ""
@@ -16,10 +16,10 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """A native PodGroup (scheduling.k8s.io).
+    """A native PodGroup (scheduling.k8s.io, KEP-4671).
 
-    ``min_count`` is 1 for the basic (not gang) policy; ``levels`` are the node labels of which its pods are to share a
-    value (spec.schedulingConstraints.topology). ``making`` isn't compared: no size follows from it.
+    ``min_count`` is 1 for the basic policy, which isn't a gang. ``levels`` are the node labels whose value all pods
+    must share (spec.schedulingConstraints.topology). ``provenance`` isn't compared, because no size depends on it.
     """
 
     namespace: str
@@ -27,15 +27,15 @@ class PodGroup:
     uid: str
     min_count: int
     levels: tuple[str, ...] = ()
-    making: Making = field(default_factory=Making, compare=False)
+    provenance: Provenance = field(default_factory=Provenance, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """The status of a PodGroup of scheduling.x-k8s.io: its phase and how many pods are in which phase of theirs.
+    """The status of a PodGroup of scheduling.x-k8s.io: its phase, and the number of its pods in each phase.
 
-    ``occupied_by`` names the owners of the pods (namespace/name, by commas); ``schedule_start`` is when the group was
-    first complete (RFC 3339, "" before), and isn't compared.
+    ``occupied_by`` names the owners of the pods (namespace/name, joined by commas). ``schedule_start`` is the time at
+    which the group was first complete (RFC 3339, "" before), and isn't compared.
     """
 
     phase: str = ""
@@ -48,10 +48,10 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class CoschedulingGroup:
-    """A PodGroup of scheduling.x-k8s.io (the coscheduling plugin's).
+    """A PodGroup of the coscheduling plugin (scheduling.x-k8s.io).
 
-    ``timeout`` is scheduleTimeoutSeconds, None where it is 0 or unset. Two states of a group that differ in their
-    ``status`` or ``making`` only are equal: nothing follows from them.
+    ``timeout`` is scheduleTimeoutSeconds, None where it is 0 or unset. ``status`` and ``provenance`` aren't compared,
+    because no size depends on them.
     """
 
     namespace: str
@@ -60,22 +60,23 @@ class CoschedulingGroup:
     min_member: int
     timeout: float | None = None
     status: MemberStatus = field(default_factory=MemberStatus, compare=False)
-    making: Making = field(default_factory=Making, compare=False)
+    provenance: Provenance = field(default_factory=Provenance, compare=False)
 
 
 BACKOFF_LIMIT = 6
-"""How many of its pods may fail before a Job does that says nothing else (batch/v1 JobSpec)."""
+"""How many pods of a Job may fail before the Job fails, by default (batch/v1 JobSpec)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch/v1 Job; ``completions`` is None when the Job doesn't set it.
+    """A batch/v1 Job.
 
-    ``given_up`` is how many of its indexes have failed for good: nobody is created for them any more; ``labels`` are
-    those that name a gang or its size as flux-k8s reads them from a Job, with their values;
-    ``submits_ray_job`` says that KubeRay created it to submit a RayJob; ``ends`` is when its activeDeadlineSeconds are
-    over, seconds since the epoch, None where that isn't known; ``bears`` is how many more of its pods may be evicted
-    before it fails, None for any number (it isn't compared: no size follows from it).
+    ``completions`` is None where the Job doesn't set it. ``failed_indexes`` counts the indexes that have failed for
+    good; no more pods are created for them. ``labels`` are the labels, with their values, by which flux-k8s reads a
+    gang and its size from a Job. ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``ends``
+    is when its activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known.
+    ``evictions_left`` is how many more of its pods may be evicted before it fails, None for any number; it isn't
+    compared, because no size depends on it.
     """
 
     namespace: str
@@ -84,26 +85,27 @@ class Job:
     parallelism: int
     completions: int | None = None
     indexed: bool = False
-    given_up: int = 0
+    failed_indexes: int = 0
     labels: tuple[tuple[str, str], ...] = ()
     submits_ray_job: bool = False
     ends: float | None = None
-    bears: int | None = field(default=BACKOFF_LIMIT, compare=False)
+    evictions_left: int | None = field(default=BACKOFF_LIMIT, compare=False)
 
     @property
     def pods(self) -> int:
-        """How many pods it has at once, at least 1."""
+        """How many pods it has at the same time, at least 1."""
         if self.completions is None:
             return max(self.parallelism, 1)
-        return max(min(self.parallelism, self.completions - self.given_up), 1)
+        return max(min(self.parallelism, self.completions - self.failed_indexes), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedJob:
-    """One kind of Jobs of a JobSet: ``pods`` of all its Jobs together; ``after`` names those that come before it.
+    """One replicated job of a JobSet.
 
-    ``leaders`` is how many of the pods are created first where the others are only when those have a node (exclusive
-    placement), 0 where all are created at once.
+    ``pods`` counts the pods of all its Jobs. ``after`` names the replicated jobs on which it depends. ``leaders``
+    counts the pods that are created first where the other pods are created only once the leaders have nodes (exclusive
+    placement); it is 0 where all pods are created at once.
     """
 
     name: str
@@ -114,7 +116,7 @@ class ReplicatedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobSet:
-    """A jobset.x-k8s.io JobSet; ``in_order`` says that each of ``jobs`` is created after the one before it is ready."""
+    """A jobset.x-k8s.io JobSet. If ``in_order``, each of ``jobs`` is created once the one before it is ready."""
 
     namespace: str
     name: str
@@ -125,7 +127,10 @@ class JobSet:
 
 @dataclass(frozen=True, slots=True)
 class LeaderWorkerSet:
-    """A leaderworkerset.x-k8s.io LeaderWorkerSet; ``leader_first``: workers are created when their leader is ready."""
+    """A leaderworkerset.x-k8s.io LeaderWorkerSet.
+
+    If ``leader_first``, workers are created once their leader is ready.
+    """
 
     namespace: str
     name: str
@@ -135,9 +140,9 @@ class LeaderWorkerSet:
 
 @dataclass(frozen=True, slots=True)
 class MpiJob:
-    """A kubeflow.org MPIJob; ``launcher_last``: the launcher is created when all workers are ready.
+    """A kubeflow.org MPIJob. If ``launcher_last``, the launcher is created once all workers are ready.
 
-    ``min_available`` is what its scheduling policy sets, None where that is unset.
+    ``min_available`` comes from its scheduling policy, None where that is unset.
     """
 
     namespace: str
@@ -150,7 +155,7 @@ class MpiJob:
 
 @dataclass(frozen=True, slots=True)
 class RayCluster:
-    """A ray.io RayCluster: the pods of its head and workers, and whether they are to be one gang."""
+    """A ray.io RayCluster; ``pods`` counts its head and workers, and ``gang`` says whether they are one gang."""
 
     namespace: str
     name: str

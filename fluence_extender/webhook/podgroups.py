@@ -189,13 +189,13 @@ class PodGroups:
 
     def _action(self, ref: Ref, now: float) -> Action | None:
         group, members = self._groups.get(ref), self._members.get(ref)
-        mine = group is not None and group.making.by == WEBHOOK_NAME
-        if members or not mine or group is None or group.making.deleting:
+        mine = group is not None and group.provenance.by == WEBHOOK_NAME
+        if members or not mine or group is None or group.provenance.deleting:
             self._empty_since.pop(ref, None)
         if not members:
             return self._removal(ref, group, now) if mine and group is not None else None
         size = self._size(members.values())
-        if size is None or (group is not None and (not mine or group.making.deleting)):
+        if size is None or (group is not None and (not mine or group.provenance.deleting)):
             return None
         if group is None:
             return Make(ref[0], ref[1], size, _common_owner(members.values()))
@@ -204,7 +204,7 @@ class PodGroups:
         return Resize(group, size)
 
     def _removal(self, ref: Ref, group: Group, now: float) -> Remove | None:
-        if group.making.deleting:
+        if group.provenance.deleting:
             return None
         since = self._empty_since.setdefault(ref, now)
         return Remove(group) if now - since >= LINGER else None

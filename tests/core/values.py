@@ -44,10 +44,10 @@ class PodFields(TypedDict, total=False):
     ready: bool
     duration: float | None
     preempts: bool
-    entangled: bool
+    interdependent: bool
     marked: bool
-    accounted: bool
-    seeks: tuple[tuple[Requirement, ...], ...]
+    has_managed_fields: bool
+    pod_affinity: tuple[tuple[Requirement, ...], ...]
 
 
 class NodeFields(TypedDict, total=False):

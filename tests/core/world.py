@@ -43,7 +43,7 @@ LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unaske
 
 def is_marked(pod: Pod) -> bool:
     """Whether the admission policy marks the pod."""
-    judged = pod.entangled or bool(pod.host_ports or pod.group or pod.devices)
+    judged = pod.interdependent or bool(pod.host_ports or pod.group or pod.devices)
     stamped = any(
         name in (BACKEND_ANNOTATION, ALLOCATION_ANNOTATION) or name.startswith(ATTRIBUTE_PREFIX)
         for name in pod.annotations

@@ -127,7 +127,7 @@ def test_podgroups_of_both_kinds_are_made_resized_where_that_is_allowed_and_remo
             with pytest.raises(Conflict):
                 await made.make(kind, name, 4, None)
             first = seen()
-            assert first.making.by == "fluence-webhook"
+            assert first.provenance.by == "fluence-webhook"
             if kind is PodGroup:
                 # Immutable up to v1alpha3, and so nobody asks twice.
                 with suppress(Invalid):

@@ -121,7 +121,7 @@ class Core(RuleBasedStateMachine):
         gpus=st.sampled_from([0, 0, 0, 1]),
         pause=pauses,
         owned=st.booleans(),
-        entangled=rarely,
+        interdependent=rarely,
     )
     def labelled_gang(
         self,
@@ -135,7 +135,7 @@ class Core(RuleBasedStateMachine):
         gpus: int,
         pause: float,
         owned: bool = False,
-        entangled: bool = False,
+        interdependent: bool = False,
     ) -> None:
         for _ in range(gangs):
             self.made += 1
@@ -151,7 +151,7 @@ class Core(RuleBasedStateMachine):
                     priority=priority,
                     tolerations=(Toleration(TAINT.key, "Exists"),) if tolerant else (),
                     owner=owner,
-                    entangled=entangled and number % 2 == 0,
+                    interdependent=interdependent and number % 2 == 0,
                 )
         self.world.advance(pause)
 

@@ -140,7 +140,7 @@ class Service:
             # kube-scheduler will clear its nomination, which says nothing about the node.
             member.excused = bool(member.pod.nominated)
             return Unseen(NOT_ITS_TURN)
-        self._controller.lifecycle.handed_over(gang, member)
+        self._controller.lifecycle.producer_annotation(gang, member)
         return On(node)
 
     async def bind(self, pod: AskedPod, node: str) -> None:

@@ -79,7 +79,7 @@ def _forget_earlier(gang: Gang) -> None:
 def promised(member: Member) -> str:
     """The node that a member was steered to by whoever led, "" where it wasn't or is bound already."""
     steered = member.pending and GATE not in member.pod.gates
-    return member.pod.promised if steered else ""
+    return member.pod.steered_to if steered else ""
 
 
 def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
@@ -103,9 +103,9 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
 
 def _resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
     pod = member.pod
-    if foreign_gates(pod) or pod.problem or not pod.promised:
+    if foreign_gates(pod) or pod.problem or not pod.steered_to:
         return
-    node = find(pod.promised)
+    node = find(pod.steered_to)
     if node is None or refusal(pod, node) is not None or node.name in ledger.closed(gang.key):
         return
     member.assignment = ledger.resume(pod, gang.key)

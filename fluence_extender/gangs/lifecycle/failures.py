@@ -32,7 +32,7 @@ class Failures:
         asked = Counter(key for pod in pods if (key := _job_of(pod)) is not None)
         for key, count in asked.items():
             job = self._job(key)
-            bears = BACKOFF_LIMIT if job is None else job.bears
+            bears = BACKOFF_LIMIT if job is None else job.evictions_left
             if bears is not None and self._made[key] + count > bears:
                 return key[1]
         return ""

@@ -77,7 +77,7 @@ def _seek_the_others(gang: Gang) -> bool:
         selector
         for pod in placed
         if pod.marked and _may_follow(pod)
-        for selector in pod.seeks
+        for selector in pod.pod_affinity
         if not all(holds(one, pod.labels) for one in selector)
     }
     return any(

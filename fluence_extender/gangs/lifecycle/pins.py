@@ -35,7 +35,7 @@ LOOKED_AT = 16
 def may_be_pinned(pod: Pod) -> bool:
     """Whether a pod that is to be ungated may be confined to its node by the same write."""
     replaced = pod.owner is not None and pod.owner.kind != "DaemonSet"
-    loose = not pod.entangled and not pod.host_ports and not pod.devices
+    loose = not pod.interdependent and not pod.host_ports and not pod.devices
     return GATE in pod.gates and replaced and loose and not pod.nominated and not pod.confined_to
 
 

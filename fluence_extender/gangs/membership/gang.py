@@ -194,7 +194,7 @@ class Gang:
         told again in the same words: such members are believed to pass together only while they wait together.
         """
         refused = (one.pod for one in self.pending() if one.pod.refusal)
-        self.barrier = Barrier(doubted=any(pod.entangled or pod.host_ports for pod in refused))
+        self.barrier = Barrier(doubted=any(pod.interdependent or pod.host_ports for pod in refused))
 
     def gathered(self, arrived: Mapping[str, str]) -> bool:
         """Whether enough members have a place and all of those have reached bind (or are bound)."""

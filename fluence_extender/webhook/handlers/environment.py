@@ -21,7 +21,7 @@ from fluence_extender.model.coordination import (
     QRMI_PREFIX,
     QRMI_TYPE_ATTRIBUTE,
     QRMI_TYPE_VARIABLE,
-    handed_over,
+    producer_annotation,
 )
 from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION
 from fluence_extender.webhook.contract import Json
@@ -69,7 +69,7 @@ def _variables(keys: tuple[str, ...], consumer: bool) -> list[Json]:
     found: dict[str, Json] = {}
     for name, annotation in _contract(keys):
         if name not in found:
-            found[name] = from_annotation(name, handed_over(annotation) if consumer else annotation)
+            found[name] = from_annotation(name, producer_annotation(annotation) if consumer else annotation)
     return list(found.values())
 
 

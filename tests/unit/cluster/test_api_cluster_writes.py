@@ -264,7 +264,7 @@ async def test_account_of_who_wrote_what_is_closed_with_the_pin_where_it_serves_
     pin = Pin("n1", (NodeTerm(),))
     for accounted in (True, False):
         server.scripts[PATCH].append(now())
-        await cluster.ungate(replace(POD, accounted=accounted), "ours", pin)
+        await cluster.ungate(replace(POD, has_managed_fields=accounted), "ours", pin)
     first, second = (body["metadata"] for body in server.bodies)
     assert first["managedFields"] == [{}]
     assert "managedFields" not in second

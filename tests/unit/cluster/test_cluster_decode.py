@@ -125,12 +125,12 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 )
 def test_pods_that_it_has_to_be_near(term: dict[str, Any], sought: tuple[Any, ...]) -> None:
     term = {"topologyKey": "host", **term}
-    assert decode_pod(pod_body({"affinity": {"podAffinity": {REQUIRED: [term]}}})).seeks == sought
-    assert decode_pod(pod_body({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}})).seeks == ()
+    assert decode_pod(pod_body({"affinity": {"podAffinity": {REQUIRED: [term]}}})).pod_affinity == sought
+    assert decode_pod(pod_body({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}})).pod_affinity == ()
 
 
 @pytest.mark.parametrize(
-    ("spec", "entangled"),
+    ("spec", "interdependent"),
     [
         ({}, False),
         ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "host"}]}}}, True),
@@ -148,10 +148,10 @@ def test_pods_that_it_has_to_be_near(term: dict[str, Any], sought: tuple[Any, ..
     ],
 )
 def test_pod_is_entangled_by_what_filters_judge_beside_its_node(
-    spec: dict[str, Any], entangled: bool
+    spec: dict[str, Any], interdependent: bool
 ) -> None:
     raw = {"metadata": {"name": "p"}, "spec": {"containers": [], **spec}}
-    assert decode_pod(json.dumps(raw).encode()).entangled is entangled
+    assert decode_pod(json.dumps(raw).encode()).interdependent is interdependent
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_gated_pod_says_whether_its_fields_are_accounted_for_in_vain(
         | {"managedFields": [{"manager": "kubectl", "operation": one} for one in operations]},
         "spec": spec,
     }
-    assert decode_pod(json.dumps(body, separators=(",", ":")).encode()).accounted is accounted
+    assert decode_pod(json.dumps(body, separators=(",", ":")).encode()).has_managed_fields is accounted
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_job_sizes(spec: Any, parallelism: int, completions: int | None, indexed
     [(None, 0), ("", 0), ("0", 1), ("1,3-5,7", 5), ("0-9999", 10000), ("1,x,3-", 1)],
 )
 def test_indexes_for_which_nobody_is_created_any_more(text: str | None, given_up: int) -> None:
-    assert decode_job(raw({}, {"failedIndexes": text})).given_up == given_up
+    assert decode_job(raw({}, {"failedIndexes": text})).failed_indexes == given_up
 
 
 def test_labels_of_a_job_that_flux_k8s_reads() -> None:
@@ -97,7 +97,7 @@ FAILING = {
     ],
 )
 def test_how_many_evictions_a_job_bears(spec: Any, failed: int | None, bears: int | None) -> None:
-    assert decode_job(raw(spec, None if failed is None else {"failed": failed})).bears == bears
+    assert decode_job(raw(spec, None if failed is None else {"failed": failed})).evictions_left == bears
 
 
 def test_job_that_submits_a_ray_job_is_known_by_its_label() -> None:

@@ -13,7 +13,7 @@ from fluence_extender.model.coordination import (
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
     RELEASED_ANNOTATION,
-    handed_over,
+    producer_annotation,
 )
 from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION, GATE, GROUP_LABEL
 from tests.unit.coordination.fake_pods import FakePods, consumer, failing, producer
@@ -48,8 +48,8 @@ def test_a_group_member_without_our_annotation_is_a_consumer_if_it_has_the_gate(
 def test_consumers_are_told_the_task_and_the_producers_backend() -> None:
     assert handover(producer().annotations, "task") == {
         QUANTUM_JOB_ID_ANNOTATION: "task",
-        handed_over(BACKEND_ANNOTATION): "ibm_fez",
-        handed_over(f"{ATTRIBUTE_PREFIX}vendor"): "ibm",
+        producer_annotation(BACKEND_ANNOTATION): "ibm_fez",
+        producer_annotation(f"{ATTRIBUTE_PREFIX}vendor"): "ibm",
     }
 
 

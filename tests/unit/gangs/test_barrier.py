@@ -168,9 +168,9 @@ def test_members_that_come_at_different_times_gather_after_a_refusal() -> None:
 @pytest.mark.parametrize(
     ("fields", "doubted"),
     [
-        ({"entangled": True, "refusal": "1 node(s) didn't match pod anti-affinity rules"}, True),
+        ({"interdependent": True, "refusal": "1 node(s) didn't match pod anti-affinity rules"}, True),
         ({"host_ports": (HostPort(80),), "refusal": "1 node(s) didn't have free ports"}, True),
-        ({"entangled": True}, False),
+        ({"interdependent": True}, False),
         ({"refusal": "1 Insufficient cpu"}, False),
     ],
 )

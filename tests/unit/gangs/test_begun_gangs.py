@@ -51,7 +51,7 @@ def test_node_lost_between_bindings_is_made_good_on_another(world: MakeWorld, na
     pods = [create(w, named_by, number) for number in range(3)]
     w.advance(2)
     w.run(w.driver.settle())
-    places = {pod.uid: w.now(pod).promised for pod in pods}
+    places = {pod.uid: w.now(pod).steered_to for pod in pods}
     (first, *_), (stranded, *_) = ([pod for pod in pods if places[pod.uid] == name] for name in ("n0", "n1"))
     w.disturb("n0")
     w.change(first, node="n0", nominated="")
@@ -63,7 +63,7 @@ def test_node_lost_between_bindings_is_made_good_on_another(world: MakeWorld, na
         assert ("evict", stranded.key) in w.cluster.calls
         stranded = create(w, named_by, int(stranded.name.rpartition("-")[2]))
         w.advance(3)
-    assert w.now(stranded).promised == "n2"
+    assert w.now(stranded).steered_to == "n2"
     assert w.now(first).node == "n0"
 
 

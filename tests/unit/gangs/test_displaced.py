@@ -47,7 +47,7 @@ def held_up(w: World, *cpu: int, **fields: Any) -> list[Pod]:
     w.scheduler.unclaimed.add(f"g-{len(cpu)}")
     w.cluster.put(PodGroup("default", "g", "uid-g", len(cpu) + 1))
     pods = [member(w, number, millicores, **fields) for number, millicores in enumerate(cpu)]
-    pods.append(member(w, len(cpu), 100, entangled=True))
+    pods.append(member(w, len(cpu), 100, interdependent=True))
     w.advance(1)
     assert all(pins(w, pods[:-1]))
     return pods
@@ -172,9 +172,9 @@ def test_reason_says_who_is_to_be_replaced(world: MakeWorld) -> None:
 
 @pytest.mark.parametrize("bears", [0, 1, None])
 def test_no_more_are_replaced_than_their_job_bears(world: MakeWorld, bears: int | None) -> None:
-    w = world(node("n0", cpu=2100), Job("default", "j", "uid-j", 2, bears=2))
+    w = world(node("n0", cpu=2100), Job("default", "j", "uid-j", 2, evictions_left=2))
     held_up(w, 1000, 1000, owner=JOB)
-    w.cluster.put(Job("default", "j", "uid-j", 2, bears=bears))
+    w.cluster.put(Job("default", "j", "uid-j", 2, evictions_left=bears))
     taken(w, "f", "n0", 2000)
     w.cluster.put(node("n1", cpu=3000))
     w.scheduler.claim_appears("g-2")
@@ -188,7 +188,7 @@ def test_no_more_are_replaced_than_their_job_bears(world: MakeWorld, bears: int 
 
 
 def test_evictions_of_gangs_of_one_job_count_together(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=2000), Job("default", "j", "uid-j", 2, bears=1), scheduling=False)
+    w = world(node("n0", cpu=2000), Job("default", "j", "uid-j", 2, evictions_left=1), scheduling=False)
     for name in ("a", "b"):
         gang(w, name, 1000, owner=JOB)
     w.advance(1)
@@ -199,7 +199,7 @@ def test_evictions_of_gangs_of_one_job_count_together(world: MakeWorld) -> None:
 
 
 def test_pods_of_a_job_that_bears_no_failure_are_not_pinned(world: MakeWorld) -> None:
-    w = world(node("n0"), Job("default", "j", "uid-j", 1, bears=0))
+    w = world(node("n0"), Job("default", "j", "uid-j", 1, evictions_left=0))
     (one,) = gang(w, "g", 500, owner=JOB)
     w.advance(3)
     assert (pins(w, [one]), w.nodes_of(one)) == ([""], ["n0"])
@@ -207,7 +207,7 @@ def test_pods_of_a_job_that_bears_no_failure_are_not_pinned(world: MakeWorld) ->
 
 
 def test_another_job_of_the_same_name_says_nothing(world: MakeWorld) -> None:
-    w = world(node("n0"), Job("default", "j", "uid-other", 1, bears=0))
+    w = world(node("n0"), Job("default", "j", "uid-other", 1, evictions_left=0))
     (one,) = gang(w, "g", 500, owner=JOB)
     w.advance(3)
     assert pins(w, [one]) == ["n0"]

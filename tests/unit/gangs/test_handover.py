@@ -186,7 +186,7 @@ def test_standby_trusts_nobody(world: MakeWorld) -> None:
 def test_marked_members_gather_before_the_others_lose_their_gates(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     w.scheduler.unclaimed.add("g-1")
-    judged = {"entangled": True, "owner": JOB}
+    judged = {"interdependent": True, "owner": JOB}
     pods = [*gang(w, "g", 500, 500, size=4, **judged)]
     pods += [
         w.pod(f"plain-{number}", labels=pods[0].labels, annotations=pods[0].annotations, gates=(GATE,),
@@ -253,7 +253,11 @@ def test_member_that_was_nominated_and_has_to_wait_for_its_turn_is_not_refused(w
     w = world(node("n0"), scheduling=False)
     (plain,) = owned(w, 500, size=2, gates=(), nominated="n0")
     w.pod(
-        "judged", labels=plain.labels, annotations=plain.annotations, requests=plain.requests, entangled=True
+        "judged",
+        labels=plain.labels,
+        annotations=plain.annotations,
+        requests=plain.requests,
+        interdependent=True,
     )
     w.advance(1)
     found = w.controller.member(plain.uid)
@@ -274,12 +278,13 @@ def seeker(w: World, mates: list[Pod], **labels: str) -> Pod:
         nodes = [
             placed[pod.name] for pod in w.cluster.pods() if APP in pod.labels.items() and pod.name in placed
         ]
-        return not one.seeks or where in nodes or (not nodes and APP in one.labels.items())
+        return not one.pod_affinity or where in nodes or (not nodes and APP in one.labels.items())
 
     w.scheduler.rules.append(near)
     return w.pod(
         "seeker", labels={**mates[0].labels, **labels}, annotations=mates[0].annotations, gates=(GATE,),
-        requests=mates[0].requests, owner=JOB, entangled=True, seeks=((Requirement("app", "In", ("leader",)),),),
+        requests=mates[0].requests, owner=JOB, interdependent=True,
+        pod_affinity=((Requirement("app", "In", ("leader",)),),),
     )  # fmt: skip
 
 
@@ -358,7 +363,8 @@ def test_unmarked_member_without_a_gate_waits_for_the_marked_ones(world: MakeWor
     w = world(node("n0"), scheduling=False)
     (plain,) = owned(w, 500, size=2, gates=())
     (judged,) = [
-        w.pod("judged", labels=plain.labels, annotations=plain.annotations, requests=plain.requests, entangled=True)
+        w.pod("judged", labels=plain.labels, annotations=plain.annotations, requests=plain.requests,
+              interdependent=True)
     ]  # fmt: skip
     w.advance(1)
     assert w.service.hand_over(w.asked(plain), "n0") == Unseen(NOT_ITS_TURN)

@@ -218,10 +218,10 @@ def test_other_jobs_are_queues_of_independent_pods(job: Job) -> None:
 
 def test_indexes_that_have_failed_for_good_are_not_waited_for() -> None:
     body = job_pod("sweep", 1)
-    job = Job("default", "sweep", "u", 4, 4, indexed=True, given_up=3)
+    job = Job("default", "sweep", "u", 4, 4, indexed=True, failed_indexes=3)
     assert told(body, job) == (key("sweep", Convention.JOB), 1)
     body["metadata"]["labels"][GROUP_LABEL] = "g"
-    assert told(body, replace(job, given_up=1)) == (key("g", Convention.LABEL), 3)
+    assert told(body, replace(job, failed_indexes=1)) == (key("g", Convention.LABEL), 3)
 
 
 def test_plain_pod_of_a_job_is_alone() -> None:

@@ -37,7 +37,7 @@ def writes(w: World, one: Pod) -> list[str]:
     [
         {"owner": None},
         {"owner": Owner("DaemonSet", "d", "uid-d")},
-        {"entangled": True},
+        {"interdependent": True},
         {"host_ports": (HostPort(80),)},
         {"devices": {"qpu": 1}},
         {"nominated": "n0"},
@@ -90,8 +90,8 @@ def test_only_what_we_wrote_when_we_ungated_counts_as_our_pin() -> None:
         "affinity": (NodeTerm(fields=(named("n1"),)),),
         "annotations": {PINNED_ANNOTATION: "n1"},
     }
-    assert pod(**ours).pinned_to == pod(**ours).promised == "n1"
-    assert pod(**ours, nominated="n2").promised == "n2"
+    assert pod(**ours).pinned_to == pod(**ours).steered_to == "n1"
+    assert pod(**ours, nominated="n2").steered_to == "n2"
     assert pod(**ours, gates=(GATE,)).pinned_to == ""
     assert pod(**(ours | {"annotations": {}})).pinned_to == ""
     assert pod(**(ours | {"annotations": {PINNED_ANNOTATION: "n9"}})).pinned_to == ""

@@ -67,7 +67,7 @@ def test_job_that_is_resumed_is_whole_without_the_index_that_has_failed(world: M
     failing, *others = [put(w, job_pod("j", number), f"j-{number}") for number in range(3)]
     w.advance(5)
     w.change(failing, phase="Failed")
-    w.cluster.put(Job("default", "j", "u", 3, 3, indexed=True, given_up=1))
+    w.cluster.put(Job("default", "j", "u", 3, 3, indexed=True, failed_indexes=1))
     w.advance(1)
     assert w.gang("j").reason is None
     for one in others:

@@ -109,7 +109,7 @@ class HeldPlacements:
         self.leading = True
         self.asked_to_lead = 0
         self.refusals: list[tuple[str, str]] = []
-        self.handed_over: list[tuple[str, str]] = []
+        self.producer_annotation: list[tuple[str, str]] = []
         self.instead: Location | None = None
         self.bound: dict[str, str] = {}
         self.protected: frozenset[str] = frozenset()
@@ -139,7 +139,7 @@ class HeldPlacements:
         self.refusals.append((pod.uid, node))
 
     def hand_over(self, pod: AskedPod, node: str) -> Location:
-        self.handed_over.append((pod.uid, node))
+        self.producer_annotation.append((pod.uid, node))
         return self.instead or On(node)
 
     async def bind(self, pod: AskedPod, node: str) -> None:

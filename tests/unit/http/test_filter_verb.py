@@ -145,7 +145,7 @@ async def test_who_binds_itself_is_handed_the_pod_with_the_answer(
 ) -> None:
     answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
     assert answer["NodeNames"] == ["n2"]
-    assert placements.handed_over == [("uid-1", "n2")]
+    assert placements.producer_annotation == [("uid-1", "n2")]
 
 
 async def test_nobody_else_is(post: Post, placements: HeldPlacements) -> None:
@@ -153,7 +153,7 @@ async def test_nobody_else_is(post: Post, placements: HeldPlacements) -> None:
     await post("self-binding/filter", by_name(["n1", "n3"]))
     placements.plan["uid-1"] = Nowhere("busy")
     await post("self-binding/filter", by_name(["n2"]))
-    assert placements.handed_over == []
+    assert placements.producer_annotation == []
 
 
 async def test_who_may_not_be_handed_over_passes_nowhere(post: Post, placements: HeldPlacements) -> None:

@@ -17,11 +17,18 @@ from fluence_extender.model.names import (
     WEBHOOK_NAME,
 )
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import CoschedulingGroup, Job, JobSet, Making, PodGroup, ReplicatedJob
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    JobSet,
+    PodGroup,
+    Provenance,
+    ReplicatedJob,
+)
 from fluence_extender.webhook.podgroups import LINGER, Action, Make, PodGroups, Remove, Resize
 
 JOB = Owner("Job", "j", "job-uid", "batch/v1")
-OURS = Making(WEBHOOK_NAME, "7")
+OURS = Provenance(WEBHOOK_NAME, "7")
 
 
 class Clock:
@@ -49,8 +56,8 @@ def member(
     return Pod("ns", name, f"uid-{name}", labels, annotations, group=group if native else "", owner=owner)
 
 
-def native(size: int, making: Making = OURS, name: str = "g", uid: str = "u1") -> PodGroup:
-    return PodGroup("ns", name, uid, size, making=making)
+def native(size: int, making: Provenance = OURS, name: str = "g", uid: str = "u1") -> PodGroup:
+    return PodGroup("ns", name, uid, size, provenance=making)
 
 
 class Seen:
@@ -126,7 +133,7 @@ def test_group_that_is_there_is_not_made_again() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_group_of_somebody_else_is_left_alone(size: int) -> None:
-    seen = Seen(member("a", size=3), native(size, Making("", "1")))
+    seen = Seen(member("a", size=3), native(size, Provenance("", "1")))
     assert seen.actions() == []
     seen.gone(member("a"))
     assert seen.later(LINGER * 10) == []
@@ -363,7 +370,7 @@ def test_two_replicas_that_do_what_they_want_end_alike(seed: int) -> None:
         for action in replicas[index].actions():
             name = action.name if isinstance(action, Make) else (action.group.namespace, action.group.name)
             if isinstance(action, Make) and name not in clusters:
-                clusters[name] = PodGroup(*name, f"u{len(history)}", action.size, making=OURS)
+                clusters[name] = PodGroup(*name, f"u{len(history)}", action.size, provenance=OURS)
                 tell("put", clusters[name])
             elif isinstance(action, Remove) and clusters.get(name, native(0)).uid == action.group.uid:
                 tell("gone", clusters.pop(name))
