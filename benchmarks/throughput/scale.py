@@ -79,8 +79,8 @@ async def _place(
         driver.step()
         while controller.lifecycle.restless:
             driver.step()
-        await driver.settle()
-        await asyncio.gather(*(driver.bind(pod.uid, cluster.pod(pod).nominated) for pod in pods))
+        await driver.executor.finish()
+        await asyncio.gather(*(driver.binder.bind(pod.uid, cluster.pod(pod).nominated) for pod in pods))
         driver.step()
 
 

@@ -29,7 +29,7 @@ from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding
 from fluence_extender.cluster.preemption_rules import preemption_rules
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.execution.actions import Tell
+from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.gangs.leadership.audit import SETTLE, Auditor
@@ -101,7 +101,7 @@ async def _run(
 
     def reject(file: port.ResourcesFile, why: str) -> None:
         metrics.resources_rejected.inc()
-        driver.tell(_refusal_event(settings.resources_namespace, file, why))
+        driver.executor.record_event(_refusal_event(settings.resources_namespace, file, why))
 
     live = LiveResources(controller.replace_resources, reject)
     controller.on_resources = live.take
@@ -221,8 +221,8 @@ def _missing(watcher: Watcher) -> str:
     return ""
 
 
-def _refusal_event(namespace: str, file: port.ResourcesFile, why: str) -> Tell:
+def _refusal_event(namespace: str, file: port.ResourcesFile, why: str) -> RecordEvent:
     regarding = Regarding("v1", "ConfigMap", namespace, RESOURCES_CONFIGMAP)
-    return Tell(
+    return RecordEvent(
         regarding, "ResourcesRefused", f"{file.source} is refused, the old resources stay in force: {why}"
     )

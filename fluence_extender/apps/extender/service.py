@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.execution.driver import CannotBind, Driver
+from fluence_extender.gangs.execution.binder import CannotBind
+from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.lifecycle.handover import marked_go_first, unbindable
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.http.port import (
@@ -146,7 +147,7 @@ class Service:
     async def bind(self, pod: AskedPod, node: str) -> None:
         """Bind the pod with its gang. Raises `BindRefused`."""
         try:
-            await self._driver.bind(pod.uid, node)
+            await self._driver.binder.bind(pod.uid, node)
         except CannotBind as refused:
             raise BindRefused(str(refused)) from refused
 

@@ -1,4 +1,4 @@
-"""What the controller wants done to the cluster, as values; the driver does them."""
+"""What the controller wants done to the cluster, as values. The executor carries them out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """Tell the pod its ``node`` and remove our gate; with a ``pin`` in one write, else by a nomination before."""
+    """Give the pod its ``node`` and remove our gate: with a ``pin`` in one write, else by a nomination first."""
 
     pod: Pod
     node: str
@@ -28,8 +28,8 @@ class Steer:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
-    """Nominate ``node``, on which others make way, for a pod that stays gated."""
+class NominateGated:
+    """Nominate ``node``, which its victims are leaving, for a pod that stays gated."""
 
     pod: Pod
     node: str
@@ -37,15 +37,18 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class AskBudgets:
-    """Ask whether all of ``pods``, those of each gang to be evicted for ``preemptor``, may be evicted together."""
+    """Ask the disruption budgets whether all of ``pods`` may be evicted together for ``preemptor``.
+
+    ``pods`` are the pods to evict, by their gang.
+    """
 
     preemptor: GangKey
     pods: Mapping[GangKey, tuple[Pod, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Tell users something about an object, as an Event (a warning)."""
+class RecordEvent:
+    """Record a warning Event about an object."""
 
     regarding: Regarding
     reason: str
@@ -54,7 +57,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a bound member of a gang that can't be completed, or that makes way (``again``: until it has gone)."""
+    """Evict a bound member of a gang that can't be completed or that is a victim (``again``: until it is gone)."""
 
     pod: Pod
     reason: str
@@ -63,7 +66,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class ReportPod:
-    """Write into a gated pod's condition why it waits."""
+    """Write why a gated pod waits into its condition."""
 
     pod: Pod
     message: str
@@ -87,4 +90,6 @@ class ReportMembers:
     status: MemberStatus
 
 
-Action = Clear | Steer | Keep | AskBudgets | Tell | Evict | ReportPod | ReportGroup | ReportMembers
+Action = (
+    Clear | Steer | NominateGated | AskBudgets | RecordEvent | Evict | ReportPod | ReportGroup | ReportMembers
+)

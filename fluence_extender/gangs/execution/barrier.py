@@ -1,13 +1,14 @@
 """The bind barrier: no member of a gang is bound before every member has reached bind.
 
-kube-scheduler runs each bind call in a goroutine of its own, so holding one holds nothing else up. A barrier opens once
-and stays open; a plan that changes gets a new barrier, and whoever waits at the old one is told so.
+kube-scheduler runs each bind call in a goroutine of its own, so holding one delays nothing else. A barrier opens once
+and stays open. A plan that changes gets a new barrier, and the waits at the old one fail.
 
-Who has waited in vain still counts as having arrived on its node: it has passed the scheduler's filters there, and
-comes again. So a gang gathers however long the scheduler takes for all of it. Once a member was refused that is no
-longer believed: those who stand in each other's way pass one after the other, but never together. From then on all
-waits end with the first: kube-scheduler backs all off at the same moment, so that they come back together, where waits
-that began and ended at different times could miss each other again and again.
+A member that has waited in vain still counts as having arrived on its node, because it has passed the scheduler's
+filters there and will come again. So a gang gathers however long the scheduler takes for all of it. This no longer
+holds once a member was refused: members that keep each other away can pass one after the other, but never together.
+Then the barrier is in doubt. Only members that wait at the same time count, and all waits end with the first one:
+kube-scheduler backs all of them off at the same moment, so that they come back together. Waits that began and ended at
+different times could miss each other again and again.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 Complete = Callable[[Mapping[str, str]], bool]
-"""Whether those who have arrived (uid -> node) are all that are needed."""
+"""Whether the members that have arrived (uid -> node) are all that are needed."""
 
 
 class BarrierFailed(Exception):
-    """The wait ended without all members: the text says why."""
+    """The wait ended without all members; the text tells why."""
 
 
 class Barrier:
-    """Where the members of one plan gather; ``doubted`` if some were refused before, who may be in each other's way."""
+    """Where the members of one plan gather; ``doubted`` if members refused before may block each other."""
 
     __slots__ = ("_arrived", "_doubted", "_failure", "_open", "_waiting")
 
@@ -42,28 +43,28 @@ class Barrier:
 
     @property
     def doubted(self) -> bool:
-        """Whether a member was refused, so that only those who wait at once count."""
+        """Whether a member was refused, so that only members that wait at the same time count."""
         return self._doubted
 
     def release(self) -> None:
-        """Open it for good."""
+        """Open the barrier for good."""
         self._open = True
         self._wake()
 
     def fail(self, why: str) -> None:
-        """End the wait of everyone here; the barrier can't be used afterwards."""
+        """Fail all waits; the barrier can't be used afterwards."""
         if not self._open:
             self._failure = why
             self._wake()
 
     def doubt(self) -> None:
-        """Count from now on only who waits here: a member was refused, so some may not be able to be there together."""
+        """Count only waiting members from now on: after a refusal, some may not be able to be there together."""
         self._doubted = True
-        here = set(self._waiting.values())
-        self._arrived = {uid: node for uid, node in self._arrived.items() if uid in here}
+        waiting = set(self._waiting.values())
+        self._arrived = {uid: node for uid, node in self._arrived.items() if uid in waiting}
 
-    def look(self, complete: Complete) -> None:
-        """Open it if those who wait are complete by now: who counts may have changed since the last one came."""
+    def recheck(self, complete: Complete) -> None:
+        """Open the barrier if the waiting members are complete by now; which members count may have changed."""
         if self._waiting and self._waits and complete(self._arrived):
             self.release()
 
@@ -73,7 +74,7 @@ class Barrier:
                 future.set_result(None)
 
     async def arrive(self, uid: str, node: str, complete: Complete, seconds: float) -> None:
-        """Wait until ``complete`` holds for those who have arrived, at most ``seconds``. Raises `BarrierFailed`."""
+        """Wait until ``complete`` holds for the arrived members, at most ``seconds``. Raises `BarrierFailed`."""
         self._arrived[uid] = node
         if self._waits and complete(self._arrived):
             self.release()

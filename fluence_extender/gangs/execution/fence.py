@@ -1,9 +1,9 @@
 """The writes of a replica that may lose the lead at any moment.
 
-Invariant: nothing is written by a replica that doesn't lead: each write is asked for just before it is sent, and given
+Invariant: nothing is written by a replica that doesn't lead: each write is checked just before it is sent, and given
 up when the lead is lost while it is under way. A write may wait long before it is sent, for a connection or for
 another try, so `demand` is also the `Connection.permit` of the connection below. What was sent and given up may still
-be carried out: `leadership` leaves it time.
+be carried out: `lease` leaves time for that.
 
 A replica that was busy, or got no answer, for longer than it may write without asking for the Lease doesn't lose what
 it had planned: its writes wait for the next answer.
@@ -31,6 +31,11 @@ class Fence:
         self._cluster = cluster
         self._leadership = leadership
         self._under_way: set[asyncio.Timeout] = set()
+
+    @property
+    def why_not_leading(self) -> str:
+        """Why we don't lead, in stable words."""
+        return f"not the leader: {self._leadership.why_not or 'taking over from the last one'}"
 
     def demand(self) -> None:
         """Raise `NotLeading` unless we lead at this moment."""

@@ -1,6 +1,6 @@
-"""Running what takes long beside the event loop.
+"""Running long work in a thread, so that the event loop stays free.
 
-Invariant: a process that ends waits for none of it.
+Invariant: a process that ends doesn't wait for such work. (`asyncio.to_thread` would make it wait.)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable
 
 RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
-"""How such work is run: the awaitable ends when the work has, and raises what it raises."""
+"""How such work is run: the awaitable ends when the work does, and raises what the work raises."""
 
 
 async def run_in_thread(work: Callable[[], None]) -> None:
@@ -35,7 +35,7 @@ async def run_in_thread(work: Callable[[], None]) -> None:
         try:
             loop.call_soon_threadsafe(settle, failed)
         except RuntimeError:
-            # The loop has been closed: nobody waits any more.
+            # The loop has been closed, so nothing awaits the result any more.
             return
 
     threading.Thread(target=run, name="rebuild", daemon=True).start()

@@ -433,7 +433,7 @@ class Lifecycle:
             self._places.withdraw(gang)
         settle(gang, alive, now)
         explain_unbound(gang, now)
-        gang.barrier.look(gang.gathered)
+        gang.barrier.recheck(gang.gathered)
 
     def _steers(self, gang: Gang) -> list[Action]:
         steerable = [m for m in gang.members.values() if m.steer_wanted and m.assignment is not None]

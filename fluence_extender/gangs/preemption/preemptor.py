@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from fluence_extender.gangs.execution.actions import Action, AskBudgets, Keep
+from fluence_extender.gangs.execution.actions import Action, AskBudgets, NominateGated
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates
@@ -329,7 +329,7 @@ class Preemptor:
         gang = self._registry.gangs.get(key)
         return gang is not None and gang.reason is not None and gang.reason.code is ReasonCode.PREEMPTING
 
-    def _nominations(self, key: GangKey, preemption: Preemption) -> Iterable[Keep]:
+    def _nominations(self, key: GangKey, preemption: Preemption) -> Iterable[NominateGated]:
         nominating = preemption.nominating
         for member in self._registry.gangs[key].pending():
             uid = member.pod.uid
@@ -337,7 +337,7 @@ class Preemptor:
                 nominating.pop(uid, None)
             elif member.kept and nominating.get(uid) != member.kept and _may_be_nominated(member):
                 nominating[uid] = member.kept
-                yield Keep(member.pod, member.kept)
+                yield NominateGated(member.pod, member.kept)
 
     # What came of the actions.
 

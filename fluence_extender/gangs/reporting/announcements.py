@@ -7,7 +7,7 @@ trail of counts behind. Of a large gang the first members speak for all.
 from __future__ import annotations
 
 from fluence_extender.cluster.port import Regarding
-from fluence_extender.gangs.execution.actions import Action, ReportGroup, ReportPod, Tell
+from fluence_extender.gangs.execution.actions import Action, RecordEvent, ReportGroup, ReportPod
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.states import have_nodes
 from fluence_extender.gangs.membership.gang import Gang
@@ -36,7 +36,7 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
     actions: list[Action] = [
         *scheduled,
         *(
-            Tell(_about(pod), gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
+            RecordEvent(_about(pod), gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
             for pod in waiting[: limits.announced_members]
         ),
         *(

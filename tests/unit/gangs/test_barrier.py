@@ -94,7 +94,7 @@ def test_those_who_wait_pass_when_fewer_are_needed() -> None:
         barrier = Barrier()
         waiting = asyncio.create_task(barrier.arrive("a", "n0", all_of(2), 20))
         await asyncio.sleep(3)
-        barrier.look(all_of(1))
+        barrier.recheck(all_of(1))
         await waiting
         return asyncio.get_running_loop().time()
 

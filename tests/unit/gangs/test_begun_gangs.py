@@ -50,7 +50,7 @@ def test_node_lost_between_bindings_is_made_good_on_another(world: MakeWorld, na
     w = world(n0, n1, *objects(named_by, "g", 3), scheduling=False)
     pods = [create(w, named_by, number) for number in range(3)]
     w.advance(2)
-    w.run(w.driver.settle())
+    w.run(w.driver.executor.finish())
     places = {pod.uid: w.now(pod).steered_to for pod in pods}
     (first, *_), (stranded, *_) = ([pod for pod in pods if places[pod.uid] == name] for name in ("n0", "n1"))
     w.disturb("n0")

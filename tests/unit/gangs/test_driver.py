@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fluence_extender.cluster.port import AlreadyBound, Conflict, Denied, Gone
-from fluence_extender.gangs.execution.driver import CannotBind
+from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.port import BindRefused, On
 from fluence_extender.model.gang import GangState
@@ -149,12 +149,12 @@ def test_bind_of_unknown_pods_and_of_other_nodes_is_refused(world: MakeWorld) ->
     one = gang(w, "g", 1000)[0]
     w.advance(1)
     with pytest.raises(CannotBind, match="not known here"):
-        w.run(w.driver.bind("nobody", "n0"))
+        w.run(w.driver.binder.bind("nobody", "n0"))
     with pytest.raises(CannotBind, match="now goes to n0, not to n1"):
-        w.run(w.driver.bind(one.uid, "n1"))
+        w.run(w.driver.binder.bind(one.uid, "n1"))
     bind(w, one)
     with pytest.raises(CannotBind, match="bound to n0 already"):
-        w.run(w.driver.bind(one.uid, "n1"))
+        w.run(w.driver.binder.bind(one.uid, "n1"))
 
 
 def test_binding_without_an_answer_is_tried_again(world: MakeWorld) -> None:
@@ -216,7 +216,7 @@ def test_waiting_binds_end_when_the_plan_is_withdrawn(world: MakeWorld) -> None:
     w.advance(1)
 
     async def scene() -> str:
-        waiting = asyncio.create_task(w.driver.bind(pods[0].uid, "n0"))
+        waiting = asyncio.create_task(w.driver.binder.bind(pods[0].uid, "n0"))
         await asyncio.sleep(1)
         w.cluster.delete(pods[1])
         with pytest.raises(CannotBind) as caught:
@@ -234,7 +234,7 @@ def test_those_who_wait_go_on_when_a_member_beyond_the_minimum_leaves(world: Mak
     w.advance(1)
 
     async def scene() -> None:
-        waiting = [asyncio.create_task(w.driver.bind(one.uid, "n0")) for one in pods[:2]]
+        waiting = [asyncio.create_task(w.driver.binder.bind(one.uid, "n0")) for one in pods[:2]]
         await asyncio.sleep(1)
         w.cluster.delete(pods[2])
         await asyncio.gather(*waiting)

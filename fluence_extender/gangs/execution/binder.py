@@ -1,0 +1,129 @@
+"""Binding pods, each only once its whole gang has reached bind.
+
+A Binding is the one write that is retried where it is made: a gang that has begun to bind has to be completed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from fluence_extender.cluster.port import AlreadyBound, ClusterError, Gone, NotLeading
+from fluence_extender.gangs.execution.barrier import BarrierFailed
+from fluence_extender.gangs.execution.executor import AT_ONCE
+from fluence_extender.gangs.execution.fence import Fence
+from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.model.assignment import binding_annotations
+from fluence_extender.model.gang import HistoryKind
+from fluence_extender.model.pod import Pod
+
+BIND_TRIES = 5
+BIND_PAUSE = 0.25
+"""Seconds, growing with each try: an API server that has just started refuses allowed writes for a moment."""
+
+BIND_LIMIT = 8.0
+"""Seconds for all tries together: with the barrier's 20 they end before kube-scheduler's httpTimeout of 30."""
+
+
+class CannotBind(Exception):
+    """The pod can't be bound there now; the text tells why."""
+
+
+class Binder:
+    """Binds pods to their planned nodes.
+
+    ``lead_lost`` is called when a Binding is refused because we don't lead any more; ``wake`` has the next decision
+    made at once.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        lifecycle: Lifecycle,
+        cluster: Fence,
+        limits: Limits,
+        leading: Callable[[], bool],
+        lead_lost: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._lifecycle = lifecycle
+        self._cluster = cluster
+        self._limits = limits
+        self._leading = leading
+        self._lead_lost = lead_lost
+        self._wake = wake
+        self._bindings = asyncio.Semaphore(AT_ONCE)
+
+    async def bind(self, uid: str, node: str) -> None:
+        """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""
+        gang, member = self._checked(uid, node)
+        if member.bound == node:
+            return
+        if not gang.begun:
+            try:
+                await gang.barrier.arrive(uid, node, gang.gathered, self._limits.bind_wait)
+            except BarrierFailed as failed:
+                self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {failed}")
+                self._lifecycle.not_bound(uid)
+                self._lifecycle.waited_in_vain(uid, node)
+                raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
+            gang, member = self._checked(uid, node)
+        self._lifecycle.binding(gang, member)
+        try:
+            await self._bind(gang, member, node)
+        except BaseException as error:
+            why = str(error) if isinstance(error, CannotBind) else ""
+            if why:
+                self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {why}")
+            self._lifecycle.not_bound(uid, why)
+            raise
+        self._lifecycle.bound(uid, node)
+        self._wake()
+
+    def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
+        """Return the gang and the member if the pod may be bound there as things are now. Raises `CannotBind`."""
+        if not self._leading():
+            raise CannotBind(self._cluster.why_not_leading)
+        found = self._registry.member(uid)
+        if found is None:
+            raise CannotBind("the pod is not known here: it may have been deleted")
+        gang, member = found
+        if member.bound and member.bound != node:
+            raise CannotBind(f"the pod is bound to {member.bound} already")
+        if not member.bound and (member.assignment is None or member.assignment.node != node):
+            self._lifecycle.not_bound(uid)
+            planned = member.assignment.node if member.assignment is not None else "no node"
+            raise CannotBind(f"the plan has changed: the pod now goes to {planned}, not to {node}")
+        return gang, member
+
+    async def _bind(self, gang: Gang, member: Member, node: str) -> None:
+        assert member.assignment is not None
+        annotations = binding_annotations(gang.key, member.assignment, member.pod.annotations)
+        try:
+            async with asyncio.timeout(BIND_LIMIT):
+                await self._bind_with_retries(member.pod, node, annotations)
+        except TimeoutError:
+            why = f"the API server gave no answer within {BIND_LIMIT:g} s"
+            raise CannotBind(f"pod {member.pod.key} is not bound to {node}: {why}") from None
+
+    async def _bind_with_retries(self, pod: Pod, node: str, annotations: dict[str, str]) -> None:
+        for attempt in range(1, BIND_TRIES + 1):
+            try:
+                async with self._bindings:
+                    await self._cluster.bind(pod, node, annotations)
+                return
+            except NotLeading as error:
+                self._lead_lost()
+                raise CannotBind(str(error)) from error
+            except (Gone, AlreadyBound) as error:
+                raise CannotBind(str(error)) from error
+            except ClusterError as error:
+                if attempt == BIND_TRIES:
+                    raise CannotBind(str(error)) from error
+                await asyncio.sleep(BIND_PAUSE * attempt)
+            if not self._lifecycle.may_bind(pod.uid, node):
+                raise CannotBind(f"node {node} has gone, or doesn't take pod {pod.key} any more")

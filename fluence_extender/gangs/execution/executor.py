@@ -1,0 +1,288 @@
+"""Carrying out the controller's actions: steering, nominations, evictions, Events and reports.
+
+A bounded number of writes is under way at the same time, and the writes for one pod run in the order in which they were
+decided. Nothing is retried here: a failed write is reported to the lifecycle, which decides anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+import structlog
+
+from fluence_extender.cluster.port import (
+    ClusterError,
+    Denied,
+    Disrupted,
+    Forbidding,
+    Gone,
+    NotLeading,
+    Pin,
+    Regarding,
+)
+from fluence_extender.gangs.execution.actions import (
+    Action,
+    AskBudgets,
+    Clear,
+    Evict,
+    NominateGated,
+    RecordEvent,
+    ReportGroup,
+    ReportMembers,
+    ReportPod,
+    Steer,
+)
+from fluence_extender.gangs.execution.fence import Fence
+from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.model.gang import HistoryKind
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import ReasonCode
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 128
+"""Writes under way at the same time, and as many Bindings.
+
+On a busy API server, steering competes with everything that follows a Binding (Events, the kubelets' statuses). With
+few writes under way, the pods that were bound first are served before the others have their nodes. Each write has a
+connection of its own (HTTP/1.1), whose TLS handshake costs both sides as much as several writes. A priority level of
+the API server's fairness queues 300 or more requests of one client (Kubernetes, API Priority and Fairness: six queues
+of fifty).
+"""
+
+EVICTIONS_AT_ONCE = 12
+"""Evictions under way at the same time: the API server counts those under one budget one after the other."""
+
+REPORTS_AT_ONCE = 4
+"""Events and status reports under way at the same time. Nothing waits for them, and a new leader has thousands."""
+
+LONGEST_EVENT = 1000
+"""Characters of an Event's message (the API server accepts 1,024)."""
+
+STEER_PAUSE = 1.0
+EVICT_PAUSE = 2.0
+"""Seconds until a failed write is reported to the lifecycle, which then decides anew."""
+
+FORBIDDEN = (403, 422)
+"""HTTP statuses that refuse what is requested, whoever requests it when."""
+
+
+class Executor:
+    """Carries out actions.
+
+    ``lead_lost`` is called when a write is refused because we don't lead any more; ``wake`` has the next decision made
+    at once.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        lifecycle: Lifecycle,
+        cluster: Fence,
+        lead_lost: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._lifecycle = lifecycle
+        self._preemptor = lifecycle.preemptor
+        self._cluster = cluster
+        self._lead_lost = lead_lost
+        self._wake = wake
+        self._writes = asyncio.Semaphore(AT_ONCE)
+        self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
+        self._reports = asyncio.Semaphore(REPORTS_AT_ONCE)
+        self._last: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, actions: Iterable[Action]) -> None:
+        """Start to carry out ``actions``."""
+        clears: list[asyncio.Task[None]] = []
+        for action in actions:
+            match action:
+                case Clear(pod):
+                    clears.append(self._spawn(pod.uid, self._clear(pod), ()))
+                case Steer(pod, node, pin):
+                    self._spawn(pod.uid, self._steer(pod, node, pin), tuple(clears))
+                case RecordEvent():
+                    self.record_event(action)
+                case NominateGated(pod, node):
+                    self._spawn(pod.uid, self._nominate_gated(pod, node), tuple(clears))
+                case AskBudgets():
+                    self._spawn("", self._ask_budgets(action), ())
+                case Evict(pod, reason, again):
+                    self._spawn(pod.uid, self._evict(pod, reason, again), (), self._evictions)
+                case ReportPod() | ReportGroup() | ReportMembers():
+                    self._spawn("", self._report(action), (), self._reports)
+
+    def record_event(self, event: RecordEvent) -> None:
+        """Start to record an Event."""
+        message = event.message[:LONGEST_EVENT]
+        work = self._cluster.event(event.regarding, event.reason, message, warning=True)
+        self._spawn("", work, (), self._reports)
+
+    def cancel(self) -> None:
+        """Give up the writes under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def finish(self) -> None:
+        """Wait for the writes under way."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(
+        self,
+        uid: str,
+        work: Coroutine[Any, Any, None],
+        after: tuple[asyncio.Task[None], ...],
+        slots: asyncio.Semaphore | None = None,
+    ) -> asyncio.Task[None]:
+        """Start ``work`` once the tasks ``after`` and the last one for the pod ``uid`` have ended."""
+        earlier = (*after, self._last[uid]) if uid in self._last else after
+        task = asyncio.create_task(self._ordered(work, earlier, slots or self._writes))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before its first step never gets to its work.
+        task.add_done_callback(lambda _: work.close())
+        if uid:
+            self._last[uid] = task
+            task.add_done_callback(lambda done: self._forget(uid, done))
+        return task
+
+    def _forget(self, uid: str, done: asyncio.Task[None]) -> None:
+        if self._last.get(uid) is done:
+            del self._last[uid]
+
+    async def _ordered(
+        self,
+        work: Coroutine[Any, Any, None],
+        earlier: tuple[asyncio.Task[None], ...],
+        slots: asyncio.Semaphore,
+    ) -> None:
+        try:
+            waiting = [task for task in earlier if not task.done()]
+            if waiting:
+                await asyncio.wait(waiting)
+            async with slots:
+                await work
+        except NotLeading as refused:
+            log.debug("not written", reason=str(refused))
+            self._lead_lost()
+
+    async def _clear(self, pod: Pod) -> None:
+        try:
+            await self._cluster.nominate(pod, "")
+        except Gone:
+            return
+        except ClusterError as error:
+            log.warning("nomination not cleared; trying again", pod=pod.key, error=str(error))
+            self._later(STEER_PAUSE, self._lifecycle.clear_failed, pod.uid)
+
+    async def _steer(self, pod: Pod, node: str, pin: Pin | None) -> None:
+        found = self._registry.member(pod.uid)
+        if found is None or found[1].assignment is None or found[1].assignment.node != node:
+            return
+        latest = found[1].pod
+        pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
+        try:
+            if pin is None or not await self._pinned(latest, pin):
+                if latest.nominated != node:
+                    await self._cluster.nominate(latest, node)
+                if GATE in latest.gates:
+                    await self._cluster.ungate(latest, GATE)
+            self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
+            self._lifecycle.steered(pod.uid)
+        except Gone:
+            return
+        except ClusterError as error:
+            self._lifecycle.note(pod.uid, HistoryKind.FAILED, f"steering to {node}: {error}")
+            if self._lifecycle.steer_trouble(pod.uid, str(error)):
+                about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+                message = f"can't be told its node {node}: {error}"
+                self.record_event(RecordEvent(about, ReasonCode.CANNOT_STEER.value, message))
+            level = log.error if isinstance(error, Denied) else log.warning
+            level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
+            self._later(STEER_PAUSE, self._lifecycle.steer_failed, pod.uid)
+
+    async def _pinned(self, pod: Pod, pin: Pin) -> bool:
+        """Pin and ungate the pod in one write; return whether the API server accepted it.
+
+        It refuses if the pod was edited meanwhile, or if a policy forbids the write.
+        """
+        try:
+            await self._cluster.ungate(pod, GATE, pin)
+        except ClusterError as error:
+            if error.status not in FORBIDDEN:
+                raise
+            log.warning("pod can't be pinned; it is nominated", pod=pod.key, node=pin.node, error=str(error))
+            return False
+        return True
+
+    def _later(self, pause: float, failed: Callable[[str], None], uid: str) -> None:
+        """Report after ``pause`` seconds that a write for the pod has failed, so that the lifecycle decides anew."""
+
+        def report() -> None:
+            failed(uid)
+            self._wake()
+
+        asyncio.get_running_loop().call_later(pause, report)
+
+    async def _nominate_gated(self, pod: Pod, node: str) -> None:
+        found = self._registry.member(pod.uid)
+        if found is None or found[1].assignment is not None or found[1].kept != node:
+            return
+        try:
+            await self._cluster.nominate(found[1].pod, node)
+        except Gone:
+            return
+        except ClusterError as error:
+            log.warning("nomination failed; trying again", pod=pod.key, node=node, error=str(error))
+            self._later(STEER_PAUSE, self._preemptor.nomination_failed, pod.uid)
+
+    async def _ask_budgets(self, ask: AskBudgets) -> None:
+        try:
+            pods = [pod for some in ask.pods.values() for pod in some]
+            refused = await self._cluster.forbidding(pods)
+        except ClusterError as error:
+            log.warning("disruption budgets can't be read", error=str(error))
+            refused = Forbidding(f"disruption budgets can't be read: {error}", frozenset())
+        if refused is None:
+            self._preemptor.budgets_allow(ask.preemptor)
+        else:
+            self._preemptor.budgets_forbid(ask.preemptor, refused.about(ask.pods), refused.reason)
+        self._wake()
+
+    async def _evict(self, pod: Pod, reason: str, again: bool) -> None:
+        try:
+            await self._cluster.evict(pod, reason)
+            self._lifecycle.note(pod.uid, HistoryKind.EVICTED, reason)
+            self._preemptor.evicted(pod.uid)
+            return
+        except Disrupted as error:
+            why = str(error)
+            self._lifecycle.note(pod.uid, HistoryKind.FAILED, f"eviction: {error}")
+            log.warning("eviction not allowed now", pod=pod.key, error=why)
+        except Gone:
+            return
+        except ClusterError as error:
+            why = str(error)
+            log.warning("eviction failed", pod=pod.key, error=why)
+        if again:
+            self._later(EVICT_PAUSE, partial(self._preemptor.eviction_failed, why=why), pod.uid)
+
+    async def _report(self, report: ReportPod | ReportGroup | ReportMembers) -> None:
+        try:
+            match report:
+                case ReportPod(pod, message):
+                    await self._cluster.report_pod(pod, message)
+                case ReportGroup(group, scheduled, reason, message):
+                    await self._cluster.report_group(group, scheduled, reason, message)
+                case ReportMembers(members, status):
+                    await self._cluster.report_members(members, status)
+        except ClusterError as error:
+            subject = report.pod.key if isinstance(report, ReportPod) else report.group.name
+            log.info("status not written", subject=subject, error=str(error))
