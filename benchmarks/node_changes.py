@@ -23,7 +23,7 @@ from rich.console import Console
 
 from benchmarks.report import PAGES, machine
 from benchmarks.stalls import Stalls
-from fluence_extender.apps.extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
 from fluence_extender.embeddedcluster.memory import MemoryCluster
@@ -89,7 +89,7 @@ def pods(count: int) -> list[Pod]:
 
 def started(count: int, engine: str, per_node: list[Pod]) -> Controller:
     """A controller of a cluster of so many nodes that has replayed all pods."""
-    controller = Controller(Ledger(create_mirror(choose_engine(engine), "lonode", LEVELS)))
+    controller = Controller(Ledger(matcher_setup(choose_engine(engine), "lonode", LEVELS)))
     tied = ", ".join(
         f"{{type: fpga, name: f{number}, count: 1, parent: n{number}}}" for number in range(TIED)
     )
@@ -163,7 +163,7 @@ def costs() -> list[Cluster]:
             for cluster in clusters:
                 cluster.make(name, turn)
     for cluster in clusters:
-        assert not cluster.controller.ledger.behind
+        assert not cluster.controller.ledger.graph.behind
         cluster.controller.ledger.close()
     return clusters
 
@@ -201,7 +201,7 @@ async def storm() -> Storm:
     watching = asyncio.create_task(stalls.run())
     begun = time.monotonic()
     made = 0
-    while made < STORM or controller.ledger.behind:
+    while made < STORM or controller.ledger.graph.behind:
         if made < STORM:
             driver.sink(_of_storm(made))
             made += 1

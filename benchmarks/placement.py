@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fluence_extender.apps.extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.node import Node
@@ -35,7 +35,7 @@ KINDS = ((4, 16, 0), (8, 8, 1), (2, 32, 0), (1, 1, 0), (16, 64, 2), (3, 5, 0), (
 def cluster(nodes: int, engine: str) -> tuple[Planner, Ledger]:
     """A planner on a cluster that is half full with pods of every size."""
     dice = random.Random(nodes)
-    ledger = Ledger(create_mirror(choose_engine(engine), "lonode", LEVELS))
+    ledger = Ledger(matcher_setup(choose_engine(engine), "lonode", LEVELS))
     index = EligibilityIndex()
     amounts = Resources({"cpu": 64_000, "memory": 256 * GIB, "pods": 110, "nvidia.com/gpu": 8})
     made = [

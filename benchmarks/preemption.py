@@ -20,7 +20,7 @@ from functools import partial
 from typing import TypeVar
 
 from fluence_extender.apps.extender.app import GARBAGE
-from fluence_extender.apps.extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Deleted, Kind
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import AskBudgets, Evict
@@ -90,7 +90,7 @@ def requests(cores: int) -> Resources:
 def cluster(nodes: int, clock: Callable[[], float]) -> Controller:
     """A controller whose cluster is full: low pods on all nodes, a foreign one on each second one."""
     dice = random.Random(nodes)
-    ledger = Ledger(create_mirror(choose_engine("embedded"), "lonode", {"rack": RACK}))
+    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", {"rack": RACK}))
     controller = Controller(ledger, clock=clock, calendar=clock)
     room = Resources({"cpu": 36_000, "memory": 128 * GIB, "pods": 110})
     for number in range(nodes):

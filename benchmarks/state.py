@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import uvloop
 
 from benchmarks.report import PAGES, report, table
-from fluence_extender.apps.extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.embeddedcluster.memory import MemoryCluster
@@ -121,7 +121,7 @@ def cluster() -> tuple[list[Node], list[Pod]]:
 
 def controller() -> Controller:
     """One that has taken over that cluster."""
-    ledger = Ledger(create_mirror(choose_engine("embedded"), "lonode", LEVELS))
+    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS))
     made = Controller(ledger)
     nodes, pods = cluster()
     made.observe(Listed(Kind.NODE, tuple(nodes)))

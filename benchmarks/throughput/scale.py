@@ -11,7 +11,7 @@ import gc
 import time
 from collections.abc import Callable
 
-from fluence_extender.apps.extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
@@ -40,7 +40,7 @@ def cost_by_size(sizes: tuple[int, ...], gangs: dict[str, tuple[int, int]]) -> d
 
 async def _cost(nodes: int, gangs: int, members: int) -> float:
     cluster = MemoryCluster(*(Node(f"node-{number}", allocatable=NODE) for number in range(nodes)))
-    ledger = Ledger(create_mirror(choose_engine("embedded"), "lonode", dict(LEVELS)), "lonode")
+    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", dict(LEVELS)), "lonode")
     controller = Controller(ledger)
     driver = Driver(controller, cluster)
     controller.observe(Listed(Kind.NODE, tuple(cluster.nodes())))

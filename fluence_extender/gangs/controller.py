@@ -136,7 +136,7 @@ class Controller:
         self.eligibility.put(node)
         if self.started:
             self.ledger.put_node(node)
-            if old is None and any(one.parent == node.name for one in self.ledger.upkeep.resources.resources):
+            if old is None and any(one.parent == node.name for one in self.ledger.graph.resources.resources):
                 take_up_devices(self.registry, self.ledger)
             self.lifecycle.node_changed(node.name)
 
@@ -233,7 +233,7 @@ class Controller:
         """Take over virtual resources that have changed; what is held stays held."""
         self.revision += 1
         if not self.started:
-            self.ledger.upkeep.resources = resources
+            self.ledger.graph.resources = resources
             return
         self.ledger.replace_resources(resources)
         self.graph_changed()

@@ -1,11 +1,11 @@
 """Comparing the ledger with the cluster and with the matcher's graph, object by object.
 
-Whatever is seen is taken into the ledger at once, so at any moment between two observations the three agree; where they
-don't, something has been missed or miscounted. Each function looks at one object, changes nothing and costs what that
-object costs, so that a whole audit can be cut into slices.
+The ledger records each observation at once, so between two observations the three agree. A difference means that
+something was missed or miscounted. Each function checks one object, changes nothing and costs what that object costs,
+so a whole audit can be cut into slices.
 
-Not drift: a hold whose leaves are taken (it waits for room, and its node takes nothing new), a device that was taken
-out of resources.yaml while held, and a graph that is being rebuilt.
+Three things aren't drift: an allocation whose leaves are taken (it waits for capacity, and its node takes nothing
+new), a device that was removed from resources.yaml while it was held, and a graph that is being rebuilt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fluence_extender.graph.units import request_counts
-from fluence_extender.ledger.allocation import Allocation, Strength
+from fluence_extender.ledger.accounts import Allocation, Strength
+from fluence_extender.ledger.bookings import NodeUse
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
@@ -23,7 +24,7 @@ from fluence_extender.model.pod import Pod
 
 
 class DriftKind(StrEnum):
-    """What can differ, as ``fluence_drift_total`` names it."""
+    """The kinds of differences, by their names in the metric ``fluence_drift_total``."""
 
     NOT_HELD = "bound-not-held"
     HELD_GONE = "held-gone"
@@ -43,9 +44,9 @@ class DriftKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One difference: ``subject`` is the pod (``namespace/name``), node or job, ``uid`` the pod's, "" for others.
+    """One difference: ``subject`` is the pod (``namespace/name``), node or job; ``uid`` is the pod's, "" for others.
 
-    ``found`` is what the ledger says, ``expected`` what they ought to.
+    ``found`` is what the ledger has, ``expected`` what it should have.
     """
 
     kind: DriftKind
@@ -58,7 +59,7 @@ class Drift:
 
 
 def of_pod(ledger: Ledger, pod: Pod, place: Assignment | None) -> Iterator[Drift]:
-    """What the ledger has wrong of a pod as the cluster shows it; ``place`` is the one planned for it."""
+    """Return how the ledger differs from a pod in the cluster; ``place`` is the place planned for it."""
     if not pod.ours:
         yield from _of_foreign(ledger, pod)
     elif place is not None and not pod.node and pod.uid not in ledger.allocations:
@@ -87,16 +88,16 @@ def _of_foreign(ledger: Ledger, pod: Pod) -> Iterator[Drift]:
 
 
 def of_foreign_gone(ledger: Ledger, uid: str) -> Iterator[Drift]:
-    """The drift of a counted pod of others that the cluster doesn't have."""
+    """Return the drift of a counted foreign pod that the cluster doesn't have."""
     node = ledger.foreign.get(uid)
     if node is not None:
         yield Drift(DriftKind.FOREIGN_DIFFERS, uid, f"counted on {node}", "the pod is gone", uid, node)
 
 
-def of_holding(
+def of_allocation(
     ledger: Ledger, held: Allocation, pod: Pod | None, place: Assignment | None
 ) -> Iterator[Drift]:
-    """What is wrong with a hold; ``pod`` is None where the cluster has none of that uid, ``place`` is the plan's."""
+    """Return how an allocation differs from its pod (None when the cluster has none) and from its planned place."""
     if pod is None or pod.finished or not pod.ours:
         yield _holder(
             held, DriftKind.HELD_GONE, f"held on {held.assignment.node}", "the pod holds nothing any more"
@@ -106,38 +107,38 @@ def of_holding(
         expected = "no place is planned" if place is None else f"planned on {place.node}"
         yield _holder(held, DriftKind.PLAN_DIFFERS, f"held on {held.assignment.node}", expected)
         return
-    if not ledger.behind:
+    if not ledger.graph.behind:
         yield from _of_job(ledger, held)
         yield from _of_devices(ledger, held)
 
 
 def _of_job(ledger: Ledger, held: Allocation) -> Iterator[Drift]:
     node = held.assignment.node
-    if node not in ledger.mirror.graph.nodes or ledger.bookings.awaits_capacity(held):
+    if node not in ledger.graph.matched.nodes or ledger.bookings.awaits_capacity(held):
         return
-    counts = request_counts(ledger.rounded(held.requests), ledger.mirror.units)
+    counts = request_counts(ledger.rounded(held.requests), ledger.graph.matched.units)
     if not counts:
         return
     job = ledger.bookings.job(held.uid)
-    if job is None or not ledger.mirror.holds(job, node, counts):
+    if job is None or not ledger.bookings.matcher.holds(job, node, counts):
         yield _holder(held, DriftKind.JOB_MISSING, f"the matcher's job {job}", f"{counts} on {node}")
 
 
 def _of_devices(ledger: Ledger, held: Allocation) -> Iterator[Drift]:
-    if not held.assignment.devices or held.uid in ledger.bookings.short:
+    if not held.assignment.devices or held.uid in ledger.bookings.short_of_devices:
         return
-    mirror = ledger.mirror
-    devices = (mirror.catalogue.at(one.path) for one in held.assignment.devices)
+    matcher = ledger.bookings.matcher
+    devices = (ledger.graph.catalogue.at(one.path) for one in held.assignment.devices)
     wanted = {device.path for device in devices if device is not None}
     jobs = ledger.bookings.device_jobs(held.uid)
-    booked = {path for job in jobs for path in mirror.placement(job) or ()}
+    booked = {path for job in jobs for path in matcher.placement(job) or ()}
     if not wanted <= booked:
         lacking = ", ".join(sorted(wanted - booked))
         yield _holder(held, DriftKind.DEVICE_NOT_BOOKED, f"jobs {jobs}", f"{lacking} held")
 
 
 def of_node(ledger: Ledger, name: str, node: Node | None) -> Iterator[Drift]:
-    """What the ledger has wrong of a node; None where the cluster has none of that name."""
+    """Return how the ledger differs from a node of the cluster, None when the cluster has no such node."""
     account = ledger.accounts.get(name)
     known = ledger.node(name)
     if known != node or (node is not None and (account is None or account.allocatable != node.allocatable)):
@@ -148,20 +149,24 @@ def of_node(ledger: Ledger, name: str, node: Node | None) -> Iterator[Drift]:
         return
     if (account.free, account.foreign_use) != account.sums():
         yield _at(name, DriftKind.ACCOUNT_DIFFERS, f"{account.free} free", f"{account.sums()[0]} free")
-    elif node is not None and not ledger.behind:
-        others = ledger.bookings.others
-        if name not in ledger.mirror.graph.nodes:
+    elif node is not None and not ledger.graph.behind:
+        foreign = ledger.bookings.foreign
+        if name not in ledger.graph.matched.nodes:
             yield _at(name, DriftKind.NODE_DIFFERS, "not in the graph", "in the graph")
-        elif others.differs(name, account.allocatable, account.foreign_use):
+        elif foreign.differs(name, NodeUse(account.allocatable, account.foreign_use)):
             expected = f"{account.foreign_use} used by others"
-            yield _at(name, DriftKind.JOB_MISSING, f"the matcher's job {others.job(name)}", expected)
+            yield _at(name, DriftKind.JOB_MISSING, f"the matcher's job {foreign.job(name)}", expected)
 
 
 def of_jobs(ledger: Ledger) -> Iterator[Drift]:
-    """The matcher's jobs that nobody holds."""
-    for job in sorted(ledger.mirror.jobs - ledger.bookings.owned()):
+    """Return the matcher's jobs that stand for nothing."""
+    for job in sorted(ledger.bookings.matcher.jobs - ledger.bookings.owned()):
         yield Drift(
-            DriftKind.JOB_ORPHANED, f"job {job}", str(ledger.mirror.placement(job)), "nobody's", job=job
+            DriftKind.JOB_ORPHANED,
+            f"job {job}",
+            str(ledger.bookings.matcher.placement(job)),
+            "stands for nothing",
+            job=job,
         )
 
 

@@ -1,48 +1,54 @@
-"""The bookings: the matcher's jobs that stand for holds and for others' pods, made equal to the ledger.
+"""The matcher's jobs that stand for our pods' allocations and for foreign pods, kept equal to the ledger.
 
-A hold is booked on its node and on its devices. Invariant: what can't be booked, because somebody else has it or it
-isn't there, is remembered and booked as soon as it can be, the strongest first; until then the node is strained.
+Each allocation is booked on its node and on its devices. Invariant: what can't be booked, because its leaves are taken
+or don't exist, is remembered and booked as soon as possible, the strongest allocation first. Until then its node is
+overcommitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fluence_extender.graph.containment import without_levels
+from fluence_extender.graph.live_graph import Edit
+from fluence_extender.graph.units import leaf_counts
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.allocation import Allocation
-from fluence_extender.ledger.devices import Devices
-from fluence_extender.ledger.graph import Edit
-from fluence_extender.ledger.mirror import Mirror
-from fluence_extender.ledger.others import OthersUse
+from fluence_extender.ledger.accounts import Allocation
+from fluence_extender.ledger.device_drafts import DeviceDrafts
+from fluence_extender.ledger.graph_matcher import GraphMatcher
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
-from fluence_extender.model.resources import Resources
+from fluence_extender.model.resources import NOTHING, Resources
 
-NodeUse = tuple[Resources, Resources]
-"""What a node has to give, and what of it others use."""
+
+class NodeUse(NamedTuple):
+    """What a node has to give, and what foreign pods use of it."""
+
+    allocatable: Resources = NOTHING
+    foreign: Resources = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """What the ledger said at one moment: what graph and bookings are to stand for."""
+class LedgerState:
+    """The ledger at one moment: what a graph and its bookings have to represent."""
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
     resources: VirtualResources = field(default_factory=lambda: VirtualResources(""))
     use: Mapping[str, NodeUse] = field(default_factory=dict)
     allocations: Mapping[str, Allocation] = field(default_factory=dict)
 
-    def differences(self, later: Position) -> int:
-        """How many nodes and holds are to be booked anew to come from here to ``later``."""
-        return len(self.released(later)) + len(later.released(self)) + len(self.used_otherwise(later))
+    def differences(self, later: LedgerState) -> int:
+        """Return how many nodes and allocations have to be booked again to get from here to ``later``."""
+        return len(self.released(later)) + len(later.released(self)) + len(self.changed_use(later))
 
-    def released(self, later: Position) -> list[Allocation]:
-        """The holds that aren't there ``later``, or not in the same place and size."""
+    def released(self, later: LedgerState) -> list[Allocation]:
+        """Return the allocations that are gone ``later``, or have another place or size."""
         return [held for uid, held in self.allocations.items() if not _same(held, later.allocations.get(uid))]
 
-    def used_otherwise(self, later: Position) -> list[str]:
-        """The nodes that give or others use another amount ``later``."""
+    def changed_use(self, later: LedgerState) -> list[str]:
+        """Return the nodes that offer another amount ``later``, or of which foreign pods use another amount."""
         return [name for name, use in later.use.items() if not _equal(use, self.use.get(name))]
 
 
@@ -57,90 +63,92 @@ def _equal(one: NodeUse, other: NodeUse | None) -> bool:
 
 
 class Bookings:
-    """See the module docstring. ``allocations`` are the holds that there are, by uid; ``others`` counts everybody
-    else."""
+    """The bookings of ``allocations`` (by uid), of their devices, and of ``foreign`` pods in one matcher."""
 
-    def __init__(self, mirror: Mirror, allocations: Mapping[str, Allocation]) -> None:
-        self.mirror = mirror
-        self.devices = Devices(mirror)
+    def __init__(self, matcher: GraphMatcher, allocations: Mapping[str, Allocation]) -> None:
+        self.matcher = matcher
+        self.devices = DeviceDrafts(matcher)
+        self.foreign = ForeignBookings(matcher)
         self.allocations = allocations
-        self.others = OthersUse(mirror)
         self._jobs: dict[str, int] = {}
         self._device_jobs: dict[str, tuple[int, ...]] = {}
         self._holders: dict[str, set[str]] = {}
         self._unbooked: dict[str, set[str]] = {}
-        self._short: set[str] = set()
+        self._short_of_devices: set[str] = set()
 
     @property
     def overcommitted(self) -> set[str]:
-        """Nodes on which more is used than could be booked."""
-        return set(self.others.deficits) | self._unbooked.keys()
+        """The nodes on which more is used than could be booked."""
+        return set(self.foreign.deficits) | self._unbooked.keys()
 
     @property
-    def short(self) -> Set[str]:
-        """The pods that hold more of their devices than there is by now."""
-        return self._short
+    def short_of_devices(self) -> Set[str]:
+        """The pods that hold more units of their devices than exist now."""
+        return self._short_of_devices
 
     def awaits_capacity(self, held: Allocation) -> bool:
-        """Whether a hold couldn't be booked yet because its leaves are taken."""
+        """Return whether an allocation isn't booked yet because its leaves are taken."""
         return held.uid in self._unbooked.get(held.assignment.node, ())
 
     def job(self, uid: str) -> int | None:
-        """The job that stands for a pod on its node; None while it takes no leaf or has no room."""
+        """Return the job of a pod on its node; None while the pod takes no leaf or waits for capacity."""
         return self._jobs.get(uid)
 
     def device_jobs(self, uid: str) -> tuple[int, ...]:
-        """The jobs that stand for a pod's devices."""
+        """Return the jobs of a pod's devices."""
         return self._device_jobs.get(uid, ())
 
     def owned(self) -> set[int]:
-        """Every job that stands for something."""
+        """Return every job that stands for something."""
         devices = (job for jobs in self._device_jobs.values() for job in jobs)
-        return {*self._jobs.values(), *devices, *self.others.jobs()}
+        return {*self._jobs.values(), *devices, *self.foreign.jobs()}
 
-    # Holds.
+    # Allocations.
 
     def book_all(self, shares: Sequence[tuple[str, str, Resources]]) -> str:
-        """Book pods (uid, node, requests), all or none: the node that was gone or had no room, "" where each had."""
+        """Book pods (uid, node, requests), all or none: return the node that is gone or full, or ""."""
         for _, node, _ in shares:
-            if node not in self.mirror.graph.nodes:
+            if node not in self.matcher.graph.nodes:
                 return node
-        jobs = self.mirror.book_all((node, requests) for _, node, requests in shares)
+        jobs = self.matcher.hold_shares((node, requests) for _, node, requests in shares)
         booked = {uid: job for (uid, _, _), job in zip(shares, jobs, strict=True) if isinstance(job, int)}
         for (_, node, _), job in zip(shares, jobs, strict=True):
             if isinstance(job, MatcherError):
-                self.mirror.cancel(booked.values())
+                self.matcher.cancel(booked.values())
                 return node
         self._jobs |= booked
         return ""
 
     def book_bound(self, shares: Iterable[tuple[str, str, Resources]]) -> None:
-        """Book pods (uid, node, requests) that are on their nodes already, the first first; or when there is room."""
-        present = [one for one in shares if one[1] in self.mirror.graph.nodes]
-        jobs = self.mirror.book_all((node, requests) for _, node, requests in present)
+        """Book pods (uid, node, requests) that are on their nodes already, in order; those without capacity wait."""
+        present = [one for one in shares if one[1] in self.matcher.graph.nodes]
+        jobs = self.matcher.hold_shares((node, requests) for _, node, requests in present)
         for (uid, node, _), job in zip(present, jobs, strict=True):
             if isinstance(job, MatcherError):
                 self._unbooked.setdefault(node, set()).add(uid)
             elif job is not None:
                 self._jobs[uid] = job
 
-    def keep_devices(self, held: Allocation) -> None:
-        """Let a pod's drafted devices be those of its hold."""
-        jobs = self.devices.jobs(held.uid)
+    def take_drafted_devices(self, held: Allocation) -> None:
+        """Make a pod's drafted devices part of its allocation."""
+        jobs = self.devices.take(held.uid)
         if jobs:
             self._device_jobs[held.uid] = jobs
+        self._note_holder(held)
+
+    def _note_holder(self, held: Allocation) -> None:
         for share in held.assignment.devices:
             self._holders.setdefault(without_levels(share.path), set()).add(held.uid)
 
     def rebook(self, held: Allocation) -> None:
-        """Book a hold on its node in another size; to be settled after."""
+        """Free an allocation's share of its node; the next `settle` books it again in its present size."""
         self._cancel(held.uid)
         node = held.assignment.node
-        if node in self.mirror.graph.nodes:
+        if node in self.matcher.graph.nodes:
             self._unbooked.setdefault(node, set()).add(held.uid)
 
     def release(self, held: Allocation) -> None:
-        """Free a hold's jobs; what is free now of its devices is theirs who hold more than could be booked."""
+        """Free an allocation's jobs; its devices go to pods that hold more than could be booked."""
         self._cancel(held.uid)
         waiting = self._unbooked.get(held.assignment.node)
         if waiting is not None:
@@ -149,32 +157,32 @@ class Bookings:
                 del self._unbooked[held.assignment.node]
         if not held.assignment.devices:
             return
-        self.mirror.cancel(self._device_jobs.pop(held.uid, ()))
-        self._short.discard(held.uid)
+        self.matcher.cancel(self._device_jobs.pop(held.uid, ()))
+        self._short_of_devices.discard(held.uid)
         for share in held.assignment.devices:
             place = without_levels(share.path)
             holders = self._holders.get(place, set())
             holders.discard(held.uid)
             if not holders:
                 self._holders.pop(place, None)
-        if self._short:
-            self._book_devices(self._short)
+        if self._short_of_devices:
+            self._book_devices(self._short_of_devices)
 
     def _cancel(self, uid: str) -> None:
         job = self._jobs.pop(uid, None)
         if job is not None:
-            self.mirror.cancel((job,))
+            self.matcher.cancel((job,))
 
     def _book_devices(self, uids: Collection[str]) -> None:
-        """Book the devices of some holds anew, the strongest first."""
+        """Book the devices of some allocations again, the strongest first."""
         ordered = self._strongest_first(uids)
         for uid in ordered:
-            self.mirror.cancel(self._device_jobs.pop(uid, ()))
+            self.matcher.cancel(self._device_jobs.pop(uid, ()))
         for uid in ordered:
-            jobs, covered = self.devices.again(self.allocations[uid].assignment.devices)
+            jobs, covered = self.devices.hold_again(self.allocations[uid].assignment.devices)
             if jobs:
                 self._device_jobs[uid] = jobs
-            (self._short.discard if covered else self._short.add)(uid)
+            (self._short_of_devices.discard if covered else self._short_of_devices.add)(uid)
 
     def _strongest_first(self, uids: Iterable[str]) -> list[str]:
         present = [uid for uid in uids if uid in self.allocations]
@@ -183,40 +191,40 @@ class Bookings:
     # Nodes.
 
     def settle(self, uses: Mapping[str, NodeUse]) -> None:
-        """Book what others use of nodes, and what of ours couldn't be booked there before."""
-        known = self.mirror.graph.nodes
-        self.others.book_all({node: use for node, use in uses.items() if node in known})
+        """Book what foreign pods use of some nodes, then the allocations there that wait for capacity."""
+        known = self.matcher.graph.nodes
+        self.foreign.book_all({node: use for node, use in uses.items() if node in known})
         for node in [one for one in uses if one in self._unbooked and one in known]:
             waiting = self._strongest_first(self._unbooked.pop(node))
             self.book_bound(self._share(self.allocations[uid]) for uid in waiting)
 
     def _share(self, held: Allocation) -> tuple[str, str, Resources]:
-        return held.uid, held.assignment.node, self.mirror.rounded(held.requests)
+        return held.uid, held.assignment.node, self.matcher.rounded(held.requests)
 
     def forget(self, node: str) -> None:
-        """Wait no longer for room on a node that has gone."""
+        """Stop waiting for capacity on a node that has gone."""
         self._unbooked.pop(node, None)
 
-    def unhook(self, node: str, uids: Iterable[str]) -> None:
-        """Cancel all that stands on a node, ``uids`` being the holds there; to be settled after."""
-        self.others.forget(node)
+    def cancel_node(self, node: str, uids: Iterable[str]) -> None:
+        """Cancel all jobs on a node, ``uids`` being the pods that hold it; the next `settle` books them again."""
+        self.foreign.forget(node)
         self.forget(node)
         for uid in uids:
             self.rebook(self.allocations[uid])
 
-    def change(self, edit: Edit, here: Iterable[str], use: NodeUse) -> None:
-        """Change the graph in place; ``here`` are the holds on the node that leaves or joins, ``use`` is its own.
+    def change_graph(self, edit: Edit, uids: Iterable[str], use: NodeUse) -> None:
+        """Apply an edit to the graph; ``uids`` hold the node that leaves or joins, ``use`` is the joining node's.
 
-        Raises `MatcherError`; then the graph has to be built anew.
+        Raises `MatcherError`; then the graph must be rebuilt.
         """
-        places = {without_levels(path) for path in self.mirror.graph.leaving_devices(edit)}
+        places = {without_levels(path) for path in self.matcher.graph.leaving_devices(edit)}
         for uid in self._holding(places):
-            self.mirror.cancel(self._device_jobs.pop(uid, ()))
-        on_node = tuple(here)
+            self.matcher.cancel(self._device_jobs.pop(uid, ()))
+        on_node = tuple(uids)
         if edit.leaving is not None:
-            self.unhook(edit.leaving, on_node)
+            self.cancel_node(edit.leaving, on_node)
             self.forget(edit.leaving)
-        places.update(without_levels(path) for path in self.mirror.carry_out(edit))
+        places.update(without_levels(path) for path in self.matcher.apply_edit(edit))
         self._book_devices(self._holding(places))
         if edit.joining is not None:
             if on_node:
@@ -228,20 +236,124 @@ class Bookings:
 
     # All at once.
 
-    def follow(self, before: Position, now: Position) -> None:
-        """Book what has changed between two positions; the graph stays as it is."""
+    def follow(self, before: LedgerState, now: LedgerState) -> None:
+        """Book what differs between two states; the graph stays as it is."""
         self.allocations = now.allocations
         for held in before.released(now):
             self.release(held)
-        self.settle({name: now.use[name] for name in before.used_otherwise(now)})
-        come = sorted(now.released(before), key=lambda one: -one.strength)
-        self.book_bound(map(self._share, come))
-        for held in come:
-            for share in held.assignment.devices:
-                self._holders.setdefault(without_levels(share.path), set()).add(held.uid)
+        self.settle({name: now.use[name] for name in before.changed_use(now)})
+        added = sorted(now.released(before), key=lambda one: -one.strength)
+        self.book_bound(map(self._share, added))
+        for held in added:
+            self._note_holder(held)
             if held.assignment.devices:
                 self._book_devices((held.uid,))
 
-    def close(self) -> None:
-        """Free the matcher."""
-        self.mirror.close()
+
+class ForeignBookings:
+    """On each node, one job that stands for all foreign pods there.
+
+    A node offers us its allocatable minus the exact sum of the foreign requests, rounded once. What can't be booked
+    because its leaves are taken is the node's deficit, and is booked as soon as possible. Leaves that the graph has and
+    the node has lost count as used by foreign pods.
+    """
+
+    def __init__(self, matcher: GraphMatcher) -> None:
+        self._matcher = matcher
+        self._booked: dict[str, tuple[int, dict[str, int]]] = {}
+        self._deficits: dict[str, dict[str, int]] = {}
+
+    @property
+    def deficits(self) -> Mapping[str, Mapping[str, int]]:
+        """The leaves by node that foreign pods use and that couldn't be booked."""
+        return self._deficits
+
+    def book_all(self, uses: Mapping[str, NodeUse]) -> None:
+        """Book what foreign pods use of nodes, as far as its leaves are free."""
+        wanted: dict[str, dict[str, int]] = {}
+        for node, use in uses.items():
+            taken = self._taken(node, use)
+            held = self._booked.get(node, (0, {}))
+            if held[1] == taken and node not in self._deficits:
+                continue
+            self.forget(node)
+            if taken:
+                wanted[node] = taken
+        jobs = self._matcher.hold_leaves(wanted.items())
+        for (node, counts), job in zip(wanted.items(), jobs, strict=True):
+            if isinstance(job, MatcherError):
+                self._book_in_part(node, counts)
+            else:
+                self._booked[node] = (job, counts)
+
+    def _book_in_part(self, node: str, counts: Mapping[str, int]) -> None:
+        """Book as much of ``counts`` as is free, and note the rest as the deficit."""
+        missing: dict[str, int] = {}
+        booked = dict(counts)
+        while booked:
+            booked, short = self._shrunk(node, booked)
+            for leaf, count in short.items():
+                missing[leaf] = missing.get(leaf, 0) + count
+            if not booked:
+                break
+            try:
+                self._booked[node] = (self._matcher.hold(node, booked), booked)
+            except MatcherError:
+                continue
+            break
+        if missing:
+            self._deficits[node] = missing
+
+    def forget(self, node: str) -> None:
+        """Free the job of the foreign pods on ``node``."""
+        job, counts = self._booked.pop(node, (0, {}))
+        if counts:
+            self._matcher.cancel((job,))
+        self._deficits.pop(node, None)
+
+    def job(self, node: str) -> int | None:
+        """Return the job of the foreign pods on a node, or None when there is none."""
+        job, counts = self._booked.get(node, (0, {}))
+        return job if counts else None
+
+    def jobs(self) -> list[int]:
+        """Return all jobs."""
+        return [job for job, counts in self._booked.values() if counts]
+
+    def differs(self, node: str, use: NodeUse) -> bool:
+        """Return whether the booking on ``node`` and its deficit together differ from what foreign pods use."""
+        job, booked = self._booked.get(node, (0, {}))
+        short = self._deficits.get(node, {})
+        both = {leaf: booked.get(leaf, 0) + short.get(leaf, 0) for leaf in (*booked, *short)}
+        if both != self._taken(node, use):
+            return True
+        return bool(booked) and not self._matcher.holds(job, node, booked)
+
+    def _taken(self, node: str, use: NodeUse) -> dict[str, int]:
+        """Return the leaves that the graph has of a node and that aren't left to us."""
+        graph = self._matcher.graph
+        if not use.foreign and use.allocatable is graph.built_from[node]:
+            return {}
+        left = {name: max(amount - use.foreign[name], 0) for name, amount in use.allocatable.items()}
+        free = leaf_counts(Resources(left), graph.units)
+        taken = {leaf: count - free.get(leaf, 0) for leaf, count in graph.leaves[node].items()}
+        return {leaf: count for leaf, count in taken.items() if count > 0}
+
+    def _shrunk(self, node: str, counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+        """Return how much of ``counts`` is free on the node, leaf type by leaf type, and how much isn't."""
+        fitting: dict[str, int] = {}
+        for leaf, count in counts.items():
+            low, high = 0, count
+            while low < high:
+                middle = (low + high + 1) // 2
+                try:
+                    job = self._matcher.hold(node, {leaf: middle})
+                except MatcherError:
+                    high = middle - 1
+                else:
+                    self._matcher.cancel((job,))
+                    low = middle
+            if low:
+                fitting[leaf] = low
+        missing = {leaf: count - fitting.get(leaf, 0) for leaf, count in counts.items()}
+        return fitting, {leaf: count for leaf, count in missing.items() if count}

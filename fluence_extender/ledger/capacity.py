@@ -1,7 +1,7 @@
-"""What the nodes have left, as one array: nodes x resources, so that a request is held against all of them at once.
+"""The capacity of all nodes as one array, nodes x resources, so that a request is compared with all nodes at once.
 
-`LiveCapacity` follows the accounts node by node; nothing is walked through for a plan but what has changed since the
-last.
+`LiveCapacity` follows the accounts node by node: a plan only looks at what has changed since the last one.
+`CopiedCapacity` belongs to a copy, in which pods are added and removed in place.
 """
 
 from __future__ import annotations
@@ -13,23 +13,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.journal import Journal
+from fluence_extender.ledger.accounts import Journal, NodeAccount
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
 
 Amounts = NDArray[np.int64]
 LARGEST = 2**61
-"""Larger amounts count as this one: sums of two still fit 64 bits."""
-
+"""Larger amounts count as this one, so that the sum of two still fits 64 bits."""
 
 REMEMBERED = 4
-"""The rows of so many tuples of nodes are remembered."""
+"""For how many tuples of nodes a table remembers the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """What one node has left."""
+    """The capacity of one node, with the host ports in use."""
 
     free: Resources
     ports: tuple[HostPort, ...] = ()
@@ -37,10 +35,10 @@ class NodeCapacity:
 
 @dataclass(slots=True)
 class CapacityTable:
-    """Rooms by row.
+    """The capacity of nodes, one row for each.
 
-    ``rows`` is the row of each node, ``columns`` the column of each resource name, ``ports`` the host ports in use
-    by row, for rows that have any. Rows and columns that aren't named hold zeros.
+    ``rows`` is the row of each node, ``columns`` the column of each resource name, ``free`` the amounts. ``ports`` are
+    the host ports in use by row, for rows that have any. Unused rows and columns hold zeros.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -48,20 +46,20 @@ class CapacityTable:
     free: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     ports: dict[int, tuple[HostPort, ...]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    asked: deque[tuple[tuple[str, ...], NDArray[np.intp]]] = field(
+    _remembered: deque[tuple[tuple[str, ...], NDArray[np.intp]]] = field(
         default_factory=lambda: deque(maxlen=REMEMBERED), repr=False, compare=False
     )
 
     @classmethod
-    def of(cls, table: Mapping[str, NodeCapacity]) -> CapacityTable:
-        """The table of some nodes."""
+    def of(cls, nodes: Mapping[str, NodeCapacity]) -> CapacityTable:
+        """Make a table of some nodes."""
         made = cls()
-        for name, room in table.items():
-            made.put(name, room.free, room.ports)
+        for name, one in nodes.items():
+            made.put(name, one.free, one.ports)
         return made
 
     def put(self, name: str, free: Resources, ports: tuple[HostPort, ...]) -> None:
-        """Note what a node has left."""
+        """Set the capacity of a node."""
         row = self.rows.get(name)
         if row is None:
             row = self.rows[name] = len(self.names)
@@ -89,32 +87,32 @@ class CapacityTable:
             self.free = wider
 
     def copy(self) -> CapacityTable:
-        """The same table as they are now, apart from these from now on."""
+        """Return an independent copy."""
         return CapacityTable(
             dict(self.rows), dict(self.columns), self.free.copy(), dict(self.ports), list(self.names)
         )
 
     def of_node(self, name: str) -> dict[str, int]:
-        """What a node has left, by resource; nothing of a resource that isn't named."""
+        """Return the capacity of a node, by resource name."""
         row = self.free[self.rows[name]].tolist()
         return {resource: row[column] for resource, column in self.columns.items() if column < len(row)}
 
     def at(self, nodes: Collection[str]) -> NDArray[np.intp]:
-        """The rows of ``nodes``, in their order; read them, don't change them.
+        """Return the rows of ``nodes``, in their order; treat the array as read-only.
 
-        Those of the last few tuples are remembered: most gangs may use all nodes, which is the same tuple each time.
+        The rows of the last few tuples are remembered, because most gangs may use all nodes, which are one tuple.
         """
         if not isinstance(nodes, tuple):
             return np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
-        for known, rows in self.asked:
+        for known, rows in self._remembered:
             if known is nodes:
                 return rows
         found = np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
-        self.asked.append((nodes, found))
+        self._remembered.append((nodes, found))
         return found
 
     def size(self, requests: Resources) -> Amounts:
-        """A request along the columns of ``free``; a name that no node has gets a column."""
+        """Return a request along the columns of ``free``; a name that no node has gets a column."""
         self._grow(0, requests)
         amounts = np.zeros(self.free.shape[1], dtype=np.int64)
         for resource, amount in requests.items():
@@ -123,7 +121,7 @@ class CapacityTable:
 
 
 def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
-    """How many of ``size`` each row of ``free`` takes, at most ``most``."""
+    """Return how many times ``size`` fits into each row of ``free``, at most ``most``."""
     asked = np.flatnonzero(size)
     counts = np.full(free.shape[0], most, dtype=np.int64)
     for column in asked:
@@ -132,9 +130,9 @@ def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
 
 
 class LiveCapacity:
-    """What ``view`` says of all accounts, as they are now; ``revision`` grows when some node has something else.
+    """The capacity of all accounts as ``view`` computes it; ``revision`` grows whenever it changes.
 
-    A view may depend on more than its account: all of it is looked at anew when ``epoch`` says something else.
+    A view may depend on more than its account: when ``epoch`` returns another value, all accounts are viewed again.
     """
 
     def __init__(
@@ -150,36 +148,36 @@ class LiveCapacity:
         self._epoch = epoch
         self._seen: object = None
         self._table = CapacityTable()
-        self._seen_of: dict[str, NodeCapacity] = {}
+        self._viewed: dict[str, NodeCapacity] = {}
         self._mark = -1
         self.revision = 0
 
     def now(self) -> CapacityTable:
-        """The table; read them, don't change them."""
+        """Return the table as it is now; treat it as read-only."""
         seen = self._epoch()
         changed = self._journal.since(self._mark) if self._mark >= 0 and seen == self._seen else None
         self._mark, self._seen = self._journal.now, seen
         if changed is None or len(self._table.names) > 2 * len(self._accounts) + 64:
             self._table = CapacityTable()
-            self._seen_of = {}
+            self._viewed = {}
             self.revision += 1
             changed = set(self._accounts)
         for name in sorted(changed) if not self._table.names else changed:
             account = self._accounts.get(name)
-            room = self._view(account) if account is not None else NodeCapacity(NOTHING)
-            if self._seen_of.get(name) != room:
-                self._seen_of[name] = room
-                self._table.put(name, room.free, room.ports)
+            capacity = self._view(account) if account is not None else NodeCapacity(NOTHING)
+            if self._viewed.get(name) != capacity:
+                self._viewed[name] = capacity
+                self._table.put(name, capacity.free, capacity.ports)
                 self.revision += 1
         return self._table
 
 
 AT_ONCE = 8
-"""From so many pods on counting them as arrays is quicker."""
+"""From this many pods on, counting them as arrays is faster."""
 
 
 class CopiedCapacity:
-    """Rooms of a copy, in which pods that come and go are counted in place; all of its nodes are there already."""
+    """The capacity of a copy, in which pods are added and removed in place; every node has its row already."""
 
     def __init__(self, table: CapacityTable) -> None:
         self._table = table
@@ -187,11 +185,11 @@ class CopiedCapacity:
         self.revision = 0
 
     def now(self) -> CapacityTable:
-        """The table; read them, don't change them."""
+        """Return the table as it is now; treat it as read-only."""
         return self._table
 
     def count(self, node: str, requests: Resources, ports: tuple[HostPort, ...], sign: int) -> None:
-        """Count a pod that goes (``sign`` is 1), or that comes (-1); nothing happens on a node that isn't there."""
+        """Remove a pod (``sign`` is 1) or add it (-1); nothing happens on a node that isn't in the table."""
         row = self._table.rows.get(node)
         if row is None:
             return
@@ -204,7 +202,7 @@ class CopiedCapacity:
             self._count_ports(row, ports, sign)
 
     def count_all(self, pods: Sequence[tuple[str, Resources, tuple[HostPort, ...]]], sign: int) -> None:
-        """`count` for many pods at once, each given as its node, its requests and its ports."""
+        """Count many pods at once, each given as its node, its requests and its ports."""
         if len(pods) < AT_ONCE:
             for node, requests, ports in pods:
                 self.count(node, requests, ports, sign)

@@ -1,28 +1,25 @@
-"""The ledger: every pod's hold and every node's account, exact, with the matcher's bookings kept equal to them.
+"""The ledger: each pod's allocation and each node's account, exact, with the matcher's bookings kept equal to them.
 
-Invariant: for each node the matcher's bookings cover the exact use of its pods, or the node is in ``overcommitted`` and
-takes nothing new; a pod's end frees exactly its share. What the cluster says is bound is always taken into account,
-whether there is room for it or not.
+Invariant: for each node the bookings cover the exact use of its pods, or the node is in ``overcommitted`` and takes
+nothing new. The end of a pod frees exactly its share. What the cluster reports as bound is always counted, whether
+there is capacity for it or not.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.account import NodeAccount
-from fluence_extender.ledger.allocation import Allocation, Strength
-from fluence_extender.ledger.bookings import Bookings
+from fluence_extender.ledger.accounts import Allocation, Journal, NodeAccount, Strength
+from fluence_extender.ledger.bookings import Bookings, NodeUse
 from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
-from fluence_extender.ledger.devices import Devices
-from fluence_extender.ledger.journal import Journal
-from fluence_extender.ledger.mirror import Mirror
-from fluence_extender.ledger.preemptor_holds import PreemptorHolds
-from fluence_extender.ledger.upkeep import Upkeep
-from fluence_extender.model.assignment import Assignment
+from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
+from fluence_extender.ledger.device_drafts import DeviceDrafts
+from fluence_extender.ledger.graph_matcher import MatcherSetup
+from fluence_extender.ledger.synced_graph import SyncedGraph
+from fluence_extender.matcher.errors import Busy, MatcherError
+from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
@@ -32,7 +29,7 @@ LOW_FIRST = ("lonode", "lonodex", "low")
 
 
 class NoCapacity(Exception):
-    """The matcher has no room where the plan wanted to put a pod; ``reason`` says so in words."""
+    """The matcher has no capacity where a plan wants to put a pod, as ``reason`` explains."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -40,33 +37,32 @@ class NoCapacity(Exception):
 
 
 class Ledger:
-    """See the module docstring. ``version`` grows whenever a pod that had no place might have one now.
+    """The accounts and allocations of the whole cluster.
 
-    ``free`` is what all nodes have left, ``whole`` what they have when nothing runs; ``lacking`` are the bound pods
-    that hold fewer devices than they ask for, or others than their stamps name because those aren't there. ``upkeep``
-    keeps the graph equal to the nodes and the virtual resources.
+    ``graph`` is the resource graph. ``free`` is the capacity that nodes have left, ``whole`` the capacity that they
+    have when nothing runs. ``version`` grows whenever a pod that had no place might have one now. ``lacking_devices``
+    are the bound pods that hold fewer devices than they ask for, or others than their stamps name because those don't
+    exist.
     """
 
-    def __init__(self, mirror: Mirror, policy: str = "lonode") -> None:
-        self._exclusive = policy.endswith("nodex")
+    def __init__(self, setup: MatcherSetup, policy: str = "lonode") -> None:
         self._descending = policy not in LOW_FIRST
         self.journal = Journal()
         self.preemptor_holds = PreemptorHolds()
+        self.gang_nodes = GangNodes(exclusive=policy.endswith("nodex"))
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
         self._allocations: dict[str, Allocation] = {}
-        self.upkeep = Upkeep(mirror, self._nodes, self._accounts, self._allocations, self._renewed)
+        self.graph = SyncedGraph(setup, self._nodes, self._accounts, self._allocations, self._renewed)
         self._foreign: dict[str, str] = {}
-        self._gangs_at: dict[str, Counter[object]] = {}
-        self._gang_of: dict[str, object] = {}
         self._negative: set[str] = set()
-        self.lacking: set[str] = set()
+        self.lacking_devices: set[str] = set()
         self.version = 0
         self.free = LiveCapacity(
             self._accounts,
             self.journal,
             lambda account: NodeCapacity(self.free_on(account.name), account.ports),
-            lambda: (self.behind, id(self.mirror)),
+            lambda: (self.graph.behind, id(self.bookings)),
         )
         self.whole = LiveCapacity(
             self._accounts, self.journal, lambda account: NodeCapacity(account.allocatable)
@@ -76,148 +72,138 @@ class Ledger:
 
     @property
     def accounts(self) -> Mapping[str, NodeAccount]:
-        """The account of every node that there is or that holds something."""
+        """The account of every node that exists or that holds something, by name."""
         return self._accounts
 
     @property
     def allocations(self) -> Mapping[str, Allocation]:
-        """What each pod of ours holds, by uid."""
+        """What each of our pods holds, by uid."""
         return self._allocations
 
     @property
-    def bookings(self) -> Bookings:
-        """The matcher's jobs that stand for the holds and for others' pods."""
-        return self.upkeep.bookings
-
-    @property
-    def containment(self) -> Containment:
-        """The graph as the cluster has it now, to be shown."""
-        return self.upkeep.containment
-
-    @property
-    def mirror(self) -> Mirror:
-        """The matcher's side."""
-        return self.bookings.mirror
-
-    @property
-    def devices(self) -> Devices:
-        """The virtual devices."""
-        return self.bookings.devices
-
-    def node(self, name: str) -> Node | None:
-        """The node of that name as it was last taken note of."""
-        return self._nodes.get(name)
-
-    @property
     def foreign(self) -> Mapping[str, str]:
-        """Others' pods that are counted, by uid, each with its node."""
+        """The node of each counted foreign pod, by uid."""
         return self._foreign
 
     @property
-    def behind(self) -> bool:
-        """Whether the graph lacks changes that are in the accounts."""
-        return self.upkeep.behind
+    def bookings(self) -> Bookings:
+        """The matcher's jobs; a rebuild of the graph replaces them."""
+        return self.graph.bookings
+
+    @property
+    def devices(self) -> DeviceDrafts:
+        """The virtual devices of pods that have no allocation yet."""
+        return self.graph.bookings.devices
 
     @property
     def overcommitted(self) -> set[str]:
-        """Nodes on which more is used than could be booked: nothing new lands there."""
+        """The nodes on which more is used than could be booked; nothing new is placed there."""
         return self._negative | self.bookings.overcommitted
 
-    def gangs_apart(self) -> Mapping[str, object] | None:
-        """The gang of each pod that holds something, where only pods of one gang share a node; else None."""
-        return self._gang_of if self._exclusive else None
+    def node(self, name: str) -> Node | None:
+        """Return the last recorded state of a node."""
+        return self._nodes.get(name)
 
     def holds(self, uid: str, node: str) -> bool:
-        """Whether the pod holds its share on ``node``."""
+        """Return whether the pod holds its share on ``node``."""
         held = self._allocations.get(uid)
         return held is not None and held.assignment.node == node
 
-    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """The nodes that ``gang`` may not use now, or wouldn't if the pods ``without`` held nothing."""
-        shut = self.overcommitted | self.preemptor_holds.closed_to(gang)
-        if self._exclusive:
-            held = (
-                (uid, self._allocations[uid].assignment.node) for uid in without if uid in self._allocations
-            )
-            going = Counter((node, self._gang_of[uid]) for uid, node in held)
-            for name, gangs in self._gangs_at.items():
-                if any(one != gang and count > going[name, one] for one, count in gangs.items()):
-                    shut.add(name)
-        return shut
+    def devices_match(self, pod: Pod, shares: Sequence[DeviceShare]) -> bool:
+        """Return whether the devices that the pod holds exist in full and have what it requires."""
+        return pod.uid not in self.bookings.short_of_devices and self.devices.match_request(pod, shares)
 
-    def apart_from(self, name: str, gang: object) -> list[str]:
-        """The pods of ours on a node, by uid, for whose sake a node-exclusive policy closes it to ``gang``."""
-        if not self._exclusive:
-            return []
-        users = self._accounts[name].users
-        return [uid for uid in users if uid in self._gang_of and self._gang_of[uid] != gang]
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use now, or couldn't if the pods ``without`` were gone."""
+        return (
+            self.overcommitted
+            | self.preemptor_holds.closed_to(gang)
+            | self.gang_nodes.closed_to(gang, without)
+        )
 
     def free_on(self, name: str) -> Resources:
-        """What is free on a node of the graph: of what the node has gained only what the graph has already."""
+        """Return what is free on a node; of what the node has gained, only what the matcher's graph has already."""
         account = self._accounts[name]
-        if not self.behind:
+        if not self.graph.behind:
             return account.free
-        return account.free - self.mirror.graph.unseen(name, account.allocatable)
+        return account.free - self.graph.matched.lacking(name, account.allocatable)
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Those of ``names`` that are nodes of the graph, in the order the policy fills them."""
-        if not self.behind and len(names) == len(self.mirror.graph.nodes):
-            return self.mirror.everywhere(self._descending)
-        return self.mirror.in_order(names, self._descending)
+        """Return those of ``names`` that are in the matcher's graph, in the order in which the policy fills nodes."""
+        graph = self.graph.matched
+        if not self.graph.behind and len(names) == len(graph.nodes):
+            return graph.all_in_order(self._descending)
+        return graph.in_order(names, self._descending)
 
     def rounded(self, requests: Resources) -> Resources:
-        """``requests`` in whole units of the graph, as the matcher will count them."""
-        return self.mirror.rounded(requests)
+        """Return ``requests`` in whole units of the graph, as the matcher counts them."""
+        return self.bookings.matcher.rounded(requests)
 
-    def ask(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int]:
-        """Ask the matcher for the whole of a gang of equal members. Raises `MatcherError`."""
-        return self.mirror.ask(requests, count, nodes)
+    def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
+        """Return where the matcher puts ``count`` equal pods on ``nodes``: node -> pods.
 
-    # Nodes and others' pods.
+        None means that its answer can't be used: it doesn't count these requests, or it doesn't count all of them and
+        so has chosen a node whose account is too small. Raises `Busy` when there is no capacity; the exact accounts
+        have none either, because the matcher counts a part of what they count.
+        """
+        try:
+            placed = self.bookings.matcher.match_equal(requests, count, nodes)
+        except Busy:
+            raise
+        except MatcherError:
+            return None
+        table = self.free.now()
+        for name, pods in placed.items():
+            free = table.of_node(name)
+            if any(amount * pods > free.get(one, 0) for one, amount in requests.items() if amount > 0):
+                return None
+        return placed if sum(placed.values()) == count else None
+
+    # Nodes and foreign pods.
 
     def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
-        """Take a whole set of nodes, and resources if given, and build the graph at once; holds stay.
+        """Replace all nodes, and the virtual resources if given, and build the graph at once; allocations stay.
 
-        Raises `MatcherError` and `GraphTooLarge` when no graph can be built; ``upkeep.fault`` says so.
+        Raises `MatcherError` and `GraphTooLarge` when no graph can be built; ``graph.fault`` says so then.
         """
         if resources is not None:
-            self.upkeep.resources = resources
+            self.graph.resources = resources
         self._nodes.clear()
         self._nodes.update((node.name, node) for node in nodes)
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
-        self.upkeep.load()
+        self.graph.load()
 
     def replace_resources(self, resources: VirtualResources) -> None:
-        """Take other virtual resources; holds stay."""
-        self.upkeep.follow(None, None, (NOTHING, NOTHING), resources)
+        """Replace the virtual resources; allocations stay."""
+        self.graph.follow(None, None, NodeUse(), resources)
         self.changed()
 
     def put_node(self, node: Node) -> None:
-        """Take note of a node that joins or has changed."""
+        """Record a node that joins or has changed."""
         old = self._nodes.get(node.name)
         self._nodes[node.name] = node
         account = self._account(node.name)
         account.resize(node.allocatable)
         self.changed()
-        levels = self.mirror.level_values
+        levels = self.graph.matched.level_values
         if old is None or old.allocatable != node.allocatable or levels(old) != levels(node):
             leaving = node.name if old is not None else None
-            self.upkeep.follow(leaving, node, (node.allocatable, account.foreign_use))
+            self.graph.follow(leaving, node, NodeUse(node.allocatable, account.foreign_use))
             self._settle(node.name)
 
     def drop_node(self, name: str) -> None:
-        """Take note of a node that has left; what pods held there stays on its account until they are gone."""
+        """Record that a node has left; what pods hold there stays on its account until they are gone."""
         if self._nodes.pop(name, None) is None:
             return
         self._account(name).resize(NOTHING)
-        self.upkeep.follow(name, None, (NOTHING, NOTHING))
+        self.graph.follow(name, None, NodeUse())
         self._negative.discard(name)
         self._forget_empty(name)
         self.changed()
 
     def put_foreign(self, *pods: Pod) -> None:
-        """Count bound pods of other schedulers."""
+        """Count bound foreign pods."""
         touched: dict[str, None] = {}
         for pod in pods:
             known = self._accounts.get(pod.node)
@@ -231,7 +217,7 @@ class Ledger:
         self._settle(*touched)
 
     def drop_foreign(self, uid: str) -> None:
-        """Stop counting a pod of another scheduler."""
+        """Stop counting a foreign pod."""
         node = self._foreign.pop(uid, None)
         if node is not None:
             self._account(node).remove(uid)
@@ -240,17 +226,20 @@ class Ledger:
             self.changed()
 
     def recount(self, name: str) -> None:
-        """Count a node anew from its node object and its pods, and book it again."""
+        """Count a node again from its node object and its pods, and book it again."""
         node = self._nodes.get(name)
-        account = self._account(name)
-        account.recount(node.allocatable if node is not None else NOTHING)
-        self.upkeep.unhook(name)
+        self._account(name).recount(node.allocatable if node is not None else NOTHING)
+        self.graph.cancel_node(name)
         self._settle(name)
         self._forget_empty(name)
         self.changed()
 
+    def cancel_orphan(self, job: int) -> None:
+        """Cancel a job of the matcher that stands for nothing."""
+        self.bookings.matcher.cancel((job,))
+
     def changed(self) -> None:
-        """Say that waiting gangs should be tried again."""
+        """Record that waiting gangs should be tried again."""
         self.version += 1
 
     # Our pods.
@@ -258,15 +247,18 @@ class Ledger:
     def take(
         self, pod: Pod, assignment: Assignment, gang: object, strength: Strength = Strength.PLANNED
     ) -> None:
-        """`take_all` of one pod."""
+        """Allocate the planned place of one pod. Raises as `take_all`."""
         self.take_all(((pod, assignment),), gang, strength)
 
     def take_all(
-        self, places: Sequence[tuple[Pod, Assignment]], gang: object, strength: Strength = Strength.PLANNED
+        self,
+        places: Sequence[tuple[Pod, Assignment]],
+        gang: object,
+        strength: Strength = Strength.PLANNED,
     ) -> None:
-        """Hold the planned places of a gang's pods; their drafted devices become part of them.
+        """Allocate the planned places of a gang's pods, with their drafted devices.
 
-        Raises `NoCapacity`; then none is held, and the drafts are given up.
+        Raises `NoCapacity`; then nothing is allocated, and the drafts are given up.
         """
         sizes = [self.rounded(pod.requests) for pod, _ in places]
         shares = [(pod.uid, place.node, size) for (pod, place), size in zip(places, sizes, strict=True)]
@@ -276,37 +268,37 @@ class Ledger:
                 self.devices.give_up(pod.uid)
             raise NoCapacity(f"node {full} has no room left in whole units")
         for (pod, place), size in zip(places, sizes, strict=True):
-            self._hold(pod, place, gang, strength, size)
+            self._allocate(pod, place, gang, strength, size)
 
     def adopt(self, pod: Pod, gang: object, strength: Strength) -> Assignment:
-        """Take into account that a pod is bound, whether there is room or not; return what it holds."""
+        """Count a pod that is bound, whether there is capacity or not; return what it holds."""
         return self.adopt_all(((pod, gang),), strength)[0]
 
     def adopt_all(self, bound: Iterable[tuple[Pod, object]], strength: Strength) -> list[Assignment]:
-        """`adopt` pods, each with its gang, at once; in a conflict the earlier has the room."""
+        """Count bound pods, each with its gang, as `adopt` does; in a conflict the earlier pod is booked."""
         assignments: list[Assignment] = []
         booked: list[tuple[str, str, Resources]] = []
         for pod, gang in bound:
             self.release(pod.uid)
             requests = self.rounded(pod.requests)
-            shares, settled = self.devices.redraft(pod, pod.requires) if pod.devices else ((), True)
+            shares, final = self.devices.redraft(pod, pod.requires) if pod.devices else ((), True)
             assignment = Assignment(pod.uid, pod.node, shares)
-            self._hold(pod, assignment, gang, strength, requests)
-            if not settled:
-                self.lacking.add(pod.uid)
+            self._allocate(pod, assignment, gang, strength, requests)
+            if not final:
+                self.lacking_devices.add(pod.uid)
             assignments.append(assignment)
             booked.append((pod.uid, pod.node, requests))
         self.bookings.book_bound(booked)
         return assignments
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
-        """Hold the node that a pod was steered to for it again after a start; None when there is no room."""
+        """After a start, allocate the node that a pod was steered to; None when there is no capacity."""
         node = pod.steered_to
         if node not in self._nodes or not self._accounts[node].takes(
             self.rounded(pod.requests), pod.host_ports
         ):
             return None
-        elsewhere = self.mirror.catalogue.nodes() - {node}
+        elsewhere = self.graph.catalogue.nodes() - {node}
         drafted = self.devices.draft(pod, pod.requires, elsewhere) if pod.devices else ()
         if not isinstance(drafted, tuple):
             return None
@@ -318,7 +310,7 @@ class Ledger:
         return assignment
 
     def amend(self, pod: Pod) -> None:
-        """Count a pod anew on its node when its requests have changed, as after a resize; its devices stay its own."""
+        """Count a pod again when its requests have changed, as after a resize; its devices stay allocated."""
         held = self._allocations.get(pod.uid)
         if held is None or held.requests == pod.requests:
             return
@@ -330,7 +322,7 @@ class Ledger:
         self.changed()
 
     def strengthen(self, uid: str, strength: Strength) -> None:
-        """Raise a hold's strength; it never gets weaker."""
+        """Raise the strength of an allocation; it never becomes weaker."""
         held = self._allocations.get(uid)
         if held is not None and held.strength < strength:
             self._allocations[uid] = replace(held, strength=strength)
@@ -342,20 +334,16 @@ class Ledger:
         if held is None:
             return
         node = held.assignment.node
-        self.lacking.discard(uid)
+        self.lacking_devices.discard(uid)
         self.bookings.release(held)
         self._account(node).remove(uid)
-        gang = self._gang_of.pop(uid)
-        self._gangs_at[node][gang] -= 1
-        self._gangs_at[node] += Counter()
-        if not self._gangs_at[node]:
-            del self._gangs_at[node]
+        self.gang_nodes.remove(uid)
         self._settle(node)
         self._forget_empty(node)
         self.changed()
 
     def undo(self, uids: Iterable[str]) -> None:
-        """Free what a plan that failed took. Nobody has more room than before it, so ``version`` stays."""
+        """Free what a failed plan took. Nobody has more capacity than before the plan, so ``version`` stays."""
         version = self.version
         for uid in uids:
             self.release(uid)
@@ -363,21 +351,17 @@ class Ledger:
 
     def close(self) -> None:
         """Free the matcher."""
-        self.bookings.close()
+        self.bookings.matcher.close()
 
     # Inside.
 
-    def _hold(
+    def _allocate(
         self, pod: Pod, assignment: Assignment, gang: object, strength: Strength, requests: Resources
     ) -> None:
         held = Allocation(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
         self._allocations[pod.uid] = held
-        self.bookings.keep_devices(held)
-        self._gang_of[pod.uid] = gang
-        gangs = self._gangs_at.get(assignment.node)
-        if gangs is None:
-            gangs = self._gangs_at[assignment.node] = Counter()
-        gangs[gang] += 1
+        self.bookings.take_drafted_devices(held)
+        self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).add(pod.uid, requests, foreign=False, ports=pod.host_ports)
         self._note_negative(assignment.node)
 
@@ -389,6 +373,7 @@ class Ledger:
         return account
 
     def _forget_empty(self, name: str) -> None:
+        """Forget a node that has gone once no pod holds it."""
         if name not in self._nodes and not self._accounts[name].users:
             del self._accounts[name]
             self.journal.note(name)
@@ -401,19 +386,19 @@ class Ledger:
         (self._negative.add if over else self._negative.discard)(name)
 
     def _settle(self, *names: str) -> None:
-        """Book what others use of nodes, and what of ours couldn't be booked there before."""
+        """Book what foreign pods use of nodes, and the allocations there that wait for capacity."""
         for name in names:
             self._note_negative(name)
         present = [self._accounts[name] for name in names if name in self._nodes]
-        self.bookings.settle({one.name: (one.allocatable, one.foreign_use) for one in present})
+        self.bookings.settle({one.name: NodeUse(one.allocatable, one.foreign_use) for one in present})
 
     def _renewed(self, other_units: bool) -> None:
-        """Another graph is in place: every hold is counted in its units."""
+        """Count every allocation in the units of the graph that is now in use."""
         if other_units:
             for uid, held in self._allocations.items():
                 rounded = self.rounded(held.requests)
                 self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
         for name in self._nodes:
-            # Others see by what the graph has of a node, too.
+            # What is free also depends on what the graph has of a node.
             self.journal.note(name)
         self.changed()

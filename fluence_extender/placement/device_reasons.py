@@ -76,4 +76,4 @@ def too_few(pods: Sequence[Pod], fitting: int, catalogue: DeviceCatalogue, use: 
 def devices_in_use(ledger: LedgerPort) -> DeviceUse:
     """How much of each device the pods hold that are in the ledger."""
     held = [share for one in ledger.allocations.values() for share in one.assignment.devices]
-    return DeviceUse(ledger.mirror.catalogue, held)
+    return DeviceUse(ledger.graph.catalogue, held)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
-from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.pod import Pod

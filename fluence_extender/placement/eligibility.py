@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from fluence_extender.ledger.journal import Journal
+from fluence_extender.ledger.accounts import Journal
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
 

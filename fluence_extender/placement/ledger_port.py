@@ -87,7 +87,7 @@ class LedgerPort(Protocol):
         ...
 
     @property
-    def mirror(self) -> Graph:
+    def graph(self) -> Graph:
         """The resource graph."""
         ...
 
@@ -108,8 +108,8 @@ class LedgerPort(Protocol):
         """``requests`` as they are counted."""
         ...
 
-    def ask(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int]:
-        """Where equal members would go. Raises `MatcherError`."""
+    def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
+        """Return where the matcher puts equal pods, None when it can't say. Raises `Busy` for lack of capacity."""
         ...
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:

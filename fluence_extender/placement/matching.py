@@ -12,7 +12,7 @@ from itertools import islice
 
 from fluence_extender.graph.catalogue import choice
 from fluence_extender.ledger.ledger import NoCapacity
-from fluence_extender.matcher.errors import Busy, MatcherError
+from fluence_extender.matcher.errors import Busy
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -114,11 +114,11 @@ class Matching:
         """Whether another choice of devices could help."""
         if isinstance(error, GangRefused):
             return error.reason.code is ReasonCode.BUSY
-        return bool(self._ledger.mirror.catalogue.nodes())
+        return bool(self._ledger.graph.catalogue.nodes())
 
     def _askers(self, asking: Sequence[Demand], gang: object, within: Set[str] | None) -> list[Asker]:
         """The pods that ask for devices with their nodes, those with the smallest choice first."""
-        catalogue = self._ledger.mirror.catalogue
+        catalogue = self._ledger.graph.catalogue
         nodes = {
             key: self._usable(key, some[0].pod, gang, within) for key, some in grouped(asking, {}).items()
         }
@@ -130,7 +130,7 @@ class Matching:
     def _draft(self, askers: Sequence[Asker]) -> dict[str, tuple[DeviceShare, ...]]:
         """Draft the devices pod by pod. Raises `GangRefused`."""
         devices = self._ledger.devices
-        local = self._ledger.mirror.catalogue.nodes()
+        local = self._ledger.graph.catalogue.nodes()
         shares: dict[str, tuple[DeviceShare, ...]] = {}
         for asker in askers:
             drafted = devices.draft(asker.pod, asker.pod.requires, local - asker.nodes if local else ())
@@ -140,7 +140,7 @@ class Matching:
         return shares
 
     def _pins(self, shares: Mapping[str, tuple[DeviceShare, ...]]) -> dict[str, str]:
-        catalogue = self._ledger.mirror.catalogue
+        catalogue = self._ledger.graph.catalogue
         nodes = {uid: catalogue.node_of(held) for uid, held in shares.items()}
         return {uid: node for uid, node in nodes.items() if node is not None}
 
@@ -154,7 +154,7 @@ class Matching:
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]] | None:
         """Search for the devices of all pods at once; None when that finds no place either."""
         search = DeviceSearch(
-            askers, self._ledger.mirror.catalogue, devices_in_use(self._ledger), self._ledger.free.now()
+            askers, self._ledger.graph.catalogue, devices_in_use(self._ledger), self._ledger.free.now()
         )
         vain: set[object] = set()
         asking = [demand for demand in demands if demand.pod.devices]
@@ -251,19 +251,8 @@ class Matching:
         """
         if len(shapes) != 1 or shapes[0].exclusive:
             return None
-        shape = shapes[0]
-        try:
-            counts = self._ledger.ask(shape.requests, shape.count, shape.nodes)
-        except Busy:
-            raise
-        except MatcherError:
-            return None
-        table = self._ledger.free.now()
-        for name, count in counts.items():
-            room = table.of_node(name)
-            if any(amount * count > room.get(one, 0) for one, amount in shape.requests.items() if amount > 0):
-                return None
-        return [counts] if sum(counts.values()) == shape.count else None
+        counts = self._ledger.match_equal(shapes[0].requests, shapes[0].count, shapes[0].nodes)
+        return None if counts is None else [counts]
 
     def _spread(self, groups: Sequence[Group], counts: Counts) -> dict[str, str]:
         """Give each pod a node: pods in the order of their ranks, nodes domain by domain in the policy's order."""

@@ -74,7 +74,7 @@ class Planner:
     ) -> None:
         self._ledger = ledger
         self._eligibility = eligibility
-        self._topology = topology or Topology(eligibility, ledger.mirror.levels)
+        self._topology = topology or Topology(eligibility, ledger.graph.levels)
         self._matching = Matching(ledger, eligibility, self._topology.place)
         self._reasons = Reasons(ledger, eligibility)
         self._asked_last: tuple[

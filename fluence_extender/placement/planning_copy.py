@@ -11,15 +11,10 @@ from typing import Protocol
 
 from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
-from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.ledger_port import DeviceLedger, Graph
-
-
-class NoMatcher(MatcherError):
-    """A copy has no matcher to ask; the search answers instead."""
 
 
 class Rules(Protocol):
@@ -68,7 +63,7 @@ class PlanningCopy:
     ) -> None:
         self.free = CopiedCapacity(table[0])
         self.whole = CopiedCapacity(table[1])
-        self.mirror = graph
+        self.graph = graph
         self.devices = devices
         self.allocations: dict[str, PodUse] = dict(holders)
         self.within: Collection[str] | None = None
@@ -98,9 +93,8 @@ class PlanningCopy:
         """``requests`` as they are counted."""
         return self._rules.rounded(requests)
 
-    def ask(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int]:
-        """There is nobody to ask. Raises `NoMatcher`."""
-        raise NoMatcher("a copy of the ledger has no matcher")
+    def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> None:
+        """Return None: a copy has no matcher."""
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Hold places; their devices have been chosen before."""

@@ -42,7 +42,7 @@ class Reasons:
             pods = [pod for _, pods in no.groups for pod in pods]
             fitting = part_that_fits([one.shape for one in asked], self._ledger.free.now()).members
             in_use = devices_in_use(self._ledger)
-            return too_few(pods, fitting, self._ledger.mirror.catalogue, in_use) or no.devices
+            return too_few(pods, fitting, self._ledger.graph.catalogue, in_use) or no.devices
         if no.fallback is not None:
             return Reason(ReasonCode.BUSY, f"busy: {no.fallback}")
         return found
@@ -63,7 +63,7 @@ class Reasons:
 
     def _asked(self, groups: Sequence[Group]) -> list[Asked]:
         """The shapes with what is known of their nodes, those apart that their devices tie to some nodes."""
-        catalogue, known = self._ledger.mirror.catalogue, self._eligibility.nodes
+        catalogue, known = self._ledger.graph.catalogue, self._eligibility.nodes
         found = []
         for (shape, pods), possible in zip(groups, self.possible(groups), strict=True):
             by_tie: dict[tuple[frozenset[str] | None, str], list[Pod]] = {}

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.ma  # Or np.unique would load it in the middle of the first plan.
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import Amounts, CapacityTable, NodeCapacity, slots
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources

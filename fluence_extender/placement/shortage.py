@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources

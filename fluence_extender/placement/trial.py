@@ -36,7 +36,7 @@ class Standing(PodUses, Rules, Protocol):
         ...
 
     @property
-    def mirror(self) -> Graph:
+    def graph(self) -> Graph:
         """The resource graph."""
         ...
 
@@ -58,7 +58,7 @@ class Trial:
         self._ledger = ledger
         self._copy = PlanningCopy(
             (ledger.free.now().copy(), ledger.whole.now()),
-            ledger.mirror,
+            ledger.graph,
             ledger,
             device_uses(ledger) if devices else {},
             _SearchedDevices(),

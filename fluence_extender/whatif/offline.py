@@ -16,8 +16,9 @@ from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
+from fluence_extender.ledger.closed_nodes import GangNodes
 from fluence_extender.ledger.ledger import LOW_FIRST
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare, recorded_devices
@@ -158,7 +159,7 @@ def cluster(
         GraphCopy(levels, catalogue),
         uses=uses,
         held={pod.uid: uses[pod.uid] for pod in running if pod.ours},
-        gangs=_apart(gangs) if policy.endswith("nodex") else None,
+        gang_nodes=_gang_nodes(gangs, uses, policy),
     )
     going = frozenset(pod.uid for pod in running if pod.ours and pod.deleting)
     return Seen(taken, ends, Surroundings(gangs, going, budgets=there.budgets))
@@ -178,8 +179,12 @@ def _gangs(there: Objects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -
     return found
 
 
-def _apart(gangs: CopiedGangs) -> dict[str, object]:
-    return {uid: key for key, gang in gangs.gangs.items() for uid in gang.members}
+def _gang_nodes(gangs: CopiedGangs, uses: Mapping[str, PodUse], policy: str) -> GangNodes:
+    found = GangNodes(exclusive=policy.endswith("nodex"))
+    for key, gang in gangs.gangs.items():
+        for uid in gang.members:
+            found.add(uid, uses[uid].assignment.node, key)
+    return found
 
 
 def _shares(pod: Pod, catalogue: DeviceCatalogue) -> tuple[DeviceShare, ...]:

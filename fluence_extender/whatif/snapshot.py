@@ -6,17 +6,16 @@ copy alone, in another thread.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.devices import why_not
+from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
+from fluence_extender.ledger.device_drafts import why_not
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse, device_uses, pod_use
-from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, Pod
@@ -62,8 +61,8 @@ class Snapshot:
     ``table`` are what the nodes have left and what they have when nothing runs.
     ``order`` are the nodes as the policy fills them; ``uses`` what pods hold whose end is known or that have devices,
     ``held`` what all pods of ours hold; ``rounded`` rounds requests as they are counted; ``shut`` are nodes that take
-    nothing new, ``preemptor_holds`` those that are held for a preemptor. ``gangs`` are the gangs of all that hold
-    something where only pods of one gang share a node, else None.
+    nothing new, ``preemptor_holds`` those that are held for a preemptor. ``gang_nodes`` are the
+    gangs on each node where only pods of one gang may share a node.
     """
 
     nodes: Sequence[Node]
@@ -75,36 +74,20 @@ class Snapshot:
     uses: Mapping[str, PodUse] = field(default_factory=dict)
     held: dict[str, Holds] = field(default_factory=dict)
     preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
-    gangs: dict[str, object] | None = None
-    _at: dict[str, Counter[object]] = field(init=False, default_factory=dict)
+    gang_nodes: GangNodes = field(default_factory=GangNodes)
     _place: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._place = {name: place for place, name in enumerate(self.order)}
-        for uid, gang in (self.gangs or {}).items():
-            self._count(gang, self.held[uid].assignment.node, 1)
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """The nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
-        shut = self.preemptor_holds.closed_to(gang) | self.shut
-        if self.gangs is not None:
-            going = Counter(
-                (self.held[uid].assignment.node, self.gangs[uid]) for uid in without if uid in self.gangs
-            )
-            for name, there in self._at.items():
-                if any(one != gang and count > going[name, one] for one, count in there.items()):
-                    shut.add(name)
-        return shut
+        return self.preemptor_holds.closed_to(gang) | self.shut | self.gang_nodes.closed_to(gang, without)
 
     def hold(self, use: PodUse, gang: object) -> None:
         """Take note of what a pod more holds; its room is counted elsewhere."""
         self.held[use.uid] = use
-        if self.gangs is not None:
-            self.gangs[use.uid] = gang
-            self._count(gang, use.assignment.node, 1)
-
-    def _count(self, gang: object, node: str, sign: int) -> None:
-        self._at.setdefault(node, Counter())[gang] += sign
+        self.gang_nodes.add(use.uid, use.assignment.node, gang)
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
         """Those of ``names`` that there are, in the order the policy fills them."""
@@ -117,18 +100,17 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
     """Copy the ledger as it is now; ``ending`` are the uids of running pods whose end is known."""
     present = list(nodes)
     uses = (pod_use(ledger, uid) for uid in ending)
-    gangs = ledger.gangs_apart()
     return Snapshot(
         present,
         (ledger.free.now().copy(), ledger.whole.now().copy()),
         ledger.in_order([node.name for node in present]),
-        GraphCopy(ledger.mirror.levels, ledger.mirror.catalogue),
+        GraphCopy(ledger.graph.levels, ledger.graph.catalogue),
         frozenset(ledger.overcommitted),
-        ledger.mirror.rounded,
+        ledger.rounded,
         {use.uid: use for use in uses if use is not None} | device_uses(ledger),
         dict(ledger.allocations),
         ledger.preemptor_holds.copy(),
-        None if gangs is None else dict(gangs),
+        ledger.gang_nodes.copy(),
     )
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.ledger.pod_use import PodUse
-from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -99,9 +99,9 @@ class CopiedLedger:
         return self._copy.whole
 
     @property
-    def mirror(self) -> Graph:
+    def graph(self) -> Graph:
         """The resource graph."""
-        return self._copy.mirror
+        return self._copy.graph
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """The nodes that ``gang`` may not use, if the pods ``without`` held nothing."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.jgf import expand
 from fluence_extender.graph.units import COARSE, FINE, Units
+from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher import MatcherOptions, create_matcher
 from fluence_extender.matcher.factory import Engine as EngineName
 from fluence_extender.matcher.port import Jgf, Matcher
@@ -39,7 +39,7 @@ class CoreEngine:
                 self.name, expand(document) if self.name == "fluxion" else document, options
             )
 
-        return Ledger(Mirror(make, self.units, levels, self.incremental), policy)
+        return Ledger(MatcherSetup(make, self.units, levels, self.incremental), policy)
 
 
 FINE_EMBEDDED = CoreEngine("embedded", FINE, True)

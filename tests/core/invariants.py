@@ -15,7 +15,7 @@ from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels
 from fluence_extender.graph.jobspecs import compute_jobspec, jobspecs_for
 from fluence_extender.graph.units import leaf_counts
-from fluence_extender.ledger.allocation import Allocation, Strength
+from fluence_extender.ledger.accounts import Allocation, Strength
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
@@ -101,32 +101,32 @@ def matcher_equals_the_accounts(world: World) -> None:
 
     A graph that lags behind has no more than that, and no less than it has seen.
     """
-    mirror = world.ledger.mirror
+    matcher = world.ledger.bookings.matcher
     strained = world.ledger.overcommitted
     there = {node.name for node in world.cluster.nodes()}
-    assert set(world.ledger.containment.nodes) == there
-    if not world.ledger.behind:
-        assert set(mirror.containment.nodes) == there
+    assert set(world.ledger.graph.shown.nodes) == there
+    if not world.ledger.graph.behind:
+        assert set(matcher.graph.nodes) == there
     for name, account in world.ledger.accounts.items():
-        if name in strained or name not in there or name not in mirror.containment.nodes:
+        if name in strained or name not in there or name not in matcher.graph.nodes:
             continue
         most, least = (
-            leaf_counts(account.free, mirror.units),
-            leaf_counts(world.ledger.free_on(name), mirror.units),
+            leaf_counts(account.free, matcher.graph.units),
+            leaf_counts(world.ledger.free_on(name), matcher.graph.units),
         )
-        for leaf in leaf_counts(account.allocatable, mirror.units):
+        for leaf in leaf_counts(account.allocatable, matcher.graph.units):
             count = most.get(leaf, 0)
             assert not _grants(world, name, {leaf: count + 1}), f"{name} has more than {count} {leaf} free"
         assert not least or _grants(world, name, least), f"{name} has less than {least} free"
 
 
 def _grants(world: World, node: str, counts: dict[str, int]) -> bool:
-    mirror = world.ledger.mirror
+    matcher = world.ledger.bookings.matcher
     try:
-        job = mirror.match(compute_jobspec(counts, 1, [mirror.rank(node)])).jobid
+        job = matcher.match(compute_jobspec(counts, 1, [matcher.graph.rank(node)])).jobid
     except MatcherError:
         return False
-    mirror.cancel((job,))
+    matcher.cancel((job,))
     return True
 
 
@@ -137,20 +137,20 @@ def no_device_is_held_twice(world: World) -> None:
     size, by pods that are bound or whose Binding is on its way; one that was taken out is nobody's concern.
     """
     taken: Counter[str] = Counter()
-    kinds = {device.place: device.type for device in world.ledger.mirror.catalogue.devices}
+    kinds = {device.place: device.type for device in world.ledger.graph.catalogue.devices}
     for held in world.ledger.allocations.values():
         for share in held.assignment.devices:
             if kinds.get(without_levels(share.path)) == share.type:
                 taken[without_levels(share.path)] += share.amount
             else:
                 assert _is_given(world, held), f"{held.name} is planned on {share.path}, which is gone"
-        if held.uid in world.ledger.bookings.short:
+        if held.uid in world.ledger.bookings.short_of_devices:
             assert _is_given(world, held), f"{held.name} is planned on more than there is"
-    for device in world.ledger.mirror.catalogue.devices:
+    for device in world.ledger.graph.catalogue.devices:
         above = sum(taken[place] for place in taken if device.place.startswith(f"{place}/"))
         below = sum(taken[place] for place in taken if place.startswith(f"{device.place}/"))
         here = taken[device.place]
-        if here > device.count and world.ledger.bookings.short:
+        if here > device.count and world.ledger.bookings.short_of_devices:
             assert not _gives(world, device, 1), f"{device.path} has some free"
             continue
         assert here <= device.count, f"{here} of {device.count} held of {device.path}"
@@ -167,10 +167,10 @@ def _is_given(world: World, held: Allocation) -> bool:
 
 
 def _gives(world: World, device: Device, amount: int) -> bool:
-    mirror = world.ledger.mirror
+    matcher = world.ledger.bookings.matcher
     for jobspec in jobspecs_for((device,), amount):
         try:
-            mirror.cancel((mirror.match(jobspec).jobid,))
+            matcher.cancel((matcher.match(jobspec).jobid,))
         except MatcherError:
             continue
         return True
@@ -180,7 +180,7 @@ def _gives(world: World, device: Device, amount: int) -> bool:
 def check_at_rest(world: World) -> None:
     """What holds when nothing has happened for long: nobody waits who could go on."""
     check(world)
-    assert not world.ledger.behind
+    assert not world.ledger.graph.behind
     gangs_are_whole_or_not_begun(world)
     every_place_is_taken(world)
     nobody_waits_who_fits(world)

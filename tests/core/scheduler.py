@@ -14,7 +14,7 @@ from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import ClusterError
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.http.port import AskedPod, BindRefused, Nowhere, On, Unseen
-from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod

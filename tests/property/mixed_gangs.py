@@ -16,7 +16,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
-from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import REQUIRE_PREFIX
 from fluence_extender.model.node import Node, Taint

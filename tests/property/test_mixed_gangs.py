@@ -30,7 +30,7 @@ def test_a_mixed_gang_is_placed_if_any_placement_exists() -> None:
         for node in one.nodes:
             index.put(node)
         ledger.load(one.nodes, parse_resources(one.resources))
-        catalogue = ledger.mirror.catalogue
+        catalogue = ledger.graph.catalogue
         fits = can_be_placed(one, catalogue)
         possible += fits
         try:

@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 
 from fluence_extender import __version__
-from fluence_extender.apps.extender.engines import Engine, choose_engine, create_mirror
+from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
 from fluence_extender.apps.extender.first_lists import FirstLists, StartRefused, first_error
 from fluence_extender.apps.extender.live_resources import LiveResources
 from fluence_extender.apps.extender.service import Service
@@ -41,8 +41,8 @@ from fluence_extender.http.listeners.background import background
 from fluence_extender.http.listeners.listening import Address
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.server import Listeners, serve
+from fluence_extender.ledger.graph_matcher import LoadFailed
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.mirror import LoadFailed
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.whatif.estimates import Estimates
 
@@ -92,7 +92,7 @@ async def _run(
     metrics = Metrics()
     metrics.name_engine(engine.name, engine.version)
     limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
-    ledger = Ledger(create_mirror(engine, settings.policy, settings.levels), settings.policy)
+    ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(ledger, limits, leading=not settings.lease)
     leadership = ByLease(settings.identity) if settings.lease else ALONE
     controller.lifecycle.preemptor.on_preempted = metrics.preemptions.inc
@@ -187,7 +187,7 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
     try:
         await driver.start()
     except LoadFailed as error:
-        raise StartRefused(controller.ledger.upkeep.fault or str(error)) from error
+        raise StartRefused(controller.ledger.graph.fault or str(error)) from error
     # What was listed stays for as long as the process: the collector needn't walk it again and again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
@@ -197,7 +197,7 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
         "ready",
         version=__version__,
         nodes=len(controller.eligibility.nodes),
-        backends=len({device.backend for device in controller.ledger.mirror.catalogue.devices}),
+        backends=len({device.backend for device in controller.ledger.graph.catalogue.devices}),
         held=len(controller.ledger.allocations),
     )
 

@@ -6,14 +6,14 @@ nothing, so it is given millicores and small blocks of memory, and rounding neve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
 from fluence_extender.graph.units import COARSE, FINE, Units
-from fluence_extender.ledger.mirror import MakeMatcher, Mirror
+from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.matcher import EngineUnavailable, MatcherOptions, create_matcher
 from fluence_extender.matcher.factory import Engine as EngineName
 from fluence_extender.matcher.port import Allocator, Jgf
@@ -61,16 +61,16 @@ def shared_policy(policy: str) -> str:
     return NODE_EXCLUSIVE.get(policy, policy)
 
 
-def create_mirror(engine: Engine, policy: str, levels: Mapping[str, str]) -> Mirror:
-    """A mirror on ``engine``."""
+def matcher_setup(engine: Engine, policy: str, levels: Mapping[str, str]) -> MatcherSetup:
+    """Return how the ledger makes matchers of ``engine``."""
     options = MatcherOptions(
         policy=shared_policy(policy), prune_filters="ALL:core,ALL:memory,ALL:gpu", match_format="jgf"
     )
-    return Mirror(make_with(engine, options), engine.units, levels, engine.incremental)
+    return MatcherSetup(make_with(engine, options), engine.units, levels, engine.incremental)
 
 
-def make_with(engine: Engine, options: MatcherOptions) -> MakeMatcher:
-    """How matchers of ``engine`` are made from a compact document."""
+def make_with(engine: Engine, options: MatcherOptions) -> Callable[[Jgf], Allocator]:
+    """Return the function that makes a matcher of ``engine`` from a compact document."""
     return partial(_make, engine.name, options)
 
 

@@ -14,7 +14,7 @@ import structlog
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.mirror import LoadFailed
+from fluence_extender.ledger.graph_matcher import LoadFailed
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class GraphRebuilder:
         self._wake = wake
         self._beside = beside
         self._behind = asyncio.Event()
-        self._ledger.upkeep.on_behind = self._behind.set
+        self._ledger.graph.on_behind = self._behind.set
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -52,7 +52,7 @@ class GraphRebuilder:
             await self._behind.wait()
             await asyncio.sleep(GATHER)
             self._behind.clear()
-            if self._ledger.behind and not await self._renewed():
+            if self._ledger.graph.behind and not await self._renewed():
                 await asyncio.sleep(PAUSE)
                 self._behind.set()
 
@@ -62,25 +62,25 @@ class GraphRebuilder:
             return True
         except LoadFailed as error:
             log.error("the graph can't be rebuilt; the old one serves on", error=str(error))
-            self._ledger.upkeep.fault = f"the resource graph can't be rebuilt: {error}"
-            resources = self._ledger.upkeep.take_back_resources()
+            self._ledger.graph.fault = f"the resource graph can't be rebuilt: {error}"
+            resources = self._ledger.graph.take_back_resources()
             if resources is not None:
                 self._refused(resources, str(error))
             return False
 
     async def _renew(self) -> None:
-        rebuild = self._ledger.upkeep.begin_rebuild()
+        rebuild = self._ledger.graph.begin_rebuild()
         try:
             await self._beside(rebuild.run)
             for _ in range(ROUNDS):
-                if self._ledger.upkeep.finish_rebuild(rebuild):
+                if self._ledger.graph.finish_rebuild(rebuild):
                     break
                 await self._beside(rebuild.run)
             else:
-                self._ledger.upkeep.finish_rebuild(rebuild, None)
+                self._ledger.graph.finish_rebuild(rebuild, None)
         except BaseException:
             rebuild.close()
             raise
-        log.info("the graph has been rebuilt", nodes=len(self._ledger.mirror.graph.nodes))
+        log.info("the graph has been rebuilt", nodes=len(self._ledger.graph.matched.nodes))
         self._controller.graph_changed()
         self._wake()

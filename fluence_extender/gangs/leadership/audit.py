@@ -22,7 +22,7 @@ from fluence_extender.cluster.port import Changed, ClusterError, Deleted, Kind, 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger import audit
-from fluence_extender.ledger.allocation import Strength
+from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.audit import Drift, DriftKind
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
@@ -116,7 +116,7 @@ class Auditor:
         for uid in list(ledger.allocations):
             held = ledger.allocations.get(uid)
             if held is not None:
-                yield list(audit.of_holding(ledger, held, controller.pods.get(uid), self._place(uid)))
+                yield list(audit.of_allocation(ledger, held, controller.pods.get(uid), self._place(uid)))
         for name in {**ledger.accounts, **controller.eligibility.nodes}:
             yield list(audit.of_node(ledger, name, controller.eligibility.nodes.get(name)))
         yield list(audit.of_jobs(ledger))
@@ -238,7 +238,7 @@ def repair(controller: Controller, drift: Drift) -> str:
             ledger.recount(drift.node)
             return "the node was counted and booked anew"
         case DriftKind.JOB_ORPHANED:
-            ledger.mirror.cancel((drift.job,))
+            ledger.cancel_orphan(drift.job)
             return "the job was cancelled"
     found = controller.member(drift.uid)
     if found is None:

@@ -12,7 +12,7 @@ from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.ledger.allocation import Strength
+from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.names import GATE
@@ -94,7 +94,7 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     A service that starts while a device isn't configured, or while the node it hangs on is away, must not give that
     device to another pod once it is back. Until then the pod may hold another one of the kind, as a stamp isn't proof.
     """
-    members = {uid: found for uid in ledger.lacking if (found := registry.member(uid)) is not None}
+    members = {uid: found for uid in ledger.lacking_devices if (found := registry.member(uid)) is not None}
     lacking = [member for _, member in members.values() if not member.pod.finished]
     for member in in_order_of_strength(lacking, ledger.devices.recorded):
         gang, _ = members[member.pod.uid]

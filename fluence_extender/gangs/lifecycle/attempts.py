@@ -92,7 +92,7 @@ class Attempts:
             except Exception as error:
                 # One gang that can't be planned must not keep the others from being placed.
                 log.exception("a gang could not be planned", gang=str(gang.key))
-                gang.explain(_failed(self._ledger.upkeep.fault or repr(error)), now)
+                gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
             placed += max(before - len(needy(gang)), 0)
             if placed and tell_at == NEVER:
                 tell_at = self._clock() + TOLD_WITHIN

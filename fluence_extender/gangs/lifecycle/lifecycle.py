@@ -37,7 +37,7 @@ from fluence_extender.gangs.preemption.preemptions import Preemptions
 from fluence_extender.gangs.preemption.preemptor import Preemptor
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
-from fluence_extender.ledger.allocation import Strength
+from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import records_exactly
 from fluence_extender.model.gang import GangKey, GangState, HistoryKind

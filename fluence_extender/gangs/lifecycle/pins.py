@@ -17,7 +17,7 @@ from zlib import crc32
 from fluence_extender.gangs.execution.actions import Evict
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement

@@ -175,7 +175,7 @@ class Places:
         devices = held.assignment.devices
         if not devices:
             return True
-        return held.uid not in self._ledger.bookings.short and self._ledger.devices.suit(member.pod, devices)
+        return self._ledger.devices_match(member.pod, devices)
 
 
 def _summary(assignments: Sequence[Assignment]) -> str:

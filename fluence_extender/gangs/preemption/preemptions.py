@@ -13,7 +13,7 @@ from typing import Any
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.projection import Projection
 from fluence_extender.gangs.preemption.victims import Victim
-from fluence_extender.ledger.preemptor_holds import PreemptorHolds
+from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod

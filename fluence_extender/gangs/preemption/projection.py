@@ -94,7 +94,9 @@ class Projection:
         if needed is None:
             return False
         account = self._ledger.accounts.get(name)
-        if account is None or not all(map(departs, self._ledger.apart_from(name, self._gang))):
+        if account is None or not all(
+            map(departs, self._ledger.gang_nodes.of_others(account.users, self._gang))
+        ):
             return True
         left = dict(self._ledger.free_on(name).items())
         for uid, use in account.users.items():

@@ -21,9 +21,9 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.projection import NODE_COST, Projection, project
 from fluence_extender.gangs.preemption.victims import Victim, choose, still_offers, victims_of
+from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import pod_use
-from fluence_extender.ledger.preemptor_holds import PreemptorHolds
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod

@@ -16,7 +16,7 @@ from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, Virt
 from fluence_extender.http.state.gangs import gang_name
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
 from fluence_extender.http.state.state import DeviceView, HolderView, Items, Key, Listing
-from fluence_extender.ledger.allocation import Allocation
+from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.assignment import DeviceShare
 
 REMOVED = "no longer in resources.yaml: who holds it finishes first, nobody new gets it"
@@ -38,7 +38,7 @@ def device_listing(controller: Controller) -> Listing[DeviceView]:
 
 def _items(controller: Controller) -> Items[DeviceView]:
     ledger = controller.ledger
-    devices = {device.path: device for device in ledger.mirror.catalogue.devices}
+    devices = {device.path: device for device in ledger.graph.catalogue.devices}
     use = _use(controller, devices)
     strained = ledger.overcommitted
     others = [_removed(path, share, use) for path, share in use.shares.items() if path not in devices]
@@ -120,14 +120,14 @@ def _removed(path: str, share: DeviceShare, use: _Use) -> DeviceView:
 def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[DeviceView]:
     """What resources.yaml declares and the cluster, as it is now, doesn't allow."""
     present = {device.backend for device in devices}
-    declared = controller.ledger.upkeep.resources
+    declared = controller.ledger.graph.resources
     for one in declared.resources:
         if present.issuperset(one.names):
             continue
         problems = check_against_cluster(
             VirtualResources(declared.source, (one,)),
-            controller.ledger.containment.nodes,
-            controller.ledger.containment.levels,
+            controller.ledger.graph.shown.nodes,
+            controller.ledger.graph.shown.levels,
         )
         for name in one.names:
             if name not in present:

@@ -21,7 +21,7 @@ from fluence_extender.http.state.state import (
     MemberView,
     ShapeView,
 )
-from fluence_extender.ledger.allocation import Allocation
+from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.notation import format_time
 from fluence_extender.model.resources import CPU, MEMORY

@@ -35,7 +35,7 @@ def graph(controller: Controller, expanded: bool) -> Graph:
     """The graph that gangs are placed on."""
 
     def now() -> Containment:
-        return controller.ledger.containment
+        return controller.ledger.graph.shown
 
     return Graph(cluster_revision(controller), lambda: pieces_of(now, expanded))
 

@@ -8,7 +8,7 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.http.state.amounts import amounts
 from fluence_extender.http.state.gangs import gang_name
 from fluence_extender.http.state.state import Items, Listing, NodeStory, NodeView, UserView
-from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
@@ -80,7 +80,7 @@ def _node_view(controller: Controller, name: str, strained: Collection[str]) -> 
         return None
     if account is None:
         account = NodeAccount(name, node.allocatable if node is not None else NOTHING)
-    containment = controller.ledger.containment
+    containment = controller.ledger.graph.shown
     labels = {} if node is None else node.labels
     levels = {kind: labels[label] for kind, label in containment.levels.items() if labels.get(label)}
     problems = why_closed(node, controller.ledger, strained)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.apps.extender.engines import choose_engine, create_mirror, shared_policy
+from fluence_extender.apps.extender.engines import choose_engine, matcher_setup, shared_policy
 from fluence_extender.apps.settings import POLICIES
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.ledger.graph_matcher import GraphMatcher
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 
@@ -15,11 +16,11 @@ NODE = Node("node0", allocatable=Resources({"cpu": 4000, "memory": 2**32, "pods"
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_two_pods_are_booked_on_one_node_under_every_policy(policy: str) -> None:
-    mirror = create_mirror(choose_engine("embedded"), policy, {})
-    mirror.load([NODE], VirtualResources(""))
-    jobs = mirror.book_all([("node0", Resources({"cpu": 1000}))] * 2)
+    matcher = GraphMatcher(matcher_setup(choose_engine("embedded"), policy, {}))
+    matcher.load([NODE], VirtualResources(""))
+    jobs = matcher.hold_shares([("node0", Resources({"cpu": 1000}))] * 2)
     assert all(isinstance(job, int) for job in jobs)
-    mirror.close()
+    matcher.close()
 
 
 @pytest.mark.parametrize("policy", POLICIES)

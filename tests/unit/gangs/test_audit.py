@@ -11,7 +11,7 @@ import pytest
 
 from fluence_extender.cluster.port import ClusterError, Kind, Look, ResourcesFile
 from fluence_extender.gangs.leadership.audit import Auditor
-from fluence_extender.ledger.allocation import Strength
+from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
@@ -48,24 +48,24 @@ def plan_forgotten(w: World, pod: Pod) -> None:
 
 
 def device_job_lost(w: World, pod: Pod) -> None:
-    w.ledger.mirror.cancel(w.ledger.bookings.device_jobs(pod.uid))
+    w.ledger.bookings.matcher.cancel(w.ledger.bookings.device_jobs(pod.uid))
 
 
 def job_lost(w: World, pod: Pod) -> None:
     job = w.ledger.bookings.job(pod.uid)
     assert job is not None
-    w.ledger.mirror.cancel((job,))
+    w.ledger.bookings.matcher.cancel((job,))
 
 
 def job_lost_in_the_matcher(w: World, pod: Pod) -> None:
     job = w.ledger.bookings.job(pod.uid)
     assert job is not None
-    assert w.ledger.mirror._matcher is not None
-    w.ledger.mirror._matcher.cancel(job)
+    assert w.ledger.bookings.matcher._matcher is not None
+    w.ledger.bookings.matcher._matcher.cancel(job)
 
 
 def job_left_over(w: World, pod: Pod) -> None:
-    w.ledger.mirror.book_all([("n1", asks(500, 1))])
+    w.ledger.bookings.matcher.hold_shares([("n1", asks(500, 1))])
 
 
 def left_over_hold(w: World, pod: Pod) -> None:
@@ -86,9 +86,9 @@ def foreign_left_over(w: World, pod: Pod) -> None:
 
 
 def foreign_job_lost(w: World, pod: Pod) -> None:
-    job = w.ledger.bookings.others.job("n1")
+    job = w.ledger.bookings.foreign.job("n1")
     assert job is not None
-    w.ledger.mirror.cancel((job,))
+    w.ledger.bookings.matcher.cancel((job,))
 
 
 def node_forgotten(w: World, pod: Pod) -> None:
@@ -176,9 +176,9 @@ def test_audit_of_a_consistent_ledger_finds_nothing_and_changes_nothing(world: M
     w, _ = running(world)
     gang(w, "waits", 9000)
     w.advance(3)
-    version, jobs = w.ledger.version, w.ledger.mirror.jobs
+    version, jobs = w.ledger.version, w.ledger.bookings.matcher.jobs
     assert w.run(w.auditor.audit()) == []
-    assert (w.ledger.version, w.ledger.mirror.jobs) == (version, jobs)
+    assert (w.ledger.version, w.ledger.bookings.matcher.jobs) == (version, jobs)
 
 
 def test_replay_after_a_restart_is_no_drift(world: MakeWorld) -> None:

@@ -16,10 +16,10 @@ from fluence_extender.gangs.execution.threads import run_in_thread
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
 from fluence_extender.http.port import Nowhere, On
-from fluence_extender.ledger.allocation import Strength
+from fluence_extender.ledger.accounts import Strength
+from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.mirror import Mirror
-from fluence_extender.ledger.rebuild import Rebuild
+from fluence_extender.ledger.synced_graph import Rebuild
 from fluence_extender.matcher import InvalidGraph, Jgf, Matcher, MatcherOptions, create_matcher
 from fluence_extender.matcher.errors import EngineLost, MatcherError
 from fluence_extender.model.resources import Resources
@@ -40,7 +40,7 @@ def w() -> Iterator[World]:
 
 def behind(world: World) -> bool:
     """Whether the graph doesn't have yet what was seen of the cluster."""
-    return world.ledger.behind
+    return world.ledger.graph.behind
 
 
 def test_gang_for_a_new_node_waits_for_the_rebuild_with_one_reason(w: World) -> None:
@@ -79,7 +79,7 @@ def test_node_that_has_gone_is_not_used_before_the_rebuild(w: World) -> None:
     w.beside_takes = 30.0
     w.cluster.remove(node("n0"))
     one = w.pod("one", requests=asks(1000))
-    assert w.ledger.behind
+    assert w.ledger.graph.behind
     w.advance(5)
     assert w.nodes_of(one) == ["n1"]
 
@@ -90,7 +90,7 @@ def test_node_that_shrinks_gives_no_more_than_it_has_before_the_rebuild(w: World
     pods = [w.pod(f"p{number}", requests=asks(1000)) for number in range(3)]
     w.advance(6)
     assert sorted(w.nodes_of(*pods)) == ["", "n0", "n0"]
-    assert w.ledger.behind
+    assert w.ledger.graph.behind
 
 
 @pytest.mark.parametrize("engine", [FINE_EMBEDDED, REBUILT_EMBEDDED], ids=["in place", "rebuilt"])
@@ -101,37 +101,37 @@ def test_what_is_shown_does_not_lag_while_larger_units_are_brought_in(engine: Co
         world.cluster.put(node("n2", gib=6 * 1024))
         world.advance(0.011)
         assert behind(world)
-        assert set(world.ledger.containment.nodes) == {"n0", "n1", "n2"}
+        assert set(world.ledger.graph.shown.nodes) == {"n0", "n1", "n2"}
         world.cluster.remove(node("n1"))
         world.advance(0.011)
         check(world)
-        assert set(world.ledger.containment.nodes) == {"n0", "n2"}
+        assert set(world.ledger.graph.shown.nodes) == {"n0", "n2"}
         world.advance(20)
         world.cluster.put(node("n3"))
         world.advance(20)
         check(world)
         assert not behind(world)
-        assert set(world.ledger.containment.nodes) == {"n0", "n2", "n3"}
+        assert set(world.ledger.graph.shown.nodes) == {"n0", "n2", "n3"}
     finally:
         world.close()
 
 
 def test_storm_of_changes_is_few_rebuilds(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[int] = []
-    begin = w.ledger.upkeep.begin_rebuild
+    begin = w.ledger.graph.begin_rebuild
 
     def counted() -> Rebuild:
         loaded.append(1)
         return begin()
 
-    monkeypatch.setattr(w.ledger.upkeep, "begin_rebuild", counted)
+    monkeypatch.setattr(w.ledger.graph, "begin_rebuild", counted)
     w.beside_takes = 1.0
     for number in range(200):
         w.cluster.put(node(f"m{number}"))
         w.advance(0.005)
     w.advance(10)
     assert 1 <= len(loaded) <= 3
-    assert len(w.ledger.mirror.containment.nodes) == 201
+    assert len(w.ledger.graph.matched.nodes) == 201
 
 
 def test_what_changes_during_a_rebuild_is_in_the_next(w: World) -> None:
@@ -141,10 +141,10 @@ def test_what_changes_during_a_rebuild_is_in_the_next(w: World) -> None:
     w.cluster.put(node("n2"))
     w.cluster.remove(node("n1"))
     w.advance(1.5)
-    assert set(w.ledger.mirror.containment.nodes) == {"n0", "n1"}
+    assert set(w.ledger.graph.matched.nodes) == {"n0", "n1"}
     assert w.ledger.in_order({"n0", "n1", "n2"}) == ("n0", "n1")
     w.advance(5)
-    assert set(w.ledger.mirror.containment.nodes) == {"n0", "n2"}
+    assert set(w.ledger.graph.matched.nodes) == {"n0", "n2"}
 
 
 def test_devices_that_are_taken_out_are_not_given_while_the_graph_lags(w: World) -> None:
@@ -186,16 +186,16 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_nothing_is_loaded_on_the_thread_of_the_loop() -> None:
     factory = Factory()
-    ledger = Ledger(Mirror(factory, COARSE, incremental=False))
+    ledger = Ledger(MatcherSetup(factory, COARSE, incremental=False))
     controller = Controller(ledger)
     await run_in_thread(controller.start)
     rebuilder = asyncio.create_task(GraphRebuilder(controller, lambda *_: None, lambda: None).run())
     for number in range(50):
         ledger.put_node(node(f"n{number}"))
-    assert ledger.behind
-    await until(lambda: not ledger.behind)
+    assert ledger.graph.behind
+    await until(lambda: not ledger.graph.behind)
     ledger.drop_node("n0")
-    await until(lambda: not ledger.behind)
+    await until(lambda: not ledger.graph.behind)
     rebuilder.cancel()
     assert len(factory.threads) >= 2
     assert threading.current_thread() not in factory.threads
@@ -204,7 +204,7 @@ async def test_nothing_is_loaded_on_the_thread_of_the_loop() -> None:
 
 async def test_resources_of_which_no_graph_can_be_built_are_refused_and_the_rest_goes_on() -> None:
     factory = Factory()
-    ledger = Ledger(Mirror(factory, COARSE, incremental=False))
+    ledger = Ledger(MatcherSetup(factory, COARSE, incremental=False))
     controller = Controller(ledger)
     controller.start()
     ledger.load([node("n0")])
@@ -217,7 +217,7 @@ async def test_resources_of_which_no_graph_can_be_built_are_refused_and_the_rest
     controller.replace_resources(parse_resources(POOL))
     await until(lambda: bool(refused))
     assert refused == ["('simulator',): no such graph"]
-    assert ledger.ask(asks(1000), 1, ["n0"]) == {"n0": 1}
+    assert ledger.match_equal(asks(1000), 1, ["n0"]) == {"n0": 1}
     running.cancel()
     ledger.close()
 
@@ -225,7 +225,7 @@ async def test_resources_of_which_no_graph_can_be_built_are_refused_and_the_rest
 def test_engine_that_ends_by_itself_is_made_anew_with_all_that_is_held(w: World) -> None:
     one = w.pod("one", requests=asks(3000))
     w.advance(3)
-    engine = w.ledger.mirror._matcher
+    engine = w.ledger.bookings.matcher._matcher
     assert engine is not None
 
     def lost(*_: object) -> None:
@@ -245,14 +245,14 @@ def test_holds_that_come_and_go_during_a_rebuild_are_in_the_new_graph() -> None:
     for one in (kept, gone):
         ledger.adopt(one, "g", Strength.BOUND)
     ledger.put_node(node("n2"))
-    rebuild = ledger.upkeep.begin_rebuild()
+    rebuild = ledger.graph.begin_rebuild()
     rebuild.run()
     ledger.release(gone.uid)
     late = pod("late", 2000, node="n0")
     ledger.adopt(late, "g", Strength.BOUND)
     ledger.put_foreign(replace(pod("other", 1000, node="n2"), scheduler="default-scheduler"))
-    assert not ledger.upkeep.finish_rebuild(rebuild, most=1)
-    assert ledger.upkeep.finish_rebuild(rebuild)
+    assert not ledger.graph.finish_rebuild(rebuild, most=1)
+    assert ledger.graph.finish_rebuild(rebuild)
     free = {name: _free(ledger, name) for name in ("n0", "n1", "n2")}
     assert free == {"n0": 1, "n1": 4, "n2": 3}
 
@@ -260,7 +260,7 @@ def test_holds_that_come_and_go_during_a_rebuild_are_in_the_new_graph() -> None:
 def _free(ledger: Ledger, name: str) -> int:
     for cores in range(4, 0, -1):
         try:
-            ledger.ask(Resources({"cpu": cores * 1000}), 1, [name])
+            ledger.match_equal(Resources({"cpu": cores * 1000}), 1, [name])
         except MatcherError:
             continue
         return cores

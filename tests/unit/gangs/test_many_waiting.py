@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from fluence_extender.apps.extender.engines import choose_engine, create_mirror
+from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
@@ -43,7 +43,7 @@ def steered(controller: Controller) -> list[str]:
 
 def waiting_gangs(clock: Callable[[], float]) -> tuple[Controller, list[Pod]]:
     """Gangs that all have room, of which the last is the most important one."""
-    ledger = Ledger(create_mirror(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS), "lonode")
     controller = Controller(ledger, clock=clock)
     last = GANGS - 1
     pods = [member(gang, number, int(gang == last)) for gang in range(GANGS) for number in range(MEMBERS)]

@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.cluster.port import ClusterError
 from fluence_extender.gangs.lifecycle.pins import SPARES, may_be_pinned, pinning, spare_nodes, unpinned
-from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME, PINNED_ANNOTATION
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement
 from tests.core.values import asks, node, pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.ledger.account import NodeAccount, ports_clash
+from fluence_extender.ledger.accounts import NodeAccount, ports_clash
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING
 from tests.core.values import asks

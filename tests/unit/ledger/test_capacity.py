@@ -7,9 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.accounts import Journal, NodeAccount
 from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity, LiveCapacity, NodeCapacity
-from fluence_extender.ledger.journal import Journal
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.allocation import Strength
+from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger, NoCapacity
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.assignment import Assignment
@@ -29,7 +29,7 @@ def take(ledger: Ledger, one: Pod, where: str = "n0", gang: object = "g") -> Non
 def accepts(ledger: Ledger, requests: Resources, where: str = "n0") -> bool:
     """Whether the matcher grants ``requests`` on the node now."""
     try:
-        return sum(ledger.ask(requests, 1, {where}).values()) == 1
+        return sum(ledger.bookings.matcher.match_equal(requests, 1, {where}).values()) == 1
     except MatcherError:
         return False
 
@@ -264,7 +264,7 @@ def test_node_that_comes_back_has_its_holds_booked_again(make: MakeLedger) -> No
 def test_last_node_may_leave_and_another_come(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     ledger.drop_node("n0")
-    assert not ledger.mirror.containment.nodes
+    assert not ledger.graph.matched.nodes
     ledger.put_node(node("n5"))
     assert accepts(ledger, asks(4000), "n5")
 
@@ -336,7 +336,7 @@ def test_larger_node_that_joins_changes_how_memory_is_counted_and_nothing_else()
     take(ledger, odd)
     assert ledger.accounts["n0"].users[odd.uid]["memory"] == 2048
     ledger.put_node(node("n1", gib=24 * 1024))
-    ledger.upkeep.catch_up()
+    ledger.graph.catch_up()
     assert accepts(ledger, Resources({"memory": 24 * TIB}), "n1")
     assert ledger.accounts["n0"].users[odd.uid]["memory"] == 8192
     assert accepts(ledger, Resources({"memory": 16 * GIB - 8192}))
@@ -351,7 +351,7 @@ def test_nodes_that_offered_nothing_at_the_start_are_used_once_they_do() -> None
     ledger.load([Node("n0"), Node("n1")])
     ledger.put_node(Node("n2"))
     ledger.put_node(node("n2", 1000))
-    ledger.upkeep.catch_up()
+    ledger.graph.catch_up()
     assert accepts(ledger, asks(1000, 16), "n2")
 
 

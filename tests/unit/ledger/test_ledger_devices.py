@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.ledger.allocation import Strength
+from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import ALLOCATION_ANNOTATION

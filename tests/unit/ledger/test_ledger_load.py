@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.mirror import Mirror
 from fluence_extender.matcher import InvalidGraph, Jgf, Matcher, MatcherOptions, create_matcher
 from fluence_extender.model.resources import Resources
 from tests.core.values import node
@@ -34,7 +34,7 @@ def factory() -> Factory:
 
 @pytest.fixture
 def ledger(factory: Factory) -> Ledger:
-    return Ledger(Mirror(factory, incremental=False))
+    return Ledger(MatcherSetup(factory, incremental=False))
 
 
 def test_graph_that_cannot_be_loaded_is_refused_each_time(ledger: Ledger, factory: Factory) -> None:
@@ -42,7 +42,7 @@ def test_graph_that_cannot_be_loaded_is_refused_each_time(ledger: Ledger, factor
     for _ in range(2):
         with pytest.raises(InvalidGraph):
             ledger.load([node("n0")])
-        assert "no such graph" in ledger.upkeep.fault
+        assert "no such graph" in ledger.graph.fault
 
 
 def test_fault_ends_when_the_graph_can_be_loaded(ledger: Ledger, factory: Factory) -> None:
@@ -50,9 +50,9 @@ def test_fault_ends_when_the_graph_can_be_loaded(ledger: Ledger, factory: Factor
     with pytest.raises(InvalidGraph):
         ledger.load([node("n0")])
     factory.broken = False
-    ledger.upkeep.catch_up()
+    ledger.graph.catch_up()
     assert ledger.in_order(["n0"]) == ("n0",)
-    assert ledger.upkeep.fault == ""
+    assert ledger.graph.fault == ""
 
 
 def test_loaded_graph_serves_on_when_another_can_not_be_built(ledger: Ledger, factory: Factory) -> None:
@@ -61,8 +61,8 @@ def test_loaded_graph_serves_on_when_another_can_not_be_built(ledger: Ledger, fa
     ledger.put_node(node("n1"))
     for _ in range(2):
         with pytest.raises(InvalidGraph):
-            ledger.upkeep.catch_up()
-        assert ledger.ask(ONE_CORE, 1, ["n0"]) == {"n0": 1}
+            ledger.graph.catch_up()
+        assert ledger.match_equal(ONE_CORE, 1, ["n0"]) == {"n0": 1}
 
 
 def test_resources_that_no_graph_can_be_built_of_are_taken_back(ledger: Ledger, factory: Factory) -> None:
@@ -70,13 +70,13 @@ def test_resources_that_no_graph_can_be_built_of_are_taken_back(ledger: Ledger, 
     factory.broken = True
     ledger.replace_resources(parse_resources("resources: [{type: laser, name: two}]"))
     with pytest.raises(InvalidGraph):
-        ledger.upkeep.catch_up()
-    refused = ledger.upkeep.take_back_resources()
+        ledger.graph.catch_up()
+    refused = ledger.graph.take_back_resources()
     assert refused is not None
     assert refused.types == ("laser",)
-    assert ledger.upkeep.resources.types == ("qpu",)
-    assert ledger.mirror.catalogue.types == ("qpu",)
-    assert ledger.upkeep.take_back_resources() is None
+    assert ledger.graph.resources.types == ("qpu",)
+    assert ledger.graph.catalogue.types == ("qpu",)
+    assert ledger.graph.take_back_resources() is None
     factory.broken = False
-    ledger.upkeep.catch_up()
-    assert ledger.mirror.catalogue.types == ("qpu",)
+    ledger.graph.catch_up()
+    assert ledger.graph.catalogue.types == ("qpu",)

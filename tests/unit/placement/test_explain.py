@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fluence_extender.ledger.account import NodeAccount
+from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, ReasonCode

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.ledger.account import ports_clash
+from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources

@@ -37,7 +37,7 @@ def shown(w: World) -> dict[str, DeviceView]:
 def counts(w: World) -> dict[str, tuple[int, int, int]]:
     """Total, held and free by name, as shown; what is free is what the matcher would give."""
     found = shown(w)
-    devices = {device.path: device for device in w.ledger.mirror.catalogue.devices}
+    devices = {device.path: device for device in w.ledger.graph.catalogue.devices}
     for path, view in found.items():
         if path in devices:
             assert view.free == obtainable(w, path), path
@@ -47,14 +47,14 @@ def counts(w: World) -> dict[str, tuple[int, int, int]]:
 
 def obtainable(w: World, path: str) -> int:
     """How many units of one device the matcher has free."""
-    device = next(one for one in w.ledger.mirror.catalogue.devices if one.path == path)
+    device = next(one for one in w.ledger.graph.catalogue.devices if one.path == path)
     for amount in range(device.count, 0, -1):
         for jobspec in jobspecs_for((device,), amount):
             try:
-                match = w.ledger.mirror.match(jobspec)
+                match = w.ledger.bookings.matcher.match(jobspec)
             except MatcherError:
                 continue
-            w.ledger.mirror.cancel((match.jobid,))
+            w.ledger.bookings.matcher.cancel((match.jobid,))
             return amount
     return 0
 

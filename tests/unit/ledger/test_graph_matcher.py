@@ -6,7 +6,7 @@ import pytest
 
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
-from fluence_extender.ledger.mirror import Mirror
+from fluence_extender.ledger.graph_matcher import GraphMatcher, MatcherSetup
 from fluence_extender.matcher import MatcherOptions, create_matcher
 from fluence_extender.matcher.errors import Busy, InvalidJobspec, MatcherError
 from fluence_extender.matcher.port import Jgf, Matcher
@@ -19,56 +19,58 @@ def make(document: Jgf) -> Matcher:
     return create_matcher("embedded", document, MatcherOptions("lonode", "ALL:core,ALL:memory,ALL:gpu"))
 
 
-def mirror(*nodes: Node, resources: str = "", incremental: bool = True) -> Mirror:
-    made = Mirror(make, COARSE, incremental=incremental)
+def graph_matcher(*nodes: Node, resources: str = "", incremental: bool = True) -> GraphMatcher:
+    made = GraphMatcher(MatcherSetup(make, COARSE, incremental=incremental))
     made.load(nodes, parse_resources(resources))
     return made
 
 
-def types(of: Mirror) -> tuple[str, ...]:
+def types(of: GraphMatcher) -> tuple[str, ...]:
     """The types of devices it knows now."""
-    return of.catalogue.types
+    return of.graph.catalogue.types
 
 
 def test_empty_graph_is_busy_not_broken() -> None:
-    empty = mirror()
+    empty = graph_matcher()
     with pytest.raises(Busy):
-        empty.ask(asks(1000), 1, [])
+        empty.match_equal(asks(1000), 1, [])
     empty.cancel((1, 2))
     empty.close()
 
 
 def test_answer_counts_members_by_node_and_holds_nothing() -> None:
-    one = mirror(node("n0"), node("n1"))
+    one = graph_matcher(node("n0"), node("n1"))
     for _ in range(2):
-        assert one.ask(asks(1500, 1), 3, ["n0", "n1"]) == {"n0": 2, "n1": 1}
-    assert one.ask(asks(1000), 2, ["n1"]) == {"n1": 2}
+        assert one.match_equal(asks(1500, 1), 3, ["n0", "n1"]) == {"n0": 2, "n1": 1}
+    assert one.match_equal(asks(1000), 2, ["n1"]) == {"n1": 2}
     with pytest.raises(MatcherError):
-        one.ask(asks(1000), 5, ["n1"])
+        one.match_equal(asks(1000), 5, ["n1"])
 
 
 def test_request_that_the_graph_does_not_count_is_not_answered() -> None:
     with pytest.raises(InvalidJobspec):
-        mirror(node("n0")).ask(Resources({"pods": 1}), 1, ["n0"])
+        graph_matcher(node("n0")).match_equal(Resources({"pods": 1}), 1, ["n0"])
 
 
 def test_pod_without_leaves_needs_no_job() -> None:
-    assert mirror(node("n0")).book_all([("n0", Resources({"pods": 1}))]) == [None]
+    assert graph_matcher(node("n0")).hold_shares([("n0", Resources({"pods": 1}))]) == [None]
 
 
 def test_unknown_jobs_are_free_already() -> None:
-    one = mirror(node("n0"))
-    (job,) = one.book_all([("n0", asks(4000))])
+    one = graph_matcher(node("n0"))
+    (job,) = one.hold_shares([("n0", asks(4000))])
     assert isinstance(job, int)
     assert job is not None
     one.cancel((job, job, 17))
-    assert isinstance(one.book_all([("n0", asks(4000))])[0], int)
+    assert isinstance(one.hold_shares([("n0", asks(4000))])[0], int)
 
 
-def changed(one: Mirror, leaving: str | None, joining: Node | None, resources: str | None = None) -> None:
-    edit = one.plan(leaving, joining, parse_resources(resources) if resources is not None else None)
+def changed(
+    one: GraphMatcher, leaving: str | None, joining: Node | None, resources: str | None = None
+) -> None:
+    edit = one.plan_edit(leaving, joining, parse_resources(resources) if resources is not None else None)
     assert edit is not None
-    one.carry_out(edit)
+    one.apply_edit(edit)
 
 
 SIMULATOR = "resources: [{type: simulator, name: sv1, count: 1}]"
@@ -76,40 +78,40 @@ LOCAL = "resources: [{type: simulator, name: s, parent: n1, count: 1}, {type: la
 
 
 def test_graph_that_must_not_change_in_place_plans_nothing() -> None:
-    assert mirror(node("n0"), incremental=False).plan(None, node("n1")) is None
+    assert graph_matcher(node("n0"), incremental=False).plan_edit(None, node("n1")) is None
 
 
 def test_node_that_needs_larger_units_is_not_put_in_place() -> None:
-    one = Mirror(make)
+    one = GraphMatcher(MatcherSetup(make))
     one.load([node("n0")], parse_resources(""))
-    assert one.plan(None, node("n1", gib=8 * 1024)) is None
+    assert one.plan_edit(None, node("n1", gib=8 * 1024)) is None
 
 
 def test_last_node_leaves_and_another_comes() -> None:
-    one = mirror(node("n0"))
+    one = graph_matcher(node("n0"))
     changed(one, "n0", None)
     with pytest.raises(Busy):
-        one.ask(asks(1000), 1, [])
+        one.match_equal(asks(1000), 1, [])
     changed(one, None, node("n1"))
-    assert one.ask(asks(4000), 1, ["n1"]) == {"n1": 1}
+    assert one.match_equal(asks(4000), 1, ["n1"]) == {"n1": 1}
 
 
 def test_node_that_takes_the_name_of_a_backend_drives_it_out_until_it_leaves() -> None:
-    one = mirror(node("n0"), resources=SIMULATOR)
+    one = graph_matcher(node("n0"), resources=SIMULATOR)
     changed(one, None, node("sv1"))
     assert types(one) == ()
-    assert one.ask(asks(4000), 2, ["n0", "sv1"]) == {"n0": 1, "sv1": 1}
+    assert one.match_equal(asks(4000), 2, ["n0", "sv1"]) == {"n0": 1, "sv1": 1}
     changed(one, "sv1", None)
     assert types(one) == ("simulator",)
 
 
 def test_resources_of_a_node_come_and_go_and_move_with_it() -> None:
-    one = mirror(node("n0"), resources=LOCAL)
+    one = graph_matcher(node("n0"), resources=LOCAL)
     assert types(one) == ("laser",)
     changed(one, None, node("n1"))
     assert types(one) == ("laser", "simulator")
     changed(one, "n1", node("n1", labels={"topology.kubernetes.io/zone": "a"}))
-    moved = one.catalogue.at("/cluster/n1/s")
+    moved = one.graph.catalogue.at("/cluster/n1/s")
     assert moved is not None
     assert moved.path == "/cluster/zone=a/n1/s"
     changed(one, "n1", None)
@@ -117,28 +119,28 @@ def test_resources_of_a_node_come_and_go_and_move_with_it() -> None:
 
 
 def test_edited_resources_are_changed_alone() -> None:
-    one = mirror(node("n0"), node("n1"), resources=LOCAL)
-    kept = one.catalogue.at("/cluster/l")
+    one = graph_matcher(node("n0"), node("n1"), resources=LOCAL)
+    kept = one.graph.catalogue.at("/cluster/l")
     edited = "resources: [{type: laser, name: l, count: 1}, {type: laser, name: m, count: 2, parent: n0}]"
     changed(one, None, None, edited)
-    assert [device.path for device in one.catalogue.devices] == ["/cluster/l", "/cluster/n0/m"]
-    assert one.catalogue.at("/cluster/l") is kept
+    assert [device.path for device in one.graph.catalogue.devices] == ["/cluster/l", "/cluster/n0/m"]
+    assert one.graph.catalogue.at("/cluster/l") is kept
     changed(one, "n0", None)
     changed(one, None, None, LOCAL)
     assert types(one) == ("laser", "simulator")
 
 
 def test_nodes_are_in_order_of_their_ranks_as_they_come_and_go() -> None:
-    one = mirror(node("n2"), node("n10"), node("n1"))
-    assert one.everywhere(descending=False) == ("n1", "n2", "n10")
+    one = graph_matcher(node("n2"), node("n10"), node("n1"))
+    assert one.graph.all_in_order(descending=False) == ("n1", "n2", "n10")
     changed(one, "n2", node("n2", 8000))
-    assert one.everywhere(descending=False) == ("n1", "n10", "n2")
-    assert one.everywhere(descending=True) == ("n2", "n10", "n1")
-    assert one.in_order({"n2", "n1", "elsewhere"}, descending=False) == ("n1", "n2")
+    assert one.graph.all_in_order(descending=False) == ("n1", "n10", "n2")
+    assert one.graph.all_in_order(descending=True) == ("n2", "n10", "n1")
+    assert one.graph.in_order({"n2", "n1", "elsewhere"}, descending=False) == ("n1", "n2")
 
 
 def test_devices_that_are_gone_are_not_offered_by_a_graph_that_lags() -> None:
-    one = mirror(node("n0"), node("n1"), resources=LOCAL, incremental=False)
+    one = graph_matcher(node("n0"), node("n1"), resources=LOCAL, incremental=False)
     one.graph.mask_devices({"n0"}, parse_resources(LOCAL))
     assert types(one) == ("laser",)
     one.graph.mask_devices({"n0", "n1"}, parse_resources(""))
@@ -147,7 +149,7 @@ def test_devices_that_are_gone_are_not_offered_by_a_graph_that_lags() -> None:
 
 def test_resource_whose_parent_is_gone_is_left_out() -> None:
     text = "resources: [{type: simulator, name: s, parent: n1, count: 1}, {type: laser, name: l, count: 1}]"
-    one = mirror(node("n0"), resources=text)
+    one = graph_matcher(node("n0"), resources=text)
     assert types(one) == ("laser",)
     one.load([node("n0"), node("n1")], parse_resources(text))
     assert types(one) == ("laser", "simulator")

@@ -1,20 +1,53 @@
-"""The exact account of one node: what it has, who uses it, what is left.
+"""The exact accounts: what each pod holds, what each node has and gives, and which accounts have changed.
 
-Sums are kept as they change, so that asking costs nothing; amounts are those of `Resources`.
+Amounts are those of `Resources`, and nothing is rounded here. Sums are kept as they change, so reading them is cheap.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import islice
 
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
 
 ANY_ADDRESS = "0.0.0.0"
 
 
+class Strength(IntEnum):
+    """How firmly a pod holds its allocation: in a conflict the stronger one keeps its place."""
+
+    PLANNED = 1
+    COMMITTED = 2
+    BOUND = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What one pod holds: its node and devices, its exact requests, and its host ports."""
+
+    namespace: str
+    name: str
+    assignment: Assignment
+    requests: Resources
+    strength: Strength
+    ports: tuple[HostPort, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.assignment.uid
+
+
 def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
-    """Whether two sets of host ports can't live on one node: same port and protocol, addresses equal or any."""
+    """Return whether two sets of host ports can't share a node.
+
+    Two ports clash when number and protocol are equal and the addresses are equal or one of them is any address.
+    """
     held = tuple(taken)
     return any(
         one.port == other.port
@@ -26,9 +59,10 @@ def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
 
 
 class NodeAccount:
-    """One node's account. ``free`` may be negative: somebody else took more than there was.
+    """The account of one node.
 
-    ``note`` is told the node's name after each change.
+    ``free`` is negative when foreign pods took more than there was. ``note`` is called with the node's name after each
+    change.
     """
 
     __slots__ = ("_foreign", "_note", "_ports", "_users", "allocatable", "foreign_use", "free", "name")
@@ -47,8 +81,13 @@ class NodeAccount:
 
     @property
     def users(self) -> Mapping[str, Resources]:
-        """What each pod here uses, by uid, others' pods included."""
+        """What each pod on the node uses, by uid, foreign pods included."""
         return self._users
+
+    @property
+    def foreign(self) -> frozenset[str]:
+        """The uids of the foreign pods on the node."""
+        return frozenset(self._foreign)
 
     @property
     def ports(self) -> tuple[HostPort, ...]:
@@ -56,13 +95,13 @@ class NodeAccount:
         return tuple(port for ports in self._ports.values() for port in ports)
 
     def resize(self, allocatable: Resources) -> None:
-        """Take note of a new allocatable."""
+        """Record a new allocatable."""
         self.free = self.free + allocatable - self.allocatable
         self.allocatable = allocatable
         self._note(self.name)
 
     def add(self, uid: str, requests: Resources, foreign: bool, ports: tuple[HostPort, ...] = ()) -> None:
-        """Count a pod, or count it anew with other requests."""
+        """Count a pod, or count it again with other requests."""
         self.remove(uid)
         self._users[uid] = requests
         self.free = self.free - requests
@@ -85,21 +124,46 @@ class NodeAccount:
             self.foreign_use = self.foreign_use - requests
         self._note(self.name)
 
-    @property
-    def foreign(self) -> frozenset[str]:
-        """The uids of others' pods here."""
-        return frozenset(self._foreign)
-
     def sums(self) -> tuple[Resources, Resources]:
-        """What ``free`` and ``foreign_use`` have to be, added up from the start."""
+        """Return what ``free`` and ``foreign_use`` have to be, added up from the pods."""
         used = Resources.total(self._users.values())
         return self.allocatable - used, Resources.total(self._users[uid] for uid in self._foreign)
 
     def recount(self, allocatable: Resources) -> None:
-        """Add everything up from the start."""
+        """Add everything up again."""
         self.allocatable = allocatable
         self.free, self.foreign_use = self.sums()
 
     def takes(self, requests: Resources, ports: tuple[HostPort, ...] = ()) -> bool:
-        """Whether a pod fits now."""
+        """Return whether a pod fits now."""
         return requests.fits(self.free) and not (ports and ports_clash(ports, self.ports))
+
+
+class Journal:
+    """The names of changed nodes, in order, so that values derived from nodes can follow the changes.
+
+    The oldest names are forgotten; a reader that has missed some of them has to look at all nodes.
+    """
+
+    MOST = 20_000
+
+    def __init__(self) -> None:
+        self._names: deque[str] = deque(maxlen=self.MOST)
+        self._noted = 0
+
+    def note(self, name: str) -> None:
+        """Record that a node has changed, appeared or gone."""
+        self._names.append(name)
+        self._noted += 1
+
+    @property
+    def now(self) -> int:
+        """The present end of the journal, for `since`."""
+        return self._noted
+
+    def since(self, mark: int) -> set[str] | None:
+        """Return the nodes noted after ``mark``, an earlier `now`; None when some of them are forgotten."""
+        missed = self._noted - mark
+        if missed > len(self._names):
+            return None
+        return set(islice(reversed(self._names), missed))
