@@ -26,10 +26,10 @@ import uvloop
 from fastapi import FastAPI, Request, Response
 
 from benchmarks.report import PAGES, report, table
-from fluence_extender.http.apps import verbs_app
-from fluence_extender.http.listeners.listening import Address
+from fluence_extender.http.listeners.serving import Address
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.http.port import AskedPod, Location, Nowhere, On
+from fluence_extender.http.scheduler.app import VerbsApp
+from fluence_extender.http.scheduler.port import Location, Nowhere, On, RequestedPod
 from fluence_extender.http.server import Listeners
 
 NODES = 15_000
@@ -62,17 +62,17 @@ class FixedPlan:
     async def settled(self) -> None:
         return None
 
-    def locate(self, pod: AskedPod) -> Location:
+    def locate(self, pod: RequestedPod) -> Location:
         node = self._nodes.get(pod.uid)
         return On(node) if node else Nowhere("unknown pod")
 
-    def refused(self, pod: AskedPod, node: str) -> None:
+    def refused(self, pod: RequestedPod, node: str) -> None:
         raise AssertionError(f"{node} is offered in every call")
 
-    def hand_over(self, pod: AskedPod, node: str) -> Location:
+    def hand_over(self, pod: RequestedPod, node: str) -> Location:
         return On(node)
 
-    async def bind(self, pod: AskedPod, node: str) -> None:
+    async def bind(self, pod: RequestedPod, node: str) -> None:
         return None
 
     def may_evict(self, uids: Sequence[str]) -> bool:
@@ -99,7 +99,7 @@ def serve(ports: Connection) -> None:
 
     async def run() -> None:
         at = Address("127.0.0.1", 0)
-        async with Listeners(verbs_app(FixedPlan(), Metrics()), echo_app(), at, at) as listeners:
+        async with Listeners(VerbsApp(FixedPlan(), Metrics()), echo_app(), at, at) as listeners:
             ports.send((listeners.verbs_address.port, listeners.api_address.port))
             await asyncio.Event().wait()
 

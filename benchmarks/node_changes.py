@@ -23,8 +23,8 @@ from rich.console import Console
 
 from benchmarks.report import PAGES, machine
 from benchmarks.stalls import Stalls
+from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
-from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
@@ -32,7 +32,7 @@ from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.http.port import AskedPod
+from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import Pod
@@ -192,11 +192,11 @@ async def storm() -> Storm:
         driver.wake()
 
     rebuilder = GraphRebuilder(controller, lambda *_: None, done)
-    service = Service(controller, driver, lambda: "")
+    placements = LivePlacements(controller, driver, lambda: "")
     tasks = [asyncio.create_task(rebuilder.run()), asyncio.create_task(driver.run())]
     gc.collect()
     gc.freeze()
-    asked = AskedPod("default", "p1", "uid-1", "fluence")
+    asked = RequestedPod("default", "p1", "uid-1", "fluence")
     stalls, calls, slowest = Stalls(), 0, 0.0
     watching = asyncio.create_task(stalls.run())
     begun = time.monotonic()
@@ -206,7 +206,7 @@ async def storm() -> Storm:
             driver.sink(_of_storm(made))
             made += 1
         before = time.monotonic()
-        service.locate(asked)
+        placements.locate(asked)
         slowest = max(slowest, time.monotonic() - before)
         calls += 1
         await asyncio.sleep(0.002)

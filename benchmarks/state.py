@@ -21,17 +21,18 @@ from dataclasses import dataclass
 import uvloop
 
 from benchmarks.report import PAGES, report, table
+from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
-from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.graph.containment import LEVELS
-from fluence_extender.http.apps import api_app, verbs_app
-from fluence_extender.http.listeners.listening import Address
+from fluence_extender.http.listeners.serving import Address
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.server import Listeners
+from fluence_extender.http.state.app import api_app
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
@@ -159,7 +160,9 @@ class Turns:
 async def measure() -> list[Cost]:
     """All documents, the middle of several rounds each."""
     known = controller()
-    service = Service(known, Driver(known, MemoryCluster()), lambda: "")
+    driver = Driver(known, MemoryCluster())
+    placements = LivePlacements(known, driver, lambda: "")
+    state = LiveState(known, driver, lambda: "")
     metrics = Metrics()
     gc.collect()
     gc.freeze()
@@ -172,7 +175,7 @@ async def measure() -> list[Cost]:
     assert client.stdout is not None
     found: list[Cost] = []
     at = Address("127.0.0.1", 0)
-    async with Listeners(verbs_app(service, metrics), api_app(service, metrics), at, at) as listeners:
+    async with Listeners(VerbsApp(placements, metrics), api_app(state, metrics), at, at) as listeners:
         await asyncio.sleep(1)
         turns.take()
         await asyncio.sleep(3)

@@ -38,7 +38,7 @@ from benchmarks.report import PAGES, report, table
 from fluence_extender.apps.webhook import GARBAGE
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.listeners.bodies import JSON, posted_json, respond
-from fluence_extender.http.listeners.listening import Address
+from fluence_extender.http.listeners.serving import Address
 from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.certificates import make_authority, make_leaf

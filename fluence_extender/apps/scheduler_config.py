@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import yaml
 
-from fluence_extender.http.port import SELF_BINDING
+from fluence_extender.http.scheduler.port import SELF_BINDING
 from fluence_extender.model.names import DOMAIN, MARKS, RESOURCE_DOMAIN, SCHEDULER_NAME
 
 ELECTION = """\

@@ -31,8 +31,7 @@ from fluence_extender.cluster.watch import Watcher
 from fluence_extender.coordination.late_keeper import LateKeeper
 from fluence_extender.coordination.pods import ApiReleases
 from fluence_extender.coordination.rights import SidecarAccounts
-from fluence_extender.http.listeners.background import background
-from fluence_extender.http.listeners.listening import Address, allow_open_files, stop_signals
+from fluence_extender.http.listeners.serving import Address, allow_open_files, background, stop_signals
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.claim_keeper import ClaimKeeper
 from fluence_extender.webhook.claims import ApiClaims

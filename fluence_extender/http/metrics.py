@@ -1,9 +1,12 @@
-"""The service's own metrics, in a registry of its own.
+"""The service's metrics, in a registry that holds nothing else.
 
-Gauges that mirror the placements are set when they are read, so they can't drift from what `/v1` says.
+Gauges that mirror the service's state are set when they are read, so they can't drift from what ``/v1`` shows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,13 +20,12 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from fluence_extender.http.port import Placements
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.gang import GangState
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 
-# Seconds: a look-up takes tens of microseconds, a bind may wait for its gang for many seconds.
+# Seconds. A look-up takes tens of microseconds, a bind may wait for its gang for many seconds.
 LATENCY_BUCKETS = (
     50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3,
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0,
@@ -32,8 +34,16 @@ LATENCY_BUCKETS = (
 ERROR_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many gangs there are in each state, and how many pods have an allocation."""
+
+    gangs: Mapping[str, int]
+    allocations: int
+
+
 class Metrics:
-    """All metrics of one service; ``registry`` holds them and nothing else."""
+    """All metrics of one service, in ``registry``."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -66,12 +76,12 @@ class Metrics:
             registry=registry,
         )
         self.preemptions = Counter(
-            "fluence_preemptions", "Gangs that were made to make way for another.", registry=registry
+            "fluence_preemptions", "Gangs that were evicted for another gang.", registry=registry
         )
-        self.audits = Counter("fluence_audits", "Audits that came to their end.", registry=registry)
+        self.audits = Counter("fluence_audits", "Completed audits.", registry=registry)
         self._drift = Counter(
             "fluence_drift",
-            "Differences between ledger, graph and cluster that an audit found and mended.",
+            "Differences between ledger, graph and cluster that an audit found and repaired.",
             ["kind"],
             registry=registry,
         )
@@ -79,7 +89,7 @@ class Metrics:
             self._drift.labels(kind)
         errors = Histogram(
             "fluence_start_estimate_error_seconds",
-            "By how much the first and the last estimate of a gang's start were off when it got its places.",
+            "How far the first and the last estimate of a gang's start were off when it got its places.",
             ["estimate"],
             buckets=ERROR_BUCKETS,
             registry=registry,
@@ -99,23 +109,22 @@ class Metrics:
         self._drift.labels(kind).inc()
 
     def missed(self, estimate: str, seconds: float) -> None:
-        """Count one start that the ``first`` or ``last`` estimate had too early (or too late) by so much."""
+        """Count a start that the ``first`` or ``last`` ``estimate`` had too early or too late by ``seconds``."""
         self._estimates[estimate].observe(abs(seconds))
 
     def name_engine(self, engine: str, version: str) -> None:
-        """Say which engine places gangs, and its version."""
+        """Set which engine places gangs, and its version."""
         self._engine.info({"engine": engine, "version": version})
 
-    def mirror(self, placements: Placements) -> None:
-        """Set the gauges from the placements as they are now."""
-        counts = placements.counts()
+    def mirror(self, counts: Counts, ready: bool, leading: bool) -> None:
+        """Set the gauges to the service's state as it is now."""
         for state in GangState:
             self._gangs.labels(state).set(counts.gangs.get(state.value, 0))
         self._allocations.set(counts.allocations)
-        self._ready.set(placements.ready)
-        self._leader.set(placements.leading)
+        self._ready.set(ready)
+        self._leader.set(leading)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The exposition and its content type, in the format that the ``Accept`` header asks for."""
+        """Return the exposition and its content type, in the format that the ``Accept`` header requests."""
         encoder, content_type = choose_encoder(accept)
         return encoder(self.registry), content_type

@@ -1,7 +1,7 @@
 """Both listeners in one event loop: the verbs on loopback, the state API on a port of its own.
 
-Invariants: an address that can't be had is told before anything is served; when we stop, no call is left hanging: the
-sockets close first, bindings that wait are answered with an error, open answers are finished within seconds.
+Invariants: an address that isn't available is reported before anything is served. When we stop, no call is left
+hanging: the sockets close first, bindings that wait are answered with an error, and open answers finish within seconds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Self
 import uvicorn
 from starlette.types import ASGIApp
 
-from fluence_extender.http.apps import VerbsApp
-from fluence_extender.http.listeners.listening import (
+from fluence_extender.http.listeners.serving import (
     Address,
     actual,
     allow_open_files,
@@ -25,8 +24,9 @@ from fluence_extender.http.listeners.listening import (
     stop_signals,
     uvicorn_server,
 )
+from fluence_extender.http.scheduler.app import VerbsApp
 
-# Seconds that bindings under way have to end before they are given up.
+# Seconds that bindings under way have to finish before they are cancelled.
 BIND_GRACE = 1.0
 
 
@@ -41,7 +41,7 @@ class Listeners:
         self._running: list[tuple[uvicorn.Server, socket.socket]] = []
 
     async def start(self) -> None:
-        """Listen and serve; afterwards the addresses carry the actual ports. Raises `CannotListen`."""
+        """Listen and serve; afterwards the addresses have the actual ports. Raises `CannotListen`."""
         with contextlib.ExitStack() as undo:
             sockets = [undo.enter_context(listen(at)) for at in (self.verbs_address, self.api_address)]
             self.verbs_address, self.api_address = map(
@@ -54,7 +54,7 @@ class Listeners:
             undo.pop_all()
 
     async def stop(self) -> None:
-        """Stop accepting, end what waits, finish what is open."""
+        """Stop accepting calls, end those that wait, finish open answers."""
         running, self._running = self._running, []
         closing = [asyncio.create_task(server.shutdown(sockets=[sock])) for server, sock in running]
         await self.verbs.stop(BIND_GRACE)

@@ -16,7 +16,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from fluence_extender.http.listeners.bodies import JSON, Disconnected, Refused, posted_json, refuse, respond
+from fluence_extender.http.listeners.bodies import (
+    JSON,
+    Disconnected,
+    RequestRefused,
+    posted_json,
+    refuse,
+    respond,
+)
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.keeper import Keeper
 from fluence_extender.webhook.metrics import Answered, WebhookMetrics
@@ -76,9 +83,9 @@ class WebhookApp(Starlette):
         except Disconnected:
             self._observe(Answered.BAD_REQUEST, began)
             return
-        except (Refused, BadReview) as error:
+        except (RequestRefused, BadReview) as error:
             self._observe(Answered.BAD_REQUEST, began)
-            status = error.status if isinstance(error, Refused) else 400
+            status = error.status if isinstance(error, RequestRefused) else 400
             log.warning("a review was refused", status=status, problem=str(error))
             await refuse(send, status, str(error))
             return

@@ -10,7 +10,7 @@ from typing import Self
 
 from starlette.types import ASGIApp
 
-from fluence_extender.http.listeners.listening import Address, actual, listen, uvicorn_server
+from fluence_extender.http.listeners.serving import Address, actual, listen, uvicorn_server
 
 
 class SecureListener:

@@ -39,7 +39,7 @@ def check(world: World) -> None:
 
 def equal_revisions_are_equal_answers(world: World) -> None:
     """An answer of the state API that has changed has another revision than before."""
-    if not world.service.ready:
+    if world.placements.not_ready_reason:
         return
     found = documents(world)
     told_by, before = world.shown

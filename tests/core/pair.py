@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluence_extender.apps.extender.service import Service
+from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.cluster import port
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
@@ -135,8 +135,12 @@ class Pair(World):
         return self.foremost.driver
 
     @property
-    def service(self) -> Service:  # type: ignore[override]
-        return self.foremost.service
+    def placements(self) -> LivePlacements:  # type: ignore[override]
+        return self.foremost.placements
+
+    @property
+    def state(self) -> LiveState:  # type: ignore[override]
+        return self.foremost.state
 
     @property
     def binding(self) -> bool:
@@ -151,7 +155,8 @@ class Seen:
         self._world = world
         self.ledger = replica.ledger
         self.controller = replica.controller
-        self.service = replica.service
+        self.placements = replica.placements
+        self.state = replica.state
         self.shown = replica.shown
 
     def __getattr__(self, name: str) -> Any:

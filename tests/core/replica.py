@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.apps.extender.live_resources import LiveResources
-from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster.port import Lease, Look
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
@@ -100,9 +100,10 @@ class Replica:
             self.link.look,
             lambda: self.controller.started,
         )
-        self.service = Service(self.controller, self.driver, lambda: "", self.election.poke)
+        self.placements = LivePlacements(self.controller, self.driver, lambda: "", self.election.poke)
+        self.state = LiveState(self.controller, self.driver, lambda: "")
         self.scheduler = KubeScheduler(self.link)
-        self.scheduler.service = self.service
+        self.scheduler.placements = self.placements
         self.link.watch(self.driver.sink)
         self.controller.start()
         self._scheduling: asyncio.Task[None] | None = None

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 
-from fluence_extender.apps.extender.service import Service
+from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.port import ClusterError
 from fluence_extender.embeddedcluster.memory import MemoryCluster
-from fluence_extender.http.port import AskedPod, BindRefused, Nowhere, On, Unseen
+from fluence_extender.http.scheduler.port import BindRefused, Nowhere, On, RequestedPod, Undecided
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
@@ -34,7 +34,7 @@ Rule = Callable[[Pod, str, Mapping[str, str]], bool]
 
 
 class KubeScheduler:
-    """``service`` is the extender it calls; ``refusing`` says for how many attempts a node is refused yet.
+    """``placements`` is the extender it calls; ``refusing`` says for how many attempts a node is refused yet.
 
     ``rules`` stand for in-tree filters that we don't judge, such as affinity between pods; ``attempts`` counts tries.
 
@@ -50,7 +50,7 @@ class KubeScheduler:
 
     def __init__(self, cluster: MemoryCluster | Link) -> None:
         self.cluster = cluster
-        self.service: Service | None = None
+        self.placements: LivePlacements | None = None
         self.refusing: dict[str, int] = {}
         self.rules: list[Rule] = []
         self.attempts = 0
@@ -148,41 +148,41 @@ class KubeScheduler:
         return found
 
     async def _attempt(self, pod: Pod) -> None:
-        assert self.service is not None
+        assert self.placements is not None
         self.attempts += 1
         if pod.name in self.unclaimed:
             self._refuse_beforehand(pod)
             return
-        asked = AskedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
+        asked = RequestedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
         feasible = self._feasible(pod)
         if pod.confined_to and not feasible:
             self._refuse_unasked(pod)
             return
-        if not self.service.leading:
-            await self.service.settled()
-        location = self.service.locate(asked)
+        if not self.placements.leading:
+            await self.placements.settled()
+        location = self.placements.locate(asked)
         if isinstance(location, On):
             if location.node in feasible:
-                self._begin_to_bind(self.service, asked, pod, location.node)
+                self._begin_to_bind(self.placements, asked, pod, location.node)
                 return
             if not feasible and self.rules:
                 count = len(self.cluster.nodes())
                 self._say(pod, refusal=f"0/{count} nodes are available: {count} {RULED_OUT}.")
             self.refusing[location.node] = self.refusing.get(location.node, 1) - 1
             if len(feasible) > 1 or location.confined:
-                self.service.refused(asked, location.node)
+                self.placements.refused(asked, location.node)
         else:
-            assert isinstance(location, (Nowhere, Unseen))
+            assert isinstance(location, (Nowhere, Undecided))
             assert location.reason
         self._failed(pod)
 
-    def _begin_to_bind(self, service: Service, asked: AskedPod, pod: Pod, node: str) -> None:
+    def _begin_to_bind(self, placements: LivePlacements, asked: RequestedPod, pod: Pod, node: str) -> None:
         own = self.splits and not pod.marked
-        if own and not isinstance(service.hand_over(asked, node), On):
+        if own and not isinstance(placements.hand_over(asked, node), On):
             self._failed(pod)
             return
         self._assumed[pod.uid] = node
-        binding = self._bind_itself(pod, node) if own else service.bind(asked, node)
+        binding = self._bind_itself(pod, node) if own else placements.bind(asked, node)
         task = asyncio.create_task(self._bind(binding, pod, node))
         tasks = self._own_binds if own else self._binds
         tasks.add(task)

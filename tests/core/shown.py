@@ -1,12 +1,13 @@
-"""Reading what the state API would show."""
+"""What the state API shows of a world."""
 
 from __future__ import annotations
 
 import json
 from typing import TypeVar
 
-from fluence_extender.http.state.lists import Page, graph_document
-from fluence_extender.http.state.state import Listing
+from fluence_extender.http.state.paging import Page
+from fluence_extender.http.state.port import Listing
+from fluence_extender.http.state.responses import graph_document
 from fluence_extender.matcher.port import Jgf
 from tests.core.world import World
 
@@ -14,16 +15,16 @@ V = TypeVar("V")
 
 
 def every(listing: Listing[V]) -> list[V]:
-    """All items of a list."""
+    """Return all items of a list."""
     items = listing.read()
-    return [view for key in items.keys if (view := items.make(key)) is not None]
+    return [item for key in items.keys if (item := items.make(key)) is not None]
 
 
 def drawn(world: World, expanded: bool) -> Jgf:
-    """The graph."""
+    """Return the graph document."""
 
     async def draw() -> bytes:
-        pieces = await world.service.graph(expanded).read()
+        pieces = await world.state.graph(expanded).read()
         return b"".join([piece async for piece in graph_document(pieces)])
 
     document: Jgf = json.loads(world.run(draw()))
@@ -31,23 +32,23 @@ def drawn(world: World, expanded: bool) -> Jgf:
 
 
 def documents(world: World) -> dict[str, tuple[str, str]]:
-    """Everything that can be asked for: its revision and its content, by path."""
-    service = world.service
+    """Return the revision and the content of every document, by path."""
+    state = world.state
     listings: dict[str, Listing[object]] = {
-        "/v1/gangs": service.gangs(),
-        "/v1/gangs?gone=true": service.gangs(gone=True),
-        "/v1/allocations": service.allocations(),
-        "/v1/nodes": service.nodes(),
-        "/v1/backends": service.backends(),
+        "/v1/gangs": state.gangs(),
+        "/v1/gangs?gone=true": state.gangs(gone=True),
+        "/v1/allocations": state.allocations(),
+        "/v1/nodes": state.nodes(),
+        "/v1/backends": state.backends(),
     }
     found = {path: (one.revision, _text(world, one)) for path, one in listings.items()}
-    found["/v1/graph"] = (service.graph(False).revision, json.dumps(drawn(world, False)))
-    for gang in every(service.gangs(gone=True)):
-        story = service.gang(gang.namespace, gang.name, gang.convention)
+    found["/v1/graph"] = (state.graph(False).revision, json.dumps(drawn(world, False)))
+    for gang in every(state.gangs(gone=True)):
+        story = state.gang(gang.namespace, gang.name, gang.convention)
         if story is not None:
             found[f"/v1/gangs/{gang.namespace}/{gang.name}"] = (story.revision, repr(story))
-    for node in every(service.nodes()):
-        about = service.node(node.name)
+    for node in every(state.nodes()):
+        about = state.node(node.name)
         assert about is not None
         found[f"/v1/nodes/{node.name}"] = (about.revision, repr(about))
     return found

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
+from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.apps.extender.live_resources import LiveResources
-from fluence_extender.apps.extender.service import Service
 from fluence_extender.cluster import port
 from fluence_extender.cluster.port import Observation
 from fluence_extender.embeddedcluster.memory import MemoryCluster
@@ -20,7 +20,7 @@ from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.http.port import AskedPod
+from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
@@ -108,8 +108,9 @@ class World:
         self.cluster.deliver()
         self.cluster.watch(sink)
         self.controller.start()
-        self.service = Service(self.controller, self.driver, lambda: "")
-        self.scheduler.service = self.service
+        self.placements = LivePlacements(self.controller, self.driver, lambda: "")
+        self.state = LiveState(self.controller, self.driver, lambda: "")
+        self.scheduler.placements = self.placements
         self.auditor = Auditor(self.controller, self.drifted.append, self.cluster.look, every=AUDIT_EVERY)
         working = (self.driver.run(), rebuilder.run(), self.auditor.run(self.driver.wake))
         self._tasks = [self.loop.create_task(work) for work in working]
@@ -218,9 +219,9 @@ class World:
         assert found is not None, uid
         return found[1]
 
-    def asked(self, pod: Pod) -> AskedPod:
+    def asked(self, pod: Pod) -> RequestedPod:
         """The pod as a filter call names it."""
-        return AskedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
+        return RequestedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
 
     def told(self) -> list[str]:
         """The messages of all Events."""

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from fluence_extender.apps.cli import main, serve, webhook
-from fluence_extender.http.apps import api_app
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.state.app import api_app
 from fluence_extender.model.reason import ReasonCode
 from tests.unit.http.held_placements import HeldPlacements
 

@@ -28,7 +28,7 @@ def _refusals() -> tuple[type[Exception], ...]:
     from fluence_extender.apps.extender.first_lists import StartRefused
     from fluence_extender.cluster.errors import BadKubeconfig
     from fluence_extender.cluster.resources_file import ResourcesFileError
-    from fluence_extender.http.listeners.listening import CannotListen
+    from fluence_extender.http.listeners.serving import CannotListen
     from fluence_extender.matcher.errors import EngineUnavailable
 
     return StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable

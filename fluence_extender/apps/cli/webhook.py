@@ -21,7 +21,7 @@ from fluence_extender.apps.cli.running import run_server
 from fluence_extender.apps.settings import DEFAULT_WEBHOOK_SERVICE, WebhookSettings
 
 if TYPE_CHECKING:
-    from fluence_extender.http.listeners.listening import Address
+    from fluence_extender.http.listeners.serving import Address
 
 MUTATE = "/mutate"
 

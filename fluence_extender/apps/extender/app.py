@@ -15,10 +15,10 @@ from functools import partial
 import structlog
 
 from fluence_extender import __version__
+from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
 from fluence_extender.apps.extender.first_lists import FirstLists, StartRefused, first_error
 from fluence_extender.apps.extender.live_resources import LiveResources
-from fluence_extender.apps.extender.service import Service
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster import port
 from fluence_extender.cluster.api import open_cluster
@@ -36,11 +36,11 @@ from fluence_extender.gangs.leadership.audit import SETTLE, Auditor
 from fluence_extender.gangs.leadership.election import Election
 from fluence_extender.gangs.leadership.lease import ALONE, ByLease, Leadership
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.http.apps import api_app, verbs_app
-from fluence_extender.http.listeners.background import background
-from fluence_extender.http.listeners.listening import Address
+from fluence_extender.http.listeners.serving import Address, background
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.server import Listeners, serve
+from fluence_extender.http.state.app import api_app
 from fluence_extender.ledger.graph_matcher import LoadFailed
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
@@ -108,10 +108,10 @@ async def _run(
     rebuilder = GraphRebuilder(controller, live.taken_back, driver.wake)
     auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
     election = _election(settings, leadership, driver, connection, controller)
-    asked = election.poke if election is not None else lambda: None
-    service = Service(
-        controller, driver, lambda: _missing(watcher), asked, partial(preemption_rules, connection)
-    )
+    requested = election.poke if election is not None else lambda: None
+    missing = partial(_missing, watcher)
+    placements = LivePlacements(controller, driver, missing, requested)
+    state = LiveState(controller, driver, missing, partial(preemption_rules, connection))
     addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
     try:
         # The first step of the first tells all that has been listed, before the second asks whether it has been.
@@ -127,8 +127,8 @@ async def _run(
             work["follow the lease"] = election.run()
         async with background(work):
             await serve(
-                verbs_app(service, metrics),
-                api_app(service, metrics, settings.scheduler_livez),
+                VerbsApp(placements, metrics),
+                api_app(state, metrics, settings.scheduler_livez),
                 *addresses,
                 lambda listeners: listening(listeners, engine),
             )

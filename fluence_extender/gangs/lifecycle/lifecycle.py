@@ -215,7 +215,7 @@ class Lifecycle:
         self._registry.revision += 1
         member.binding = True
 
-    def producer_annotation(self, gang: Gang, member: Member) -> None:
+    def handed_over(self, gang: Gang, member: Member) -> None:
         """kube-scheduler was told the member's node, and binds it there itself."""
         if not member.binding:
             self.binding(gang, member)

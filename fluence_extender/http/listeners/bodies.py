@@ -1,7 +1,7 @@
-"""One request's body, read within limits, and a plain answer.
+"""The body of a request, read within limits, and plain responses.
 
-Invariants: a request that can't be taken gets a 4xx with a text that names the problem; one that is cut short leaves
-nothing behind.
+Invariants: a request that can't be accepted gets a 4xx with a text that names the problem. A request that is cut short
+leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request is refused with this status; the text says why."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class Disconnected(Exception):
-    """The client went away before its request was whole."""
+    """The client disconnected before its request was complete."""
 
 
 async def posted_json(
@@ -37,21 +37,22 @@ async def posted_json(
     limit: float = BODY_TIMEOUT,
     advice: str = "",
 ) -> bytes:
-    """The JSON body of a POST. ``what`` names the endpoint in messages; ``advice`` is told to who sends too much.
+    """Return the JSON body of a POST.
 
-    Raises `Refused` for another method, another form, a body over ``max_body`` bytes or one that takes longer than
-    ``limit`` seconds; `Disconnected`.
+    ``what`` names the endpoint in messages; ``advice`` is added to the message about a body that is too large. Raises
+    `Disconnected`, and `RequestRefused` for another method, another content type or encoding, a body over ``max_body``
+    bytes, or one that takes longer than ``limit`` seconds.
     """
     _check_head(scope, what, max_body, advice)
     try:
         async with asyncio.timeout(limit):
             return await _read(receive, max_body, advice)
     except TimeoutError:
-        raise Refused(408, f"the body didn't arrive within {limit:g} seconds") from None
+        raise RequestRefused(408, f"the body didn't arrive within {limit:g} seconds") from None
 
 
 async def refuse(send: Send, status: int, text: str) -> None:
-    """Answer with an error of HTTP."""
+    """Send an HTTP error."""
     headers = []
     if status == 405:
         headers = [(b"allow", b"POST")]
@@ -63,7 +64,7 @@ async def refuse(send: Send, status: int, text: str) -> None:
 async def respond(
     send: Send, status: int, kind: bytes, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
 ) -> None:
-    """Answer with a whole body."""
+    """Send a response with its whole body."""
     length = str(len(body)).encode()
     head = [(b"content-type", kind), (b"content-length", length), *(headers or ())]
     await send({"type": "http.response.start", "status": status, "headers": head})
@@ -72,13 +73,13 @@ async def respond(
 
 def _check_head(scope: Scope, what: str, max_body: int, advice: str) -> None:
     if scope["method"] != "POST":
-        raise Refused(405, f"{what} is called with POST, not {scope['method']}")
+        raise RequestRefused(405, f"{what} is called with POST, not {scope['method']}")
     for name, value in scope["headers"]:
         if name == b"content-type" and value.partition(b";")[0].strip().lower() != JSON:
             sent = value.decode("latin-1")
-            raise Refused(415, f"the body of {what} is application/json, not {sent}")
+            raise RequestRefused(415, f"the body of {what} is application/json, not {sent}")
         if name == b"content-encoding" and value.lower() != b"identity":
-            raise Refused(415, f"the body of {what} isn't taken compressed")
+            raise RequestRefused(415, f"the body of {what} can't be compressed")
         if name == b"content-length" and value.isdigit() and int(value) > max_body:
             raise _too_large(max_body, advice)
 
@@ -99,5 +100,5 @@ async def _read(receive: Receive, limit: int, advice: str) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _too_large(limit: int, advice: str) -> Refused:
-    return Refused(413, f"the body is over {limit} bytes" + (f"; {advice}" if advice else ""))
+def _too_large(limit: int, advice: str) -> RequestRefused:
+    return RequestRefused(413, f"the body is over {limit} bytes" + (f"; {advice}" if advice else ""))

@@ -1,8 +1,8 @@
 """What the verbs decide, as plain functions of the plan and the request.
 
-Rules of the protocol (kube-scheduler's extender.go): a node refused as unresolvable is no preemption candidate, which
-is right for a pod whose place is planned elsewhere; the texts end in the pod's condition, so they don't change from one
-attempt to the next unless the plan does, or kube-scheduler would wake the pod for each change.
+Rules of the protocol (kube-scheduler's extender.go): a node that is refused as unresolvable is no preemption candidate,
+which is right for a pod whose place is planned elsewhere. The texts end up in the pod's condition, and kube-scheduler
+wakes the pod whenever they change, so they only change when the plan does.
 """
 
 from __future__ import annotations
@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fluence_extender.http.port import Anywhere, AskedPod, Location, Nowhere, On, Scheduling, Unseen
 from fluence_extender.http.scheduler.offer import Offer
+from fluence_extender.http.scheduler.port import (
+    Anywhere,
+    Location,
+    Nowhere,
+    On,
+    Placements,
+    RequestedPod,
+    Undecided,
+)
 from fluence_extender.http.scheduler.wire import MetaVictims
 from fluence_extender.model.names import SCHEDULER_NAME
 
@@ -42,18 +50,18 @@ class NonePasses:
 Verdict = AllPass | OnePasses | NonePasses
 
 
-def is_ours(pod: AskedPod) -> bool:
-    """Whether we are the pod's scheduler; nobody else's pod waits for us."""
+def is_ours(pod: RequestedPod) -> bool:
+    """Return whether we are the pod's scheduler; a foreign pod never waits for us."""
     return pod.scheduler == SCHEDULER_NAME
 
 
-def location_of(pod: AskedPod, placements: Scheduling) -> Location:
-    """Where the pod is to go; others' pods may go anywhere, whatever state we are in."""
+def location_of(pod: RequestedPod, placements: Placements) -> Location:
+    """Return where the pod is to run. A foreign pod may run anywhere, whatever state we are in."""
     return placements.locate(pod) if is_ours(pod) else Anywhere()
 
 
 def filter_offer(location: Location, offer: Offer) -> Verdict:
-    """Which of the offered nodes the pod may have."""
+    """Return which of the offered nodes the pod may have."""
     match location:
         case Anywhere():
             return AllPass()
@@ -61,12 +69,12 @@ def filter_offer(location: Location, offer: Offer) -> Verdict:
             if offer.holds(node):
                 return OnePasses(node)
             return NonePasses(f"planned on node {node}, which isn't among the nodes offered", missed=node)
-        case Nowhere(reason) | Unseen(reason):
+        case Nowhere(reason) | Undecided(reason):
             return NonePasses(reason)
 
 
 def scores(location: Location, names: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """A score for each name: the planned node has the highest, all others none."""
+    """Yield a score for each name: the planned node gets the highest, all others get 0."""
     planned = location.node if isinstance(location, On) else None
     return ((name, TOP_SCORE if name == planned else 0) for name in names)
 
@@ -74,5 +82,5 @@ def scores(location: Location, names: Sequence[str]) -> Iterator[tuple[str, int]
 def preemptable(
     victims: Mapping[str, MetaVictims], may_evict: Callable[[Sequence[str]], bool]
 ) -> dict[str, MetaVictims]:
-    """The nodes whose victims may all go; those whose eviction would break a gang are left out."""
+    """Return the nodes whose victims may all be evicted; a node whose victims would break a gang is left out."""
     return {node: found for node, found in victims.items() if not found.pods or may_evict(found.uids())}

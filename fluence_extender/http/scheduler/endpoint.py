@@ -1,8 +1,8 @@
 """One verb over HTTP: reads the body within limits, answers, counts.
 
-Invariants: a request that can't be read or understood gets a 4xx with a text that names the problem, never a
-5xx; whatever fails behind the verb is logged with its traceback and answered in the protocol's own terms; a
-request that is refused or cut short leaves nothing behind.
+Invariants: a request that can't be read or understood gets a 4xx with a text that names the problem, never a 5xx. A
+failure behind the verb is logged with its traceback and answered in the protocol's own terms. A request that is refused
+or cut short leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fluence_extender.http.listeners.bodies import (
     JSON,
     MAX_BODY,
     Disconnected,
-    Refused,
+    RequestRefused,
     posted_json,
     refuse,
     respond,
 )
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.http.scheduler.verbs import Answer, Outcome
+from fluence_extender.http.scheduler.verbs import Outcome, VerbAnswer
 from fluence_extender.http.scheduler.wire import BadRequest
 
 SEND_LESS = "set nodeCacheCapable: true to send names only"
@@ -35,14 +35,14 @@ log = structlog.get_logger(__name__)
 class VerbEndpoint:
     """The ASGI endpoint of one verb.
 
-    ``answer`` is the verb, ``failed`` its answer for a failure (given the error text). Bodies over
-    ``max_body`` bytes and bodies that don't arrive within ``body_timeout`` seconds are refused.
+    ``answer`` is the verb; ``failed`` makes its answer for a failure from the error text. Bodies over ``max_body``
+    bytes and bodies that don't arrive within ``body_timeout`` seconds are refused.
     """
 
     def __init__(
         self,
         verb: str,
-        answer: Callable[[bytes], Awaitable[Answer]],
+        answer: Callable[[bytes], Awaitable[VerbAnswer]],
         failed: Callable[[str], bytes],
         metrics: Metrics,
         max_body: int = MAX_BODY,
@@ -65,16 +65,16 @@ class VerbEndpoint:
         except Disconnected:
             self._observe(Outcome.BAD_REQUEST, began)
             return
-        except (Refused, BadRequest) as error:
+        except (RequestRefused, BadRequest) as error:
             self._observe(Outcome.BAD_REQUEST, began)
-            status = error.status if isinstance(error, Refused) else 400
+            status = error.status if isinstance(error, RequestRefused) else 400
             log.warning("a request was refused", verb=self._verb, status=status, problem=str(error))
             await refuse(send, status, str(error))
             return
         self._observe(answer.outcome, began)
         await respond(send, 200, JSON, answer.body)
 
-    async def _decide(self, body: bytes) -> Answer:
+    async def _decide(self, body: bytes) -> VerbAnswer:
         try:
             return await self._answer(body)
         except BadRequest:
@@ -84,7 +84,7 @@ class VerbEndpoint:
             text = (
                 f"internal error in {self._verb}: {type(error).__name__}; the extender's log has the details"
             )
-            return Answer(Outcome.FAILED, self._failed(text))
+            return VerbAnswer(Outcome.FAILED, self._failed(text))
 
     def _observe(self, outcome: Outcome, began: float) -> None:
         self._metrics.observe_verb(self._verb, outcome, time.perf_counter() - began)

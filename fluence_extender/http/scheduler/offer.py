@@ -1,7 +1,7 @@
-"""The nodes that kube-scheduler offers, in either of the two shapes it has for them.
+"""The nodes that kube-scheduler offers, in either of its two shapes for them.
 
-A look-up asks for one name among thousands and answers with that one, so the list stays bytes until somebody
-needs it whole. Invariant: a node in an answer was in the request, and an answer has the shape of its request.
+A look-up needs one name among thousands and answers with that one, so the list stays bytes until it is needed as a
+whole. Invariant: a node in an answer was in the request, and an answer has the shape of its request.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ NO_NAMES = b'"Nodes":null,"NodeNames":[]'
 
 
 class Offer(Protocol):
-    """What is offered; the three answers are JSON members ``"Nodes":…,"NodeNames":…``."""
+    """The offered nodes; the last three methods return JSON members ``"Nodes":…,"NodeNames":…``."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Every offered name. Raises `BadRequest` when the list isn't one of names."""
+        """Every offered name. Raises `BadRequest` if the list isn't one of names."""
         ...
 
     def holds(self, node: str) -> bool:
-        """Whether ``node`` is offered."""
+        """Return whether ``node`` is offered."""
         ...
 
     def everything(self) -> bytes:
-        """All of it."""
+        """Return all nodes."""
         ...
 
     def only(self, node: str) -> bytes:
-        """``node`` alone, which must be offered."""
+        """Return only ``node``, which must be offered."""
         ...
 
     def nothing(self) -> bytes:
-        """None of it."""
+        """Return no node."""
         ...
 
 
@@ -61,7 +61,7 @@ _NODE_LIST = msgspec.json.Decoder(_NodeList)
 
 
 class NamesOffer:
-    """``NodeNames``, as a nodeCacheCapable extender gets them."""
+    """``NodeNames``, which a nodeCacheCapable extender gets."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -72,7 +72,7 @@ class NamesOffer:
 
     def holds(self, node: str) -> bool:
         # In a flat array without escapes the quoted name can only be an element: a quote inside a string
-        # would be escaped, and between two strings stands a comma.
+        # would be escaped, and there is a comma between two strings.
         raw = self._raw
         if raw.find(encode(node)) > 0 and _flat(raw):
             return True
@@ -94,7 +94,7 @@ def _flat(raw: bytes) -> bool:
 
 
 class NodesOffer:
-    """``Nodes``, whole objects, without nodeCacheCapable. They go back as they came."""
+    """``Nodes``, whole objects, which other extenders get. They are sent back as they came."""
 
     def __init__(self, raw: bytes) -> None:
         self._items = decode(_NODE_LIST, raw).items or []
@@ -122,7 +122,7 @@ def _node_list(items: Sequence[Raw]) -> bytes:
 
 
 def offered(args: ExtenderArgs) -> Offer:
-    """The offer of a request; the names win where both are given. Raises `BadRequest` where neither is."""
+    """Return the offer of a request; the names win if both are given. Raises `BadRequest` if neither is."""
     names = bytes(args.node_names)
     if names != NULL:
         return NamesOffer(names)

@@ -1,7 +1,8 @@
 """The bind calls that wait for their gang.
 
 kube-scheduler may hang up on a call (its httpTimeout), which doesn't undo a Binding under way. Invariants: a binding
-once begun runs to its end whoever disconnects; every call gets the outcome of its binding, or is told that we stop.
+that has begun runs to its end, whichever caller disconnects. Every call gets the outcome of its binding, or an error
+that says that the service is stopping.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 
-from fluence_extender.http.port import BindRefused
+from fluence_extender.http.scheduler.port import BindRefused
 
 STOPPING = "the extender is stopping; the pod will be tried again"
-GIVEN_UP = "the binding was given up; the pod will be tried again"
+CANCELLED = "the binding was cancelled; the pod will be tried again"
 
 
 class PendingBinds:
-    """Owns the tasks that bind; lives as long as the verbs' listener."""
+    """Owns the tasks that bind; lives as long as the listener of the verbs."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -26,7 +27,7 @@ class PendingBinds:
         return len(self._tasks)
 
     async def run(self, binding: Coroutine[None, None, None]) -> None:
-        """Await ``binding``. Raises what it raises, and `BindRefused` when it was stopped."""
+        """Await ``binding``. Raises what it raises, and `BindRefused` if it was cancelled."""
         if self._stopping:
             binding.close()
             raise BindRefused(STOPPING)
@@ -39,7 +40,7 @@ class PendingBinds:
             caller = asyncio.current_task()
             if caller is not None and caller.cancelling():
                 raise
-            raise BindRefused(STOPPING if self._stopping else GIVEN_UP) from None
+            raise BindRefused(STOPPING if self._stopping else CANCELLED) from None
 
     async def stop(self, grace: float) -> None:
         """Refuse new bindings, give those under way ``grace`` seconds, then cancel what still waits."""
@@ -54,5 +55,5 @@ class PendingBinds:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # A caller that went away can't take the outcome; the next attempt finds it in the cluster.
+            # A caller that has disconnected can't receive the outcome; the next attempt finds it in the cluster.
             task.exception()

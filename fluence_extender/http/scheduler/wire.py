@@ -1,9 +1,8 @@
-"""The extender v1 protocol on the wire: UpperCamelCase JSON, of which only what is used is decoded.
+"""The extender v1 protocol on the wire: UpperCamelCase JSON, of which only the fields in use are decoded.
 
-Source: k8s.io/kube-scheduler/extender/v1 (types without json tags, so Go's field names are the wire names).
-What is long in a request, the node lists, stays raw bytes here. Invariant: whatever the bytes, decoding gives
-a request or raises `BadRequest`, and an answer never has both `Nodes` and `NodeNames` null, which
-kube-scheduler reads as "no node".
+Source: k8s.io/kube-scheduler/extender/v1 (types without json tags, so Go's field names are the wire names). The node
+lists, which are long, stay raw bytes here. Invariant: whatever the bytes, decoding returns a request or raises
+`BadRequest`, and an answer never has both `Nodes` and `NodeNames` null, which kube-scheduler reads as "no node".
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from fluence_extender.http.port import AskedPod
+from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.model.names import SCHEDULER_NAME
 
 NULL = b"null"
@@ -25,7 +24,7 @@ class BadRequest(Exception):
 
 
 class ObjectMeta(Struct, frozen=True, gc=False):
-    """What identifies the pod."""
+    """The identity of the pod."""
 
     name: str
     namespace: str
@@ -33,7 +32,7 @@ class ObjectMeta(Struct, frozen=True, gc=False):
 
 
 class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
-    """Whose pod it is."""
+    """Which scheduler the pod belongs to."""
 
     scheduler_name: str = "default-scheduler"
 
@@ -44,9 +43,9 @@ class WirePod(Struct, frozen=True, gc=False):
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
 
-    def asked(self) -> AskedPod:
-        """The pod as a look-up wants it."""
-        return AskedPod(
+    def requested(self) -> RequestedPod:
+        """Return the pod as look-ups take it."""
+        return RequestedPod(
             namespace=self.metadata.namespace,
             name=self.metadata.name,
             uid=self.metadata.uid,
@@ -70,9 +69,9 @@ class ExtenderBindingArgs(Struct, frozen=True, gc=False, rename="pascal"):
     pod_uid: str = msgspec.field(name="PodUID")
     node: str
 
-    def asked(self) -> AskedPod:
-        """The pod to bind. The request doesn't say whose it is; only our scheduler's process calls bind."""
-        return AskedPod(self.pod_namespace, self.pod_name, self.pod_uid, scheduler=SCHEDULER_NAME)
+    def requested(self) -> RequestedPod:
+        """Return the pod to bind. The request names no scheduler; only our scheduler's process calls bind."""
+        return RequestedPod(self.pod_namespace, self.pod_name, self.pod_uid, scheduler=SCHEDULER_NAME)
 
 
 class MetaPod(Struct, frozen=True, gc=False):
@@ -88,7 +87,7 @@ class MetaVictims(Struct, frozen=True, rename="pascal"):
     num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
 
     def uids(self) -> list[str]:
-        """The victims' uids, in the order sent."""
+        """Return the victims' uids, in the order sent."""
         return [pod.uid for pod in self.pods or ()]
 
 
@@ -109,14 +108,14 @@ class _Victims(Struct, frozen=True, rename="pascal"):
 
 
 class ExtenderPreemptionArgs(Struct, frozen=True, rename="pascal"):
-    """The request of preempt: whole pods, or their uids alone when the extender is nodeCacheCapable."""
+    """The request of preempt: whole pods, or only their uids if the extender is nodeCacheCapable."""
 
     pod: WirePod
     node_name_to_victims: dict[str, _Victims] | None = None
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
 
     def victims(self) -> dict[str, MetaVictims]:
-        """The victims by node, whichever form was sent."""
+        """Return the victims by node, whichever form was sent."""
         if self.node_name_to_meta_victims is not None:
             return self.node_name_to_meta_victims
         return {node: victims.meta() for node, victims in (self.node_name_to_victims or {}).items()}
@@ -129,7 +128,7 @@ class HostPriority(Struct, frozen=True, gc=False, rename="pascal"):
     score: int
 
 
-Request = TypeVar("Request")
+T = TypeVar("T")
 
 _ENCODER = msgspec.json.Encoder()
 _ARGS = msgspec.json.Decoder(ExtenderArgs)
@@ -137,8 +136,8 @@ _BINDING = msgspec.json.Decoder(ExtenderBindingArgs)
 _PREEMPTION = msgspec.json.Decoder(ExtenderPreemptionArgs)
 
 
-def decode(decoder: msgspec.json.Decoder[Request], body: bytes | Raw) -> Request:
-    """Decode with ``decoder``. Raises `BadRequest` whatever is wrong with the bytes."""
+def decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw) -> T:
+    """Decode ``body``. Raises `BadRequest` whatever is wrong with the bytes."""
     try:
         return decoder.decode(body)
     except RecursionError:
@@ -148,12 +147,12 @@ def decode(decoder: msgspec.json.Decoder[Request], body: bytes | Raw) -> Request
 
 
 def extender_args(body: bytes) -> ExtenderArgs:
-    """The request of filter or prioritize. Raises `BadRequest`."""
+    """Return the request of filter or prioritize. Raises `BadRequest`."""
     return decode(_ARGS, body)
 
 
 def binding_args(body: bytes) -> ExtenderBindingArgs:
-    """The request of bind, every field of it given. Raises `BadRequest`."""
+    """Return the request of bind, with no field empty. Raises `BadRequest`."""
     args = decode(_BINDING, body)
     given = {
         "PodName": args.pod_name,
@@ -168,17 +167,17 @@ def binding_args(body: bytes) -> ExtenderBindingArgs:
 
 
 def preemption_args(body: bytes) -> ExtenderPreemptionArgs:
-    """The request of preempt. Raises `BadRequest`."""
+    """Return the request of preempt. Raises `BadRequest`."""
     return decode(_PREEMPTION, body)
 
 
 def encode(value: object) -> bytes:
-    """JSON of any answer part."""
+    """Return the JSON of any part of an answer."""
     return _ENCODER.encode(value)
 
 
 def filter_result(nodes: bytes, unresolvable: Mapping[str, str] | None = None, error: str = "") -> bytes:
-    """The answer of filter.
+    """Return the answer of filter.
 
     ``nodes`` is the pair of lists as JSON members (see `offer`), ``unresolvable`` the reason by node.
     """
@@ -191,15 +190,15 @@ def filter_result(nodes: bytes, unresolvable: Mapping[str, str] | None = None, e
 
 
 def binding_result(error: str) -> bytes:
-    """The answer of bind; "" is success."""
+    """Return the answer of bind; "" is success."""
     return encode({"Error": error})
 
 
 def host_priorities(scores: Iterable[tuple[str, int]]) -> bytes:
-    """The answer of prioritize: a bare array."""
+    """Return the answer of prioritize: a bare array."""
     return encode([HostPriority(host, score) for host, score in scores])
 
 
 def preemption_result(victims: Mapping[str, MetaVictims]) -> bytes:
-    """The answer of preempt, always by uid; a node that isn't there is no candidate any more."""
+    """Return the answer of preempt, always by uid; a node that isn't in it is no longer a candidate."""
     return encode({"NodeNameToMetaVictims": victims})

@@ -1,7 +1,7 @@
-"""Virtual devices: what there is, what of it can be had, who holds the rest.
+"""Virtual devices, as the state API shows them: what exists, how much of it is free, and what holds the rest.
 
-A device with parts is taken whole, so a pool below a device that is taken has nothing free, and a device of which a
-part is taken isn't free either.
+A device with parts is allocated whole. So a pool below an allocated device has nothing free, and a device isn't free
+either while a part of it is allocated.
 """
 
 from __future__ import annotations
@@ -13,42 +13,43 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.cluster_graph import check_against_cluster
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
-from fluence_extender.http.state.gangs import gang_name
+from fluence_extender.http.state import v1
+from fluence_extender.http.state.gangs import gang_name, strength
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
-from fluence_extender.http.state.state import DeviceView, HolderView, Items, Key, Listing
+from fluence_extender.http.state.port import Items, Key, Listing
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.assignment import DeviceShare
 
-REMOVED = "no longer in resources.yaml: who holds it finishes first, nobody new gets it"
+REMOVED = "no longer in resources.yaml: pods that hold it may finish, no other pod gets it"
 
 
 @dataclass(slots=True)
 class _Use:
-    """Who holds what of the devices: directly by path, and through a part of it."""
+    """The holders of each device by path: of the device itself (``direct``), and of one of its ``parts``."""
 
-    direct: dict[str, list[HolderView]] = field(default_factory=dict)
-    parts: dict[str, list[HolderView]] = field(default_factory=dict)
+    direct: dict[str, list[v1.Holder]] = field(default_factory=dict)
+    parts: dict[str, list[v1.Holder]] = field(default_factory=dict)
     shares: dict[str, DeviceShare] = field(default_factory=dict)
 
 
-def device_listing(controller: Controller) -> Listing[DeviceView]:
-    """All virtual devices by backend and path: those that can be asked for, those that can't be now, those removed."""
+def backend_listing(controller: Controller) -> Listing[v1.Backend]:
+    """Return all virtual devices by backend and path: usable ones, unusable ones, and removed ones still held."""
     return Listing(cluster_revision(controller), lambda: _items(controller))
 
 
-def _items(controller: Controller) -> Items[DeviceView]:
+def _items(controller: Controller) -> Items[v1.Backend]:
     ledger = controller.ledger
     devices = {device.path: device for device in ledger.graph.catalogue.devices}
     use = _use(controller, devices)
-    strained = ledger.overcommitted
-    others = [_removed(path, share, use) for path, share in use.shares.items() if path not in devices]
-    others.extend(_left_out(controller, devices.values()))
-    made: dict[Key, DeviceView] = {(view.backend, view.path): view for view in others}
+    overcommitted = ledger.overcommitted
+    absent = [_removed(path, share, use) for path, share in use.shares.items() if path not in devices]
+    absent.extend(_left_out(controller, devices.values()))
+    made: dict[Key, v1.Backend] = {(one.backend, one.path): one for one in absent}
     keys = sorted({*made, *((device.backend, device.path) for device in devices.values())})
 
-    def make_one(key: Key) -> DeviceView | None:
+    def make_one(key: Key) -> v1.Backend | None:
         device = devices.get(key[1])
-        return made.get(key) if device is None else _view(controller, device, devices, use, strained)
+        return made.get(key) if device is None else _present(controller, device, devices, use, overcommitted)
 
     return Items(keys, make_one)
 
@@ -66,59 +67,67 @@ def _use(controller: Controller, devices: Mapping[str, Device]) -> _Use:
 
 
 def _above(path: str, devices: Mapping[str, Device]) -> Iterator[str]:
-    """The devices that the one at ``path`` is a part of."""
+    """Yield the devices that the one at ``path`` is a part of."""
     above = path.rpartition("/")[0]
     while above in devices:
         yield above
         above = above.rpartition("/")[0]
 
 
-def _view(
+def _present(
     controller: Controller,
     device: Device,
     devices: Mapping[str, Device],
     use: _Use,
-    strained: Collection[str],
-) -> DeviceView:
+    overcommitted: Collection[str],
+) -> v1.Backend:
     direct = use.direct.get(device.path, [])
     whole = [holder for above in _above(device.path, devices) for holder in use.direct.get(above, ())]
     parts = use.parts.get(device.path, [])
-    total = device.count
-    free = 0 if whole or parts else max(total - sum(holder.amount for holder in direct), 0)
+    free = 0 if whole or parts else max(device.count - sum(holder.amount for holder in direct), 0)
     problems: tuple[str, ...] = ()
     if device.node:
         node = controller.eligibility.nodes.get(device.node)
-        closed = why_closed(node, controller.ledger, strained)
+        closed = why_closed(node, controller.ledger, overcommitted)
         problems = tuple(f"its node {device.node}: {why}" for why in closed)
     holders = sorted((*direct, *whole, *parts), key=lambda one: (one.namespace, one.pod, one.path))
-    return DeviceView(
-        device.backend,
-        device.name,
-        device.path,
-        device.type,
-        device.node,
-        device.attributes,
-        total,
-        total - free,
-        free,
-        tuple(holders),
-        not problems,
-        problems,
+    return v1.Backend(
+        backend=device.backend,
+        name=device.name,
+        path=device.path,
+        type=device.type,
+        node=device.node,
+        attributes=device.attributes,
+        total=device.count,
+        held=device.count - free,
+        free=free,
+        holders=tuple(holders),
+        usable=not problems,
+        problems=problems,
     )
 
 
-def _removed(path: str, share: DeviceShare, use: _Use) -> DeviceView:
-    """A device that is held and isn't there any more."""
+def _removed(path: str, share: DeviceShare, use: _Use) -> v1.Backend:
+    """Return a device that pods still hold although it has been removed."""
     holders = tuple(use.direct[path])
-    held = sum(holder.amount for holder in holders)
-    name = path.rpartition("/")[2]
-    return DeviceView(
-        share.backend, name, path, share.type, "", share.attributes, 0, held, 0, holders, False, (REMOVED,)
+    return v1.Backend(
+        backend=share.backend,
+        name=path.rpartition("/")[2],
+        path=path,
+        type=share.type,
+        node="",
+        attributes=share.attributes,
+        total=0,
+        held=sum(holder.amount for holder in holders),
+        free=0,
+        holders=holders,
+        usable=False,
+        problems=(REMOVED,),
     )
 
 
-def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[DeviceView]:
-    """What resources.yaml declares and the cluster, as it is now, doesn't allow."""
+def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1.Backend]:
+    """Yield the devices that resources.yaml declares and that the cluster doesn't allow as it is now."""
     present = {device.backend for device in devices}
     declared = controller.ledger.graph.resources
     for one in declared.resources:
@@ -134,19 +143,32 @@ def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[Dev
                 yield _absent(one, name, tuple(problem.message for problem in problems))
 
 
-def _absent(one: VirtualResource, name: str, problems: tuple[str, ...]) -> DeviceView:
+def _absent(one: VirtualResource, name: str, problems: tuple[str, ...]) -> v1.Backend:
     node = "" if one.parent == CLUSTER_PARENT else one.parent
     path = f"/{CLUSTER_PARENT}/{node}/{name}" if node else f"/{CLUSTER_PARENT}/{name}"
-    return DeviceView(name, name, path, one.type, node, one.attributes, 0, 0, 0, (), False, problems)
+    return v1.Backend(
+        backend=name,
+        name=name,
+        path=path,
+        type=one.type,
+        node=node,
+        attributes=one.attributes,
+        total=0,
+        held=0,
+        free=0,
+        holders=(),
+        usable=False,
+        problems=problems,
+    )
 
 
-def _holder(controller: Controller, held: Allocation, share: DeviceShare) -> HolderView:
-    return HolderView(
-        held.namespace,
-        held.name,
-        held.uid,
-        gang_name(controller, held.uid),
-        share.path,
-        share.amount,
-        held.strength.name.lower(),
+def _holder(controller: Controller, held: Allocation, share: DeviceShare) -> v1.Holder:
+    return v1.Holder(
+        namespace=held.namespace,
+        pod=held.name,
+        uid=held.uid,
+        gang=gang_name(controller, held.uid),
+        path=share.path,
+        amount=share.amount,
+        claim=strength(held),
     )

@@ -1,7 +1,7 @@
 """The resource graph in pieces, each small enough that look-ups don't wait for it.
 
-Invariant: a document is the graph of one moment. The vertices are gathered in slices, and from the start again if the
-graph has changed in between; what is gathered doesn't change any more.
+Invariant: a document is the graph of one moment. The vertices are gathered in slices, and again from the start if the
+graph has changed in between; a gathered vertex never changes.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from fluence_extender.graph.shown import in_units, sized
 from fluence_extender.graph.units import COARSE, Units
 from fluence_extender.graph.vertex import Vertex
 from fluence_extender.http.state.nodes import cluster_revision
-from fluence_extender.http.state.state import Graph, Pieces
+from fluence_extender.http.state.port import Graph, Pieces
 
 SLICE = 250
-"""Vertices at once; one takes a few microseconds."""
+"""Vertices per slice; one takes a few microseconds."""
 
 LEAVES = 500
-"""Single leaves at once."""
+"""Single leaves per slice."""
 
 TRIES = 5
-"""Gatherings in slices, before a graph that doesn't stand still is gathered at one go."""
+"""How often to gather in slices before a graph that keeps changing is gathered in one go."""
 
 Gathered = list[tuple[Vertex, Vertex | None]]
 Scale = Mapping[str, tuple[int, int]]
 
 
 def graph(controller: Controller, expanded: bool) -> Graph:
-    """The graph that gangs are placed on."""
+    """Return the graph that gangs are placed on."""
 
     def now() -> Containment:
         return controller.ledger.graph.shown
@@ -41,9 +41,10 @@ def graph(controller: Controller, expanded: bool) -> Graph:
 
 
 async def pieces_of(now: Callable[[], Containment], expanded: bool) -> Pieces:
-    """The graph that ``now`` gives, in whole cores and GiB: one vertex a leaf, or one sized vertex for equal leaves.
+    """Return the graph that ``now`` returns, in whole cores and GiB.
 
-    Raises `GraphTooLarge`.
+    ``expanded`` makes one vertex for each leaf; otherwise equal leaves are one vertex with a size. Raises
+    `GraphTooLarge`.
     """
     gathered, units = await _gathered(now)
     scale = scale_of(units)
@@ -62,7 +63,7 @@ async def pieces_of(now: Callable[[], Containment], expanded: bool) -> Pieces:
 
 
 def scale_of(units: Units) -> Scale:
-    """How counts in ``units`` become whole cores and GiB."""
+    """Return how counts in ``units`` convert to whole cores and GiB."""
     return {
         "core": (units.cpu_millicores, COARSE.cpu_millicores),
         "memory": (units.memory_bytes, COARSE.memory_bytes),
@@ -92,7 +93,7 @@ def _with_parent(containment: Containment, path: str) -> tuple[Vertex, Vertex | 
 
 
 async def _all_leaves(gathered: Gathered, scale: Scale) -> int:
-    """How many vertices there are with one a leaf."""
+    """Return the number of vertices if each leaf is one."""
     total = 0
     for start in range(0, len(gathered), SLICE):
         total += sum(_leaves(vertex, scale) for vertex, _ in gathered[start : start + SLICE])
@@ -101,7 +102,7 @@ async def _all_leaves(gathered: Gathered, scale: Scale) -> int:
 
 
 def _slices(gathered: Gathered, scale: Scale, expanded: bool) -> Iterator[Gathered]:
-    """``gathered`` in slices of a bounded number of vertices as they will be shown, but for single huge ones."""
+    """Yield ``gathered`` in slices of a bounded number of vertices as shown; a single huge one may exceed the bound."""
     first = size = 0
     for position, (vertex, _) in enumerate(gathered):
         leaves = _leaves(vertex, scale) if expanded else 1

@@ -1,35 +1,50 @@
-"""Long lists in pages, as Kubernetes has them: ``limit`` and ``continue``.
+"""Lists of any length as JSON: in pages as Kubernetes has them, and each page made and sent in pieces.
 
-A token names the last key that was given, so that it never expires and pages meet everything that is there all the
-while exactly once, whatever comes and goes in between (unlike Kubernetes', whose pages are of one moment).
+A ``continue`` token names the last key that was sent, so it never expires. Joined pages contain everything that exists
+all the while exactly once, whatever comes and goes in between; the pages of Kubernetes show one moment instead.
+
+Invariant: nothing else in the process waits longer for a list than one item takes to make, however long the list is.
+Each item is true at the moment it is made; a list that takes several moments is true item by item.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
+import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
 
-from fluence_extender.http.state.state import Key
+from fluence_extender.http.state import v1
+from fluence_extender.http.state.port import Items, Key
+
+V = TypeVar("V")
+
+TURN = 0.002
+"""Seconds of work before other tasks run."""
+
+CHUNK = 32 * 1024
+"""Bytes worth sending."""
 
 
 class BadToken(ValueError):
-    """A ``continue`` that no list of this kind has given."""
+    """A ``continue`` that no list of this kind has issued."""
 
     def __init__(self) -> None:
-        super().__init__("continue: not a token of this list; leave it out to begin anew")
+        super().__init__("continue: not a token of this list; leave it out to start from the beginning")
 
 
 def token_after(kind: str, key: Key) -> str:
-    """The token with which the list ``kind`` goes on after ``key``."""
+    """Return the token with which the list ``kind`` continues after ``key``."""
     text = json.dumps([kind, *key], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def start_of(kind: str, token: str, keys: Sequence[Key]) -> int:
-    """Where in ``keys`` the page of ``token`` begins; "" is the first page. Raises `BadToken`."""
+    """Return where in ``keys`` the page of ``token`` begins; "" is the first page. Raises `BadToken`."""
     if not token:
         return 0
     try:
@@ -43,3 +58,54 @@ def start_of(kind: str, token: str, keys: Sequence[Key]) -> int:
     if not all(isinstance(part, str) for part in key) or (keys and len(key) != len(keys[0])):
         raise BadToken
     return bisect_right(keys, key)
+
+
+class Page:
+    """The requested part of a list: at most ``limit`` items (0: no limit), from where the page of ``token`` begins."""
+
+    def __init__(self, kind: str, limit: int, token: str) -> None:
+        self.kind = kind
+        self.limit = limit
+        self.token = token
+
+    def streamed(
+        self, items: Items[V], keep: Callable[[V], bool] | None, leading: bool
+    ) -> AsyncIterator[bytes]:
+        """Yield the page of those items that ``keep`` accepts (None: all), as a list document.
+
+        Raises `BadToken` before the first piece.
+        """
+        start = start_of(self.kind, self.token, items.keys)
+        return self._pieces(items, start, keep, leading)
+
+    async def _pieces(
+        self, items: Items[V], start: int, keep: Callable[[V], bool] | None, leading: bool
+    ) -> AsyncIterator[bytes]:
+        chunk = bytearray(b'{"items":[')
+        sent = 0
+        token, remaining = "", None
+        last = None
+        began = time.perf_counter()
+        for position in range(start, len(items.keys)):
+            key = items.keys[position]
+            item = items.make(key)
+            if item is None or (keep is not None and not keep(item)):
+                continue
+            if self.limit and sent == self.limit:
+                assert last is not None, "a page has at least one item"
+                token = token_after(self.kind, last)
+                remaining = len(items.keys) - position if keep is None else None
+                break
+            if sent:
+                chunk += b","
+            chunk += v1.encode(item)
+            sent += 1
+            last = key
+            if time.perf_counter() - began > TURN:
+                if len(chunk) > CHUNK:
+                    yield bytes(chunk)
+                    chunk.clear()
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        metadata = v1.ListMetadata(leading=leading, next_page=token, remaining=remaining)
+        yield bytes(chunk + b'],"metadata":' + metadata.to_json() + b"}")

@@ -1,18 +1,65 @@
-"""Problems as they are answered: a text in ``detail``, and the same as a Status of Kubernetes.
+"""Requests that are refused, and what else may go wrong, as answers of one shape.
 
-Of an answer that comes through the API server's proxy kubectl shows the message of a Status and nothing else.
+The text is in ``detail`` and also in a Status of Kubernetes: kubectl shows only the message of a Status when an answer
+comes through the API server's proxy. A query parameter that a route doesn't know is refused too, because a misspelt
+filter that is ignored would answer a different question unnoticed.
 """
 
 from __future__ import annotations
 
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+
+from fluence_extender.http.state import v1
+from fluence_extender.matcher.errors import MatcherError
+
+JSON = "application/json"
+
+ALWAYS_ACCEPTED = frozenset({"timeout"})
+"""What clients add to any request: client-go sends its timeout, and the API server's proxy passes it on."""
 
 
-class BadQuestion(Exception):
-    """What is asked has no answer; the text says what to ask instead."""
+class BadQuery(Exception):
+    """The request has no answer; the text says what to request instead."""
 
 
-def refusal(status: int, told: str) -> JSONResponse:
-    """The answer to a request that is refused with ``status``, because of what is ``told``."""
-    shown = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": status, "message": told}
-    return JSONResponse({"detail": told, **shown}, status)
+def refusal(status: int, text: str) -> Response:
+    """Return the answer to a request that is refused with ``status``; ``text`` says why."""
+    problem = v1.Refusal(
+        detail=text, api_version="v1", kind="Status", status="Failure", code=status, message=text
+    )
+    return Response(problem.to_json(), status, media_type=JSON)
+
+
+async def only_known(request: Request) -> None:
+    """Refuse parameters that the route doesn't know: a dependency of routes. Raises `BadQuery`."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known = [parameter.alias for parameter in route.dependant.query_params]
+    unknown = sorted(request.query_params.keys() - ALWAYS_ACCEPTED - set(known))
+    if unknown:
+        what = "parameter" if len(unknown) == 1 else "parameters"
+        takes = f"takes {', '.join(known)}" if known else "takes none"
+        raise BadQuery(f"unknown {what} {', '.join(unknown)}; {request.url.path} {takes}")
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Let ``app`` answer the exceptions of its routes."""
+    app.add_exception_handler(BadQuery, _bad_query)
+    app.add_exception_handler(RequestValidationError, _bad_value)
+    app.add_exception_handler(MatcherError, _no_graph)
+
+
+async def _bad_query(request: Request, error: Exception) -> Response:
+    return refusal(400, str(error))
+
+
+async def _bad_value(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return refusal(422, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()))
+
+
+async def _no_graph(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": f"not ready: the resource graph can't be loaded: {error}"}, 503)

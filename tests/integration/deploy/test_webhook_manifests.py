@@ -18,7 +18,7 @@ from fluence_extender.apps.webhook import webhook_target
 from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.cluster.port import Kind
 from fluence_extender.coordination.rights import RULES
-from fluence_extender.http.listeners.listening import ANSWER_GRACE
+from fluence_extender.http.listeners.serving import ANSWER_GRACE
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, RESOURCES_CONFIGMAP, WEBHOOK_NAME
 from fluence_extender.webhook.identity import SECRET

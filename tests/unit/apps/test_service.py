@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from fluence_extender.apps.extender.service import Service
+from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.http.port import Anywhere, AskedPod, Nowhere, On, Unseen
-from fluence_extender.http.state.state import AllocationView
+from fluence_extender.http.scheduler.port import Anywhere, Nowhere, On, RequestedPod, Undecided
+from fluence_extender.http.state.v1 import Allocation
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.core.engine import FINE_EMBEDDED
@@ -31,31 +31,31 @@ def w() -> Iterator[World]:
 
 
 def test_pods_of_others_may_go_anywhere(w: World) -> None:
-    assert w.service.locate(AskedPod("default", "p", "u", "default-scheduler")) == Anywhere()
+    assert w.placements.locate(RequestedPod("default", "p", "u", "default-scheduler")) == Anywhere()
 
 
 def test_pod_that_was_not_seen_yet_has_to_wait(w: World) -> None:
-    assert w.service.locate(AskedPod("default", "p", "u", "fluence")) == Unseen(
+    assert w.placements.locate(RequestedPod("default", "p", "u", "fluence")) == Undecided(
         "the pod has not been seen yet"
     )
 
 
 def test_place_is_the_planned_node_and_then_the_bound_one(w: World) -> None:
     one = gang(w, "g", 1000)[0]
-    assert w.service.locate(w.asked(one)) == Unseen("the gang is about to be placed")
+    assert w.placements.locate(w.asked(one)) == Undecided("the gang is about to be placed")
     w.advance(1)
-    assert w.service.locate(w.asked(one)) == On("n0")
-    w.run(w.service.bind(w.asked(one), "n0"))
+    assert w.placements.locate(w.asked(one)) == On("n0")
+    w.run(w.placements.bind(w.asked(one), "n0"))
     w.change(node("n0"), unschedulable=True)
     w.advance(1)
-    assert w.service.locate(w.asked(one)) == On("n0")
+    assert w.placements.locate(w.asked(one)) == On("n0")
 
 
 def test_asking_changes_nothing(w: World) -> None:
     one, lonely = gang(w, "g", 1000)[0], gang(w, "h", 1000, size=2)[0]
     w.advance(1)
     allocations, version = dict(w.ledger.allocations), w.ledger.version
-    answers = {str(w.service.locate(w.asked(pod))) for _ in range(50) for pod in (one, lonely)}
+    answers = {str(w.placements.locate(w.asked(pod))) for _ in range(50) for pod in (one, lonely)}
     assert len(answers) == 2
     assert (dict(w.ledger.allocations), w.ledger.version) == (allocations, version)
 
@@ -63,14 +63,14 @@ def test_asking_changes_nothing(w: World) -> None:
 def test_reason_is_the_gangs(w: World) -> None:
     one = gang(w, "g", 1000, size=3)[0]
     w.advance(1)
-    assert w.service.locate(w.asked(one)) == Nowhere("waiting for members (1 of 3 exist)")
+    assert w.placements.locate(w.asked(one)) == Nowhere("waiting for members (1 of 3 exist)")
 
 
 def test_gangs_are_listed_with_state_reason_and_members(w: World) -> None:
     gang(w, "b", 9000)
     pods = gang(w, "a", 1000, 1000, devices={"simulator": 1})
     w.advance(1)
-    first, second = every(w.service.gangs())
+    first, second = every(w.state.gangs())
     assert (first.namespace, first.name, first.state, first.size) == ("default", "a", "committed", 2)
     assert [(one.pod, one.uid, one.node, one.backend) for one in first.members] == [
         (pod.name, pod.uid, "n0", "sv1") for pod in pods
@@ -84,10 +84,8 @@ def test_gangs_are_listed_with_state_reason_and_members(w: World) -> None:
 def test_allocations_say_what_each_pod_holds(w: World) -> None:
     one = w.pod("p", gates=(GATE,), requests=asks(1500, 2, nvidia_com__gpu=1), devices={"simulator": 2})
     w.advance(1)
-    assert every(w.service.allocations()) == [
-        AllocationView(
-            "default", "p", one.uid, "n0", 1.5, 2 * GIB, 1, "sv1", {"simulator": 2}, "p", "committed"
-        )
+    assert every(w.state.allocations()) == [
+        Allocation("default", "p", one.uid, "n0", 1.5, 2 * GIB, 1, "sv1", {"simulator": 2}, "p", "committed")
     ]
 
 
@@ -96,10 +94,10 @@ def test_eviction_may_not_leave_a_gang_below_its_size(w: World) -> None:
     w.advance(1)
     w.run(_bind_all(w, pods))
     uids = [pod.uid for pod in pods]
-    assert w.service.may_evict(uids[:1])
-    assert not w.service.may_evict(uids[:2])
-    assert w.service.may_evict(uids)
-    assert w.service.may_evict(["stranger"])
+    assert w.placements.may_evict(uids[:1])
+    assert not w.placements.may_evict(uids[:2])
+    assert w.placements.may_evict(uids)
+    assert w.placements.may_evict(["stranger"])
 
 
 async def _bind_all(w: World, pods: list[Pod]) -> None:
@@ -117,12 +115,12 @@ def test_graph_is_the_cluster_in_whole_units(w: World) -> None:
 def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
     missing = ["waiting for the list of pod"]
     controller = Controller(FINE_EMBEDDED.ledger())
-    service = Service(controller, Driver(controller, w.cluster), lambda: missing[0])
-    assert (service.ready, service.not_ready_reason) == (False, "waiting for the list of pod")
+    placements = LivePlacements(controller, Driver(controller, w.cluster), lambda: missing[0])
+    assert placements.not_ready_reason == "waiting for the list of pod"
     missing[0] = ""
-    assert service.not_ready_reason == "the cluster has been listed, what runs there is being replayed"
+    assert placements.not_ready_reason == "the cluster has been listed, what runs there is being replayed"
     controller.start()
-    assert (service.ready, service.not_ready_reason) == (True, "")
+    assert placements.not_ready_reason == ""
     controller.ledger.close()
 
 
@@ -130,5 +128,5 @@ def test_gang_that_has_places_says_what_kube_scheduler_has_against_a_member(w: W
     first = gang(w, "g", 1000, 1000)[0]
     w.advance(1)
     w.change(first, refusal="no PersistentVolumeClaim data")
-    (view,) = every(w.service.gangs())
+    (view,) = every(w.state.gangs())
     assert view.reason == "placed; kube-scheduler says of g-0: no PersistentVolumeClaim data"

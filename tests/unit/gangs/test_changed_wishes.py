@@ -6,7 +6,7 @@ import pytest
 
 from fluence_extender.cluster.port import ClusterError, Denied, Kind, ResourcesFile
 from fluence_extender.gangs.execution.binder import BIND_PAUSE
-from fluence_extender.http.port import BindRefused
+from fluence_extender.http.scheduler.port import BindRefused
 from fluence_extender.model.assignment import binding_annotations
 from fluence_extender.model.names import BACKEND_ANNOTATION, REQUIRE_PREFIX
 from fluence_extender.model.node import Node
@@ -232,7 +232,7 @@ def test_node_that_goes_between_two_tries_to_bind_is_not_bound_to(world: MakeWor
     w.cluster.fail("bind", ClusterError("no answer"), times=1)
     w.loop.call_later(BIND_PAUSE / 2, w.cluster.remove, Node("n0"))
     with pytest.raises(BindRefused, match="node n0 has gone"):
-        w.run(w.service.bind(w.asked(pod), "n0"))
+        w.run(w.placements.bind(w.asked(pod), "n0"))
     w.advance(2)
     assert w.ledger.holds(pod.uid, "n1")
     assert not w.now(pod).node

@@ -9,7 +9,7 @@ import pytest
 from fluence_extender.cluster.port import AlreadyBound, Conflict, Denied, Gone
 from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.http.port import BindRefused, On
+from fluence_extender.http.scheduler.port import BindRefused, On
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod
@@ -24,9 +24,9 @@ def bind(w: World, *pods: Pod) -> list[BaseException | None]:
 
     async def one(pod: Pod) -> None:
         asked = w.asked(pod)
-        location = w.service.locate(asked)
+        location = w.placements.locate(asked)
         assert isinstance(location, On)
-        await w.service.bind(asked, location.node)
+        await w.placements.bind(asked, location.node)
 
     async def all_of_them() -> list[BaseException | None]:
         return await asyncio.gather(*(one(pod) for pod in pods), return_exceptions=True)
@@ -118,9 +118,9 @@ def test_barrier_holds_two_hundred_members_and_lets_all_go(world: MakeWorld) -> 
     async def come(number: int) -> None:
         await asyncio.sleep(number * 0.05)
         asked = w.asked(pods[number])
-        location = w.service.locate(asked)
+        location = w.placements.locate(asked)
         assert isinstance(location, On)
-        await w.service.bind(asked, location.node)
+        await w.placements.bind(asked, location.node)
         bound.append(w.loop.time())
 
     async def all_come() -> None:
@@ -196,7 +196,7 @@ def test_place_of_a_binding_under_way_is_not_given_to_others(world: MakeWorld) -
     w.cluster.delays["bind"] = 1.0
 
     async def scene() -> None:
-        binding = [asyncio.create_task(w.service.bind(w.asked(one), "n0")) for one in pods]
+        binding = [asyncio.create_task(w.placements.bind(w.asked(one), "n0")) for one in pods]
         await asyncio.sleep(0.5)
         w.cluster.delete(pods[0])
         gang(w, "thief", 2000, 2000, gates=())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.port import Denied
-from fluence_extender.http.state.gangs import gang_view
+from fluence_extender.http.state.gangs import gang_shape
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -32,7 +32,7 @@ def test_reason_says_what_the_api_server_has_against_the_binding(
         seen.add(w.gang("g").reason)
     assert seen == {Reason(ReasonCode.CANNOT_BIND, TEXT)}
     assert f"gang default/g: {TEXT}" in w.told()
-    assert gang_view(w.gang("g")).why == "CannotBind"
+    assert gang_shape(w.gang("g")).why == "CannotBind"
     w.cluster._failures.clear()
     w.advance(10)
     assert all(w.nodes_of(*pods))
@@ -43,7 +43,7 @@ def test_reason_says_that_kube_scheduler_is_silent_until_it_goes_on(world: MakeW
     w = world(node("n0"), scheduling=False)
     (one,) = gang(w, "g", 500, owner=JOB)
     w.advance(1)
-    w.service.hand_over(w.asked(one), "n0")
+    w.placements.hand_over(w.asked(one), "n0")
     w.advance(LIMITS.handed - 1)
     assert w.gang("g").reason is None
     w.advance(2)
@@ -53,7 +53,7 @@ def test_reason_says_that_kube_scheduler_is_silent_until_it_goes_on(world: MakeW
         silent.text
         == "placed, but g-0 can't be bound to n0: kube-scheduler was told and has not bound it within 20 s"
     )
-    w.service.hand_over(w.asked(one), "n0")
+    w.placements.hand_over(w.asked(one), "n0")
     w.advance(1)
     assert w.gang("g").reason == silent
     w.change(one, failure='running Bind plugin "DefaultBinder": forbidden')
@@ -85,7 +85,7 @@ def test_reason_ends_when_the_member_gets_another_place(world: MakeWorld) -> Non
     assert found is not None
     assert found[1].assignment is not None
     place = found[1].assignment.node
-    w.service.hand_over(w.asked(one), place)
+    w.placements.hand_over(w.asked(one), place)
     w.change(one, failure="no")
     w.advance(1)
     assert w.gang("g").reason is not None

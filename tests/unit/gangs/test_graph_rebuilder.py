@@ -15,7 +15,7 @@ from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.gangs.execution.threads import run_in_thread
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
-from fluence_extender.http.port import Nowhere, On
+from fluence_extender.http.scheduler.port import Nowhere, On
 from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.ledger.ledger import Ledger
@@ -48,10 +48,10 @@ def test_gang_for_a_new_node_waits_for_the_rebuild_with_one_reason(w: World) -> 
     w.cluster.put(node("n1", 8000))
     big = w.pod("big", requests=asks(8000))
     w.advance(2)
-    first = w.service.locate(w.asked(big))
+    first = w.placements.locate(w.asked(big))
     w.advance(1)
     assert isinstance(first, Nowhere)
-    assert w.service.locate(w.asked(big)) == first
+    assert w.placements.locate(w.asked(big)) == first
     w.advance(10)
     assert w.nodes_of(big) == ["n1"]
 
@@ -272,4 +272,4 @@ def test_pod_placed_while_the_graph_lags_is_where_the_filter_says(w: World) -> N
     w.cluster.put(node("n1"))
     one = w.pod("one", requests=asks(1000))
     w.advance(3)
-    assert w.service.locate(w.asked(one)) == On("n0")
+    assert w.placements.locate(w.asked(one)) == On("n0")

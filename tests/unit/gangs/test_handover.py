@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.extender.service import NOT_ITS_TURN
+from fluence_extender.apps.extender.adapters import NOT_ITS_TURN
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.lifecycle.handover import ended
 from fluence_extender.gangs.lifecycle.limits import NEVER
-from fluence_extender.http.port import Nowhere, On, Unseen
+from fluence_extender.http.scheduler.port import Nowhere, On, Undecided
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
 from fluence_extender.model.pod import Owner, Pod, Requirement
@@ -31,9 +31,9 @@ def owned(w: World, *cpu: int, **fields: Any) -> list[Pod]:
 
 def told(w: World, one: Pod) -> str:
     """Have kube-scheduler told the pod's node, as in a filter call that it answers itself."""
-    location = w.service.locate(w.asked(one))
+    location = w.placements.locate(w.asked(one))
     assert isinstance(location, On)
-    assert w.service.hand_over(w.asked(one), location.node) == On(location.node)
+    assert w.placements.hand_over(w.asked(one), location.node) == On(location.node)
     return location.node
 
 
@@ -207,10 +207,10 @@ def test_where_every_pod_is_bound_by_us_unmarked_members_gather_too(world: MakeW
     w.scheduler.splits = False
     first, second = owned(w)
     w.advance(1)
-    binding = w.loop.create_task(w.service.bind(w.asked(first), "n0"))
+    binding = w.loop.create_task(w.placements.bind(w.asked(first), "n0"))
     w.advance(1)
     assert not binding.done()
-    w.run(w.service.bind(w.asked(second), "n0"))
+    w.run(w.placements.bind(w.asked(second), "n0"))
     w.advance(0.1)
     assert w.nodes_of(first, second) == ["n0", "n0"]
 
@@ -220,7 +220,7 @@ def test_unmarked_pod_with_devices_is_refused_with_what_to_do(world: MakeWorld) 
     one = w.pod("p", devices={"annealer": 1}, gates=(GATE,))
     w.cluster.put(replace(one, marked=False))
     w.advance(0.1)
-    answer = w.service.hand_over(w.asked(one), "n0")
+    answer = w.placements.hand_over(w.asked(one), "n0")
     assert isinstance(answer, Nowhere)
     assert "scheduler-config --barrier" in answer.reason
     assert not is_binding(w, one)
@@ -265,7 +265,7 @@ def test_member_that_was_nominated_and_has_to_wait_for_its_turn_is_not_refused(w
     for _ in range(4):
         w.change(plain, nominated="n0")
         w.advance(1)
-        assert w.service.hand_over(w.asked(plain), "n0") == Unseen(NOT_ITS_TURN)
+        assert w.placements.hand_over(w.asked(plain), "n0") == Undecided(NOT_ITS_TURN)
         w.change(plain, nominated="")
         w.advance(1)
     assert found[0].replans == found[1].refusals.count == 0
@@ -355,7 +355,7 @@ def test_marked_pods_are_left_to_our_verb(world: MakeWorld) -> None:
     (one,) = gang(w, "g", 1000)
     w.advance(1)
     assert w.now(one).marked
-    assert w.service.hand_over(w.asked(one), "n0") == On("n0")
+    assert w.placements.hand_over(w.asked(one), "n0") == On("n0")
     assert not is_binding(w, one)
 
 
@@ -367,9 +367,9 @@ def test_unmarked_member_without_a_gate_waits_for_the_marked_ones(world: MakeWor
               interdependent=True)
     ]  # fmt: skip
     w.advance(1)
-    assert w.service.hand_over(w.asked(plain), "n0") == Unseen(NOT_ITS_TURN)
-    w.run(w.service.bind(w.asked(judged), "n0"))
-    assert w.service.hand_over(w.asked(plain), "n0") == On("n0")
+    assert w.placements.hand_over(w.asked(plain), "n0") == Undecided(NOT_ITS_TURN)
+    w.run(w.placements.bind(w.asked(judged), "n0"))
+    assert w.placements.hand_over(w.asked(plain), "n0") == On("n0")
 
 
 def test_gang_that_makes_way_is_not_looked_at_in_haste_while_a_binding_is_under_way(world: MakeWorld) -> None:

@@ -127,56 +127,56 @@ def test_life_of_a_gang_is_told_from_its_first_pod_to_its_last(world: MakeWorld)
     w = world(node("n0"), node("n1"))
     pods = gang(w, "g", 3000, 3000)
     w.advance(5)
-    story = w.service.gang("default", "g")
+    story = w.state.gang("default", "g")
     assert story is not None
-    assert [(one.what, one.pod) for one in story.history if one.what not in ("filtered", "steered")] == [
+    assert [(one.what, one.pod) for one in story.item.history if one.what not in ("filtered", "steered")] == [
         ("seen", "g-0"),
         ("seen", "g-1"),
         ("whole", ""),
         ("planned", ""),
         ("committed", ""),
-        *[("bound", one.pod) for one in story.history if one.what == "bound"],
+        *[("bound", one.pod) for one in story.item.history if one.what == "bound"],
         ("complete", ""),
     ]
-    assert {one.pod for one in story.history if one.what == "bound"} == {"g-0", "g-1"}
-    assert {one.pod for one in story.history if one.what == "steered"} == {"g-0", "g-1"}
-    assert {one.pod for one in story.history if one.what == "filtered"} == {"g-0", "g-1"}
-    assert [one.detail for one in story.history if one.what == "planned"] == ["on n0, n1"]
+    assert {one.pod for one in story.item.history if one.what == "bound"} == {"g-0", "g-1"}
+    assert {one.pod for one in story.item.history if one.what == "steered"} == {"g-0", "g-1"}
+    assert {one.pod for one in story.item.history if one.what == "filtered"} == {"g-0", "g-1"}
+    assert [one.detail for one in story.item.history if one.what == "planned"] == ["on n0, n1"]
     for pod in pods:
         w.cluster.remove(w.now(pod))
     w.advance(1)
-    story = w.service.gang("default", "g")
+    story = w.state.gang("default", "g")
     assert story is not None
-    assert (story.gang.state, story.gang.members) == ("gone", ())
-    assert (story.gang.reason, story.gang.former) == ("its pods are gone", ("g-0", "g-1"))
-    assert [one.what for one in story.history][-3:] == ["released", "released", "gone"]
+    assert (story.item.state, story.item.members) == ("gone", ())
+    assert (story.item.reason, story.item.former) == ("its pods are gone", ("g-0", "g-1"))
+    assert [one.what for one in story.item.history][-3:] == ["released", "released", "gone"]
     gang(w, "g", 1000)
     w.advance(1)
-    story = w.service.gang("default", "g")
+    story = w.state.gang("default", "g")
     assert story is not None
-    assert (story.gang.state, story.gang.size) == ("bound", 1)
-    assert "gone" in [one.what for one in story.history]
+    assert (story.item.state, story.item.size) == ("bound", 1)
+    assert "gone" in [one.what for one in story.item.history]
 
 
 def test_waits_refusals_and_the_end_are_told(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     one = gang(w, "g", 1000, size=2)[0]
     w.advance(1)
-    story = w.service.gang("default", "g")
+    story = w.state.gang("default", "g")
     assert story is not None
-    assert (story.history[-1].what, story.history[-1].detail) == (
+    assert (story.item.history[-1].what, story.item.history[-1].detail) == (
         "waiting",
         "waiting for members (1 of 2 exist)",
     )
     other = w.pod("g-1", labels=one.labels, annotations=one.annotations, requests=one.requests)
     w.advance(1)
-    w.service.refused(w.asked(other), "n0")
+    w.placements.refused(w.asked(other), "n0")
     w.change(one, phase="Failed")
     w.change(other, phase="Succeeded")
     w.advance(1)
-    story = w.service.gang("default", "g")
+    story = w.state.gang("default", "g")
     assert story is not None
-    told_ = [(entry.what, entry.pod, entry.detail) for entry in story.history]
+    told_ = [(entry.what, entry.pod, entry.detail) for entry in story.item.history]
     assert ("refused", "g-1", "n0: not offered") in told_
     assert ("released", "g-0", "the pod has failed") in told_
     assert ("released", "g-1", "the pod has succeeded") in told_
@@ -189,9 +189,9 @@ def test_after_a_restart_what_was_bound_before_is_told_as_such(world: MakeWorld)
     w.advance(5)
     w.restart()
     w.advance(1)
-    story = w.service.gang("default", "g")
+    story = w.state.gang("default", "g")
     assert story is not None
-    assert [(one.what, one.detail) for one in story.history][1] == (
+    assert [(one.what, one.detail) for one in story.item.history][1] == (
         "taken-over",
         "bound to n0 before this service started",
     )
@@ -203,7 +203,7 @@ def test_namesakes_are_told_apart_by_their_convention(convention: str, world: Ma
     gang(w, "twin", 1000)
     w.pod("twin")
     w.advance(3)
-    story = w.service.gang("default", "twin", convention)
+    story = w.state.gang("default", "twin", convention)
     assert story is not None
-    assert story.gang.convention == (convention or Convention.LABEL)
-    assert w.service.gang("default", "twin", Convention.POD_GROUP) is None
+    assert story.item.convention == (convention or Convention.LABEL)
+    assert w.state.gang("default", "twin", Convention.POD_GROUP) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from fluence_extender.model.gang import GangState
@@ -49,18 +51,20 @@ def test_gang_that_goes_or_has_gone_says_who_preempted_it_and_which_pods_it_had(
     w.advance(2)
     gang(w, "high", 3000, priority=10)
     w.advance(2)
-    going_still = w.service.gang("default", "low")
+    going_still = w.state.gang("default", "low")
     assert going_still is not None
-    assert going_still.gang.state == "finished"
-    assert going_still.gang.reason.startswith("its pods are being deleted: preempted by gang default/high")
+    assert going_still.item.state == "finished"
+    assert going_still.item.reason.startswith("its pods are being deleted: preempted by gang default/high")
     w.cluster.reap()
     w.advance(3)
-    story = w.service.gang("default", "low")
+    story = w.state.gang("default", "low")
     assert story is not None
-    assert story.gang.reason.startswith("its pods are gone: preempted by gang default/high")
-    assert story.gang.former == (low.name,)
-    listed = {one.name: one for one in every(w.service.gangs(gone=True))}
-    assert listed["low"] == story.gang
+    assert story.item.reason.startswith("its pods are gone: preempted by gang default/high")
+    assert story.item.former == (low.name,)
+    listed = {one.name: one for one in every(w.state.gangs(gone=True))}
+    assert all(
+        getattr(story.item, one.name) == getattr(listed["low"], one.name) for one in fields(listed["low"])
+    )
 
 
 def test_equal_priority_never_preempts(world: MakeWorld) -> None:

@@ -60,7 +60,7 @@ def test_filter_and_cleared_nomination_of_one_attempt_count_once(world: MakeWorl
     one = gang(w, "g", 1000)[0]
     w.advance(1)
     for _ in range(3):
-        w.service.refused(w.asked(one), "n0")
+        w.placements.refused(w.asked(one), "n0")
         w.change(one, nominated="")
         w.advance(0.1)
     assert w.now(one).nominated == "n0"
@@ -71,8 +71,8 @@ def test_refusal_of_a_node_that_is_not_planned_teaches_nothing(world: MakeWorld)
     one = gang(w, "g", 1000)[0]
     w.advance(1)
     for _ in range(4):
-        w.service.refused(w.asked(one), "n1")
-        w.service.refused(w.asked(pod("stranger")), "n0")
+        w.placements.refused(w.asked(one), "n1")
+        w.placements.refused(w.asked(pod("stranger")), "n0")
         w.advance(2)
     assert w.now(one).nominated == "n0"
 

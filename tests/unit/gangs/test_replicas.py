@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.http.port import BindRefused, Unseen
+from fluence_extender.http.scheduler.port import BindRefused, Undecided
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
@@ -81,22 +81,22 @@ def test_only_the_leader_plans_and_writes(pair: MakePair) -> None:
     w.advance(5)
     assert bound(w, pods) == 6
     assert written == []
-    assert (leader(w).service.leading, standby(w).service.leading) == (True, False)
+    assert (leader(w).placements.leading, standby(w).placements.leading) == (True, False)
 
 
 def test_standby_answers_that_it_does_not_lead(pair: MakePair) -> None:
     w = pair(node("n0"))
     (pod,) = gang(w, "g", 1000, size=1)
-    service = standby(w).service
+    placements = standby(w).placements
     w.advance(0.2)
-    assert service.ready
-    answer = service.locate(w.asked(pod))
-    assert isinstance(answer, Unseen)
+    assert placements.not_ready_reason == ""
+    answer = placements.locate(w.asked(pod))
+    assert isinstance(answer, Undecided)
     assert w.board.lease is not None
     assert answer.reason == f"not the leader: the lease is held by {w.board.lease.holder}"
     with pytest.raises(BindRefused, match="not the leader"):
-        w.run(service.bind(w.asked(pod), "n0"))
-    assert not service.may_evict([pod.uid])
+        w.run(placements.bind(w.asked(pod), "n0"))
+    assert not placements.may_evict([pod.uid])
 
 
 def test_standby_shows_what_the_leader_has_written(pair: MakePair) -> None:
@@ -222,7 +222,7 @@ def test_members_at_the_barrier_are_told_when_the_lead_is_lost(pair: MakePair) -
     w.advance(0.5)
 
     async def scene() -> str:
-        waiting = asyncio.create_task(old.service.bind(w.asked(pods[0]), "n0"))
+        waiting = asyncio.create_task(old.placements.bind(w.asked(pods[0]), "n0"))
         await asyncio.sleep(0.1)
         w.board.write("fluence-other_1")
         await asyncio.sleep(2.5)

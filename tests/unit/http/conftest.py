@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from fluence_extender.http.apps import api_app, verbs_app
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.scheduler.app import VerbsApp
+from fluence_extender.http.state.app import api_app
 from tests.unit.http.held_placements import HeldPlacements, Post, on
 
 
@@ -26,7 +27,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 async def verbs(placements: HeldPlacements, metrics: Metrics) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(verbs_app(placements, metrics))
+    transport = httpx.ASGITransport(VerbsApp(placements, metrics))
     async with httpx.AsyncClient(transport=transport, base_url="http://extender") as client:
         yield client
 

@@ -1,93 +1,86 @@
-"""A service with a fixed plan behind the `Placements` port, and requests as kube-scheduler sends them."""
+"""A service with a fixed plan and a fixed state behind both ports, and requests as kube-scheduler sends them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import httpx
 
-from fluence_extender.http.port import AskedPod, Location, Nowhere, On
-from fluence_extender.http.state.state import (
-    AllocationView,
-    Amounts,
-    Counts,
-    DeviceView,
-    EntryView,
-    GangStory,
-    GangView,
-    Graph,
-    HolderView,
-    Items,
-    Listing,
-    MemberView,
-    NodeStory,
-    NodeView,
-    Pieces,
-    ShapeView,
-    UserView,
-)
+from fluence_extender.http.metrics import Counts
+from fluence_extender.http.scheduler.port import Location, Nowhere, On, RequestedPod
+from fluence_extender.http.state import v1
+from fluence_extender.http.state.port import Graph, Items, Listing, Pieces, Single
+from fluence_extender.model.gang import Convention, HistoryKind
 
 CREATED = datetime(2026, 6, 30, 12, tzinfo=UTC)
 LATER = CREATED + timedelta(milliseconds=125)
 
 GANGS = (
-    GangView(
-        "default",
-        "vqe",
-        "planned",
-        "",
-        2,
-        (MemberView("vqe-0", "u-0", "n1", "ibm-a"), MemberView("vqe-1", "u-1", "n1")),
+    v1.Gang(
+        namespace="default",
+        name="vqe",
+        convention=Convention.LABEL,
+        state="planned",
+        reason="",
+        why="",
+        size=2,
         created=CREATED,
+        expected_start=None,
+        members=(v1.Member("vqe-0", "u-0", "n1", "ibm-a"), v1.Member("vqe-1", "u-1", "n1", "")),
+        former=(),
     ),
-    GangView(
-        "team",
-        "big",
-        "waiting",
-        "waiting for members (1 of 8 exist)",
-        8,
-        (MemberView("big-0", "u-2"),),
-        "podgroup",
-        "WaitingForMembers",
+    v1.Gang(
+        namespace="team",
+        name="big",
+        convention=Convention.POD_GROUP,
+        state="waiting",
+        reason="waiting for members (1 of 8 exist)",
+        why="WaitingForMembers",
+        size=8,
+        created=None,
+        expected_start=None,
+        members=(v1.Member("big-0", "u-2", "", ""),),
+        former=(),
     ),
 )
-GONE = GangView("team", "old", "gone", "its pods are gone", 1)
-ASKS = (ShapeView(2, {"cpu": 1.5, "memory": 2**31, "pods": 1}, {"qpu": 1}, {"vendor": "ibm"}),)
+GONE = replace(GANGS[1], name="old", state="gone", reason="its pods are gone", why="", size=1, members=())
+ASKS = (v1.Shape(2, {"cpu": 1.5, "memory": 2**31, "pods": 1}, {"qpu": 1}, {"vendor": "ibm"}),)
 HISTORY = (
-    EntryView(CREATED, "seen", "", "", 2, LATER),
-    EntryView(LATER, "planned", "", "on n1 with ibm-a", 1, LATER),
+    v1.Entry(CREATED, HistoryKind.SEEN, "", "", 2, LATER),
+    v1.Entry(LATER, HistoryKind.PLANNED, "", "on n1 with ibm-a", 1, LATER),
 )
 ALLOCATIONS = (
-    AllocationView("default", "vqe-0", "u-0", "n1", 1.5, 2**31, 0, "ibm-a", {"qpu": 1}, "vqe", "planned"),
-    AllocationView("default", "vqe-1", "u-1", "n1", 1, 2**30, 2, gang="vqe"),
+    v1.Allocation("default", "vqe-0", "u-0", "n1", 1.5, 2**31, 0, "ibm-a", {"qpu": 1}, "vqe", "planned"),
+    v1.Allocation("default", "vqe-1", "u-1", "n1", 1, 2**30, 2, "", {}, "vqe", "bound"),
 )
-WHOLE: Amounts = {"cpu": 4.0, "memory": 2**33, "pods": 110}
+WHOLE: v1.Amounts = {"cpu": 4.0, "memory": 2**33, "pods": 110}
 NODES = (
-    NodeView(
-        "n1",
-        True,
-        (),
-        {"zone": "z1"},
-        WHOLE,
-        {"cpu": 2.5, "memory": 3 * 2**30, "pods": 2},
-        {"cpu": 0.1, "pods": 1},
-        {"cpu": 1.4, "memory": 5 * 2**30, "pods": 107},
+    v1.Node(
+        name="n1",
+        schedulable=True,
+        problems=(),
+        levels={"zone": "z1"},
+        allocatable=WHOLE,
+        held={"cpu": 2.5, "memory": 3 * 2**30, "pods": 2},
+        others={"cpu": 0.1, "pods": 1},
+        free={"cpu": 1.4, "memory": 5 * 2**30, "pods": 107},
     ),
-    NodeView("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE),
+    v1.Node("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE),
 )
 USERS = (
-    UserView("default", "vqe-0", "u-0", "vqe", "planned", {"cpu": 1.5, "pods": 1}),
-    UserView("kube-system", "agent", "u-9", "", "other", {"cpu": 0.1, "pods": 1}),
+    v1.NodeUser("default", "vqe-0", "u-0", "vqe", "planned", {"cpu": 1.5, "pods": 1}),
+    v1.NodeUser("kube-system", "agent", "u-9", "", "other", {"cpu": 0.1, "pods": 1}),
 )
-HOLDER = HolderView("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
+HOLDER = v1.Holder("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
 VENDOR = {"vendor": "ibm"}
 BACKENDS = (
-    DeviceView("ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), True, ()),
-    DeviceView("ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), True, ()),
-    DeviceView(
+    v1.Backend("ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), True, ()),
+    v1.Backend("ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), True, ()),
+    v1.Backend(
         "lab", "lab", "/cluster/n2/lab", "qpu", "n2", {}, 1, 0, 1, (), False, ("its node n2: cordoned",)
     ),
 )
@@ -101,7 +94,7 @@ V = TypeVar("V")
 
 
 class HeldPlacements:
-    """Answers from ``plan`` (uid to location); records what it is told."""
+    """Answers from ``plan`` (uid to location) and records the calls it gets."""
 
     def __init__(self, plan: Mapping[str, Location] | None = None) -> None:
         self.plan = dict(plan or {})
@@ -109,7 +102,7 @@ class HeldPlacements:
         self.leading = True
         self.asked_to_lead = 0
         self.refusals: list[tuple[str, str]] = []
-        self.producer_annotation: list[tuple[str, str]] = []
+        self.handed_over: list[tuple[str, str]] = []
         self.instead: Location | None = None
         self.bound: dict[str, str] = {}
         self.protected: frozenset[str] = frozenset()
@@ -120,29 +113,25 @@ class HeldPlacements:
         self.read = 0
 
     @property
-    def ready(self) -> bool:
-        return not self.missing
-
-    @property
     def not_ready_reason(self) -> str:
         return self.missing
 
     async def settled(self) -> None:
         self.asked_to_lead += 1
 
-    def locate(self, pod: AskedPod) -> Location:
+    def locate(self, pod: RequestedPod) -> Location:
         if self.failure is not None:
             raise self.failure
         return self.plan.get(pod.uid, Nowhere("unknown pod"))
 
-    def refused(self, pod: AskedPod, node: str) -> None:
+    def refused(self, pod: RequestedPod, node: str) -> None:
         self.refusals.append((pod.uid, node))
 
-    def hand_over(self, pod: AskedPod, node: str) -> Location:
-        self.producer_annotation.append((pod.uid, node))
+    def hand_over(self, pod: RequestedPod, node: str) -> Location:
+        self.handed_over.append((pod.uid, node))
         return self.instead or On(node)
 
-    async def bind(self, pod: AskedPod, node: str) -> None:
+    async def bind(self, pod: RequestedPod, node: str) -> None:
         if self.barrier is not None:
             await self.barrier.wait()
         if self.failure is not None:
@@ -159,26 +148,32 @@ class HeldPlacements:
             raise self.failure
         return {"fits": True, "gangs": [], "ignored": [manifests.decode()], "notes": [namespace]}
 
-    def gangs(self, gone: bool = False) -> Listing[GangView]:
+    def gangs(self, gone: bool = False) -> Listing[v1.Gang]:
         return self._listing((*GANGS, GONE) if gone else GANGS)
 
-    def gang(self, namespace: str, name: str, convention: str = "") -> GangStory | None:
+    def gang(self, namespace: str, name: str, convention: str = "") -> Single[v1.GangDetail] | None:
         for gang in (*GANGS, GONE):
             if (gang.namespace, gang.name) == (namespace, name) and convention in ("", gang.convention):
-                return GangStory(gang, ASKS, HISTORY, 3, self.revision)
+                detail = v1.GangDetail.extending(
+                    gang, asks=ASKS, history=HISTORY, forgotten=3, leading=self.leading
+                )
+                return Single(self.revision, detail)
         return None
 
-    def allocations(self) -> Listing[AllocationView]:
+    def allocations(self) -> Listing[v1.Allocation]:
         return self._listing(ALLOCATIONS)
 
-    def nodes(self) -> Listing[NodeView]:
+    def nodes(self) -> Listing[v1.Node]:
         return self._listing(NODES)
 
-    def node(self, name: str) -> NodeStory | None:
-        found = [node for node in NODES if node.name == name]
-        return NodeStory(found[0], USERS, self.revision) if found else None
+    def node(self, name: str) -> Single[v1.NodeDetail] | None:
+        for node in NODES:
+            if node.name == name:
+                detail = v1.NodeDetail.extending(node, pods=USERS, leading=self.leading)
+                return Single(self.revision, detail)
+        return None
 
-    def backends(self) -> Listing[DeviceView]:
+    def backends(self) -> Listing[v1.Backend]:
         return self._listing(BACKENDS)
 
     def graph(self, expand: bool) -> Graph:
@@ -192,20 +187,20 @@ class HeldPlacements:
     def counts(self) -> Counts:
         return Counts({"planned": 1, "waiting": 1}, 2)
 
-    def _listing(self, views: Sequence[V]) -> Listing[V]:
+    def _listing(self, items: Sequence[V]) -> Listing[V]:
         self.read = 0
 
         def read() -> Items[V]:
             self.read += 1
-            return listed(views)
+            return listed(items)
 
         return Listing(self.revision, read)
 
 
-def listed(views: Sequence[V]) -> Items[V]:
-    """Items under keys of their own."""
-    keys = [(f"{number:06}",) for number in range(len(views))]
-    return Items(keys, lambda key: views[int(key[0])])
+def listed(items: Sequence[V]) -> Items[V]:
+    """Return ``items`` under keys of their own."""
+    keys = [(f"{number:06}",) for number in range(len(items))]
+    return Items(keys, lambda key: items[int(key[0])])
 
 
 async def halves(items: list[dict[str, Any]]) -> AsyncIterator[list[dict[str, Any]]]:

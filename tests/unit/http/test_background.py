@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fluence_extender.http.listeners.background import background
+from fluence_extender.http.listeners.serving import background
 
 
 async def test_work_goes_on_until_the_context_ends() -> None:

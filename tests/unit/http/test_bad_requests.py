@@ -10,10 +10,10 @@ import httpx
 import pytest
 from starlette.types import Message, Receive
 
-from fluence_extender.http.apps import VerbsApp
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.scheduler.endpoint import VerbEndpoint
-from fluence_extender.http.scheduler.verbs import Answer, Outcome
+from fluence_extender.http.scheduler.verbs import Outcome, VerbAnswer
 from tests.unit.http.held_placements import HeldPlacements, Post, binding, by_name, pod
 
 VERBS = ["filter", "prioritize", "bind", "preempt"]
@@ -151,7 +151,7 @@ async def test_a_huge_body_is_refused_whether_or_not_it_says_its_length(verb: st
             assert "over 1000 bytes" in answer.text
 
 
-async def _never(body: bytes) -> Answer:
+async def _never(body: bytes) -> VerbAnswer:
     raise AssertionError("a request that isn't whole must not be answered")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from fluence_extender.http.port import Anywhere, AskedPod, Nowhere, On
 from fluence_extender.http.scheduler.decisions import (
     AllPass,
     NonePasses,
@@ -18,6 +17,7 @@ from fluence_extender.http.scheduler.decisions import (
     scores,
 )
 from fluence_extender.http.scheduler.offer import NamesOffer, NodesOffer, Offer
+from fluence_extender.http.scheduler.port import Anywhere, Nowhere, On, RequestedPod
 from fluence_extender.http.scheduler.wire import MetaPod, MetaVictims
 from tests.unit.http.held_placements import HeldPlacements, on
 
@@ -41,9 +41,9 @@ def test_filter_follows_the_location(offer: Callable[..., Offer]) -> None:
 
 def test_only_our_pods_are_looked_up() -> None:
     placements = on("n1")
-    assert location_of(AskedPod("d", "p", "uid-1", "fluence"), placements) == On("n1")
-    assert location_of(AskedPod("d", "p", "uid-1", "default-scheduler"), placements) == Anywhere()
-    assert location_of(AskedPod("d", "p", "uid-2", "fluence"), placements) == Nowhere("unknown pod")
+    assert location_of(RequestedPod("d", "p", "uid-1", "fluence"), placements) == On("n1")
+    assert location_of(RequestedPod("d", "p", "uid-1", "default-scheduler"), placements) == Anywhere()
+    assert location_of(RequestedPod("d", "p", "uid-2", "fluence"), placements) == Nowhere("unknown pod")
 
 
 def test_scores_single_out_the_planned_node() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.http.port import Nowhere, On, Unseen
+from fluence_extender.http.scheduler.port import Nowhere, On, Undecided
 from tests.unit.http.held_placements import HeldPlacements, Post, by_name, by_node, pod
 
 
@@ -68,7 +68,7 @@ async def test_a_pod_without_a_place_gets_its_reason_for_every_node(
 async def test_a_pod_that_the_watch_has_not_shown_yet_is_to_be_asked_for_again(
     post: Post, placements: HeldPlacements
 ) -> None:
-    placements.plan["uid-1"] = Unseen("the pod has not been seen yet")
+    placements.plan["uid-1"] = Undecided("the pod has not been seen yet")
     answer = (await post("filter", by_name(["n1", "n2"]))).json()
     assert answer["Error"] == "the pod has not been seen yet"
     assert answer["NodeNames"] == []
@@ -145,7 +145,7 @@ async def test_who_binds_itself_is_handed_the_pod_with_the_answer(
 ) -> None:
     answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
     assert answer["NodeNames"] == ["n2"]
-    assert placements.producer_annotation == [("uid-1", "n2")]
+    assert placements.handed_over == [("uid-1", "n2")]
 
 
 async def test_nobody_else_is(post: Post, placements: HeldPlacements) -> None:
@@ -153,7 +153,7 @@ async def test_nobody_else_is(post: Post, placements: HeldPlacements) -> None:
     await post("self-binding/filter", by_name(["n1", "n3"]))
     placements.plan["uid-1"] = Nowhere("busy")
     await post("self-binding/filter", by_name(["n2"]))
-    assert placements.producer_annotation == []
+    assert placements.handed_over == []
 
 
 async def test_who_may_not_be_handed_over_passes_nowhere(post: Post, placements: HeldPlacements) -> None:
@@ -164,7 +164,7 @@ async def test_who_may_not_be_handed_over_passes_nowhere(post: Post, placements:
 
 
 async def test_who_goes_after_others_is_tried_again(post: Post, placements: HeldPlacements) -> None:
-    placements.instead = Unseen("not its turn")
+    placements.instead = Undecided("not its turn")
     answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
     assert (answer["NodeNames"], answer["Error"]) == ([], "not its turn")
 

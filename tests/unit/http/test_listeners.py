@@ -12,11 +12,12 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from fluence_extender.http.apps import api_app, verbs_app
-from fluence_extender.http.listeners.listening import Address, CannotListen
+from fluence_extender.http.listeners.serving import Address, CannotListen
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.scheduler.pending import STOPPING
 from fluence_extender.http.server import Listeners, serve
+from fluence_extender.http.state.app import api_app
 from tests.unit.http.held_placements import HeldPlacements, binding, by_name, on
 
 ANY = Address("127.0.0.1", 0)
@@ -24,7 +25,7 @@ ANY = Address("127.0.0.1", 0)
 
 def listeners(placements: HeldPlacements, verbs_at: Address = ANY, api_at: Address = ANY) -> Listeners:
     metrics = Metrics()
-    return Listeners(verbs_app(placements, metrics), api_app(placements, metrics), verbs_at, api_at)
+    return Listeners(VerbsApp(placements, metrics), api_app(placements, metrics), verbs_at, api_at)
 
 
 async def until(happened: Callable[[], bool]) -> None:
@@ -159,6 +160,6 @@ async def test_a_signal_ends_serving(number: signal.Signals) -> None:
 
     metrics, placements = Metrics(), HeldPlacements()
     async with asyncio.timeout(20):
-        await serve(verbs_app(placements, metrics), api_app(placements, metrics), ANY, ANY, listening)
+        await serve(VerbsApp(placements, metrics), api_app(placements, metrics), ANY, ANY, listening)
     assert all(ports)
     assert len(set(ports)) == 2

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from fluence_extender.http.port import BindRefused
-from fluence_extender.http.scheduler.pending import GIVEN_UP, STOPPING, PendingBinds
+from fluence_extender.http.scheduler.pending import CANCELLED, STOPPING, PendingBinds
+from fluence_extender.http.scheduler.port import BindRefused
 
 
 @pytest.fixture
@@ -75,5 +75,5 @@ async def test_a_binding_that_gives_itself_up_is_refused(pending: PendingBinds) 
     async def binding() -> None:
         raise asyncio.CancelledError
 
-    with pytest.raises(BindRefused, match=GIVEN_UP):
+    with pytest.raises(BindRefused, match=CANCELLED):
         await pending.run(binding())

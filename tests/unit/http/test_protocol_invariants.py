@@ -8,11 +8,11 @@ import httpx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.http.apps import verbs_app
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.http.port import Anywhere, Location, Nowhere, On
+from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.scheduler.offer import NamesOffer
 from fluence_extender.http.scheduler.pending import PendingBinds
+from fluence_extender.http.scheduler.port import Anywhere, Location, Nowhere, On
 from fluence_extender.http.scheduler.verbs import Verbs
 from tests.unit.http.held_placements import HeldPlacements, by_name, by_node
 
@@ -116,7 +116,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 )
 async def test_no_bytes_make_a_verb_fail(verb: str, body: bytes) -> None:
     metrics = Metrics()
-    transport = httpx.ASGITransport(verbs_app(HeldPlacements(), metrics))
+    transport = httpx.ASGITransport(VerbsApp(HeldPlacements(), metrics))
     async with httpx.AsyncClient(transport=transport, base_url="http://extender") as client:
         answer = await client.post(f"/{verb}", content=body)
     assert answer.status_code in (200, 400)

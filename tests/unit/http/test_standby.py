@@ -8,15 +8,15 @@ import httpx
 import pytest
 from aiohttp import web
 
-from fluence_extender.http.apps import api_app
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.http.port import Unseen
+from fluence_extender.http.scheduler.port import Undecided
+from fluence_extender.http.state.app import api_app
 from tests.unit.http.held_placements import HeldPlacements, Post, by_name
 
 
 async def test_filter_waits_for_the_lead_and_then_says_so(post: Post, placements: HeldPlacements) -> None:
     placements.leading = False
-    placements.plan["uid-1"] = Unseen("not the leader: the lease is held by x_1")
+    placements.plan["uid-1"] = Undecided("not the leader: the lease is held by x_1")
     answer = (await post("filter", by_name(["n1", "n2"]))).json()
     assert answer["Error"] == "not the leader: the lease is held by x_1"
     assert answer["FailedAndUnresolvableNodes"] == {}

@@ -156,7 +156,7 @@ async def test_a_token_of_no_list_is_told(api: httpx.AsyncClient, token: str) ->
     answer = await api.get("/v1/gangs", params={"continue": token})
     assert (answer.status_code, answer.json()["detail"]) == (
         400,
-        "continue: not a token of this list; leave it out to begin anew",
+        "continue: not a token of this list; leave it out to start from the beginning",
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from fluence_extender.http.listeners.bodies import TEXT, posted_json, respond
-from fluence_extender.http.listeners.listening import Address, CannotListen
+from fluence_extender.http.listeners.serving import Address, CannotListen
 from fluence_extender.webhook.certificates import KeyPair, make_authority, make_leaf
 from fluence_extender.webhook.listener import SecureListener
 from fluence_extender.webhook.tls import load, server_context

@@ -8,7 +8,7 @@ import pytest
 
 from fluence_extender.cluster.port import ResourcesFile, Watched
 from fluence_extender.graph.jobspecs import jobspecs_for
-from fluence_extender.http.state.state import DeviceView
+from fluence_extender.http.state.v1 import Backend
 from fluence_extender.matcher.errors import MatcherError
 from tests.core.shown import every
 from tests.core.values import asks, node
@@ -30,8 +30,8 @@ resources:
 )
 
 
-def shown(w: World) -> dict[str, DeviceView]:
-    return {one.path: one for one in every(w.service.backends())}
+def shown(w: World) -> dict[str, Backend]:
+    return {one.path: one for one in every(w.state.backends())}
 
 
 def counts(w: World) -> dict[str, tuple[int, int, int]]:
@@ -136,7 +136,9 @@ def test_a_device_that_was_removed_while_held_is_shown_until_it_is_given_back(wo
     w.advance(1)
     (pool,) = shown(w).values()
     assert (pool.name, pool.usable, pool.held, pool.free) == ("pool", False, 2, 0)
-    assert pool.problems == ("no longer in resources.yaml: who holds it finishes first, nobody new gets it",)
+    assert pool.problems == (
+        "no longer in resources.yaml: pods that hold it may finish, no other pod gets it",
+    )
     assert [holder.pod for holder in pool.holders] == ["p"]
     w.change(pod, phase="Succeeded")
     w.advance(1)
@@ -157,5 +159,5 @@ def test_devices_and_nodes_count_alike_whichever_came_first(devices_first: bool,
         w.pod(f"p{number}", requests=asks(1500, 1), devices={"seat": 1})
     w.advance(3)
     assert counts(w) == {"one": (1, 0, 1), "pool": (3, 2, 1)}
-    (shown_node,) = every(w.service.nodes())
+    (shown_node,) = every(w.state.nodes())
     assert shown_node.held["cpu"] == 3.0

@@ -6,7 +6,7 @@ import pytest
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.http.state.gangs import gang_view
+from fluence_extender.http.state.gangs import gang_shape
 from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -35,12 +35,12 @@ def gang(*phases: str, size: int = 3, state: GangState = GangState.BOUND) -> Gan
     ],
 )
 def test_gang_that_runs_with_less_than_its_size_says_so(phases: tuple[str, ...], reason: str) -> None:
-    seen = gang_view(gang(*phases))
+    seen = gang_shape(gang(*phases))
     assert (seen.state, seen.reason, seen.why) == ("bound", reason, "")
 
 
 def test_reason_that_is_there_counts_before_what_is_missing() -> None:
     waits = gang("Running", state=GangState.COMMITTED)
     waits.reason = Reason(ReasonCode.BUSY, "busy: 0 of 1 fit now")
-    assert gang_view(waits).reason == "busy: 0 of 1 fit now"
-    assert gang_view(gang("Succeeded", state=GangState.FINISHED)).reason == ""
+    assert gang_shape(waits).reason == "busy: 0 of 1 fit now"
+    assert gang_shape(gang("Succeeded", state=GangState.FINISHED)).reason == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fluence_extender.http.state.state import NodeView
+from fluence_extender.http.state.v1 import Node
 from fluence_extender.model.node import Taint
 from tests.core.shown import every
 from tests.core.values import GIB, asks, node
@@ -12,8 +12,8 @@ from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
-def only(w: World) -> NodeView:
-    (found,) = every(w.service.nodes())
+def only(w: World) -> Node:
+    (found,) = every(w.state.nodes())
     return found
 
 
@@ -35,13 +35,15 @@ def test_one_node_names_the_pods_that_use_it(world: MakeWorld) -> None:
     gang(w, "g", 1500)
     w.foreign("n0", "daemon", requests=asks(250, 1))
     w.advance(1)
-    found = w.service.node("n0")
+    found = w.state.node("n0")
     assert found is not None
-    assert [(one.namespace, one.pod, one.gang, one.claim, one.requests["cpu"]) for one in found.pods] == [
+    assert [
+        (one.namespace, one.pod, one.gang, one.claim, one.requests["cpu"]) for one in found.item.pods
+    ] == [
         ("default", "g-0", "g", "committed", 1.5),
         ("others", "daemon", "", "other", 0.25),
     ]
-    assert w.service.node("nowhere") is None
+    assert w.state.node("nowhere") is None
 
 
 def test_why_a_node_takes_nothing_is_said_in_full(world: MakeWorld) -> None:
@@ -78,9 +80,9 @@ def test_a_node_that_went_with_pods_on_it_is_still_shown(world: MakeWorld) -> No
     w = world(node("n0"), node("n1"))
     gang(w, "g", 1000)
     w.advance(3)
-    (held,) = every(w.service.allocations())
+    (held,) = every(w.state.allocations())
     w.cluster.remove(node(held.node))
-    shown = {one.name: one for one in every(w.service.nodes())}
+    shown = {one.name: one for one in every(w.state.nodes())}
     assert shown[held.node].problems == ("the node is gone; these pods were there",)
     assert shown[held.node].allocatable == {}
     assert shown[held.node].held["cpu"] == 1.0

@@ -1,16 +1,16 @@
-"""What-if questions: the one POST of the state API, which changes nothing either."""
+"""What-if questions: the only POST of the state API, which changes nothing either."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
-from fluence_extender.http.port import NotSimulated, Placements, not_ready
-from fluence_extender.http.state.parameters import only_known
-from fluence_extender.http.state.problems import refusal
-from fluence_extender.http.state.views import Problem, Refusal
+from fluence_extender.http.readiness import not_ready
+from fluence_extender.http.state import v1
+from fluence_extender.http.state.port import NotSimulated, StateSource
+from fluence_extender.http.state.problems import only_known, refusal
 
 MOST_BYTES = 4 * 2**20
 
@@ -48,13 +48,13 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {"application/json": {"example": _ANSWER}},
     },
     400: {
-        "model": Refusal,
+        "model": v1.Refusal,
         "description": "The manifests can't be read or make no pods, or a parameter isn't known.",
     },
-    422: {"model": Refusal, "description": "A parameter has no possible value."},
-    413: {"model": Refusal, "description": "More than 4 MiB."},
-    429: {"model": Refusal, "description": "Too many questions at once."},
-    503: {"model": Problem, "description": "Not ready yet; the reason is in `detail`."},
+    422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
+    413: {"model": v1.Refusal, "description": "More than 4 MiB."},
+    429: {"model": v1.Refusal, "description": "Too many questions at once."},
+    503: {"model": v1.Problem, "description": "Not ready yet; the reason is in `detail`."},
 }
 _BODY = {
     "requestBody": {
@@ -64,24 +64,24 @@ _BODY = {
 }
 
 
-def simulate_route(placements: Placements) -> APIRouter:
-    """``POST /v1/simulate`` over ``placements``."""
+def simulate_route(source: StateSource) -> APIRouter:
+    """Return the route ``POST /v1/simulate`` over ``source``."""
     router = APIRouter(prefix="/v1", dependencies=[Depends(only_known)], tags=["what-if"])
 
     @router.post("/simulate", summary="Would it fit", responses=_RESPONSES, openapi_extra=_BODY)
     async def simulate(
         request: Request,
         namespace: Annotated[
-            str, Query(description="Of objects that say none.", examples=["default"])
+            str, Query(description="Of objects that declare none.", examples=["default"])
         ] = "default",
-    ) -> JSONResponse:
+    ) -> Response:
         """Plan the gangs of some manifests (YAML or JSON) on a copy of the ledger: where, or why not and until when."""
-        if not placements.ready:
-            raise HTTPException(503, detail=not_ready(placements))
+        if source.not_ready_reason:
+            raise HTTPException(503, detail=not_ready(source.not_ready_reason))
         try:
-            return JSONResponse(await placements.simulate(await _body(request), namespace))
-        except NotSimulated as refused:
-            return refusal(refused.status, str(refused))
+            return JSONResponse(await source.simulate(await _body(request), namespace))
+        except NotSimulated as error:
+            return refusal(error.status, str(error))
 
     return router
 

@@ -1,6 +1,6 @@
-"""The two ASGI applications: the verbs for the scheduler beside us, the state API for everybody else.
+"""The application of the four verbs for the kube-scheduler in the same pod.
 
-They share nothing but the service and its metrics, so that the verbs can stay on loopback.
+It trusts its callers, so it belongs on a loopback listener of its own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fluence_extender.http.listeners.bodies import MAX_BODY
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.http.port import SELF_BINDING, Scheduling
 from fluence_extender.http.scheduler.endpoint import VerbEndpoint
 from fluence_extender.http.scheduler.pending import PendingBinds
+from fluence_extender.http.scheduler.port import SELF_BINDING, Placements
 from fluence_extender.http.scheduler.verbs import (
     Verbs,
     failed_filter,
@@ -25,15 +25,12 @@ from fluence_extender.http.scheduler.verbs import (
     failed_prioritize,
 )
 from fluence_extender.http.scheduler.wire import binding_result
-from fluence_extender.http.state.stateapi import api_app
-
-__all__ = ["VerbsApp", "api_app", "verbs_app"]
 
 
 class VerbsApp(Starlette):
-    """The verbs and a liveness probe. Trusts its callers: give it to a loopback listener."""
+    """The verbs and a liveness probe."""
 
-    def __init__(self, placements: Scheduling, metrics: Metrics, max_body: int = MAX_BODY) -> None:
+    def __init__(self, placements: Placements, metrics: Metrics, max_body: int = MAX_BODY) -> None:
         self.pending_binds = PendingBinds()
         verbs = Verbs(placements, self.pending_binds)
         self._verbs: dict[str, ASGIApp] = {
@@ -54,13 +51,8 @@ class VerbsApp(Starlette):
         await (super().__call__ if verb is None else verb)(scope, receive, send)
 
     async def stop(self, grace: float) -> None:
-        """Take no more bindings; end those that wait within ``grace`` seconds."""
+        """Take no more bindings; give those that wait ``grace`` seconds to end."""
         await self.pending_binds.stop(grace)
-
-
-def verbs_app(placements: Scheduling, metrics: Metrics) -> VerbsApp:
-    """The application of the four verbs over ``placements``."""
-    return VerbsApp(placements, metrics)
 
 
 async def _alive(request: Request) -> PlainTextResponse:

@@ -1,6 +1,7 @@
-"""Sockets to listen on, the server behind them, and the signals that end it.
+"""Sockets to listen on, the server behind them, what runs while it serves, and the signals that end it.
 
-Invariant: an address that can't be had is told before anything is served.
+Invariants: an address that isn't available is reported before anything is served. A task that fails in the background
+ends the serving, and no such task outlives it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import resource
 import signal
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +26,7 @@ OPEN_FILES = 65536
 # Seconds. Longer than the 90 of Go's client: it doesn't repeat a POST on a connection that we close under it.
 KEEP_ALIVE = 120
 
-# Seconds that open answers have to get out once we stop.
+# Seconds that open answers have to finish once we stop.
 ANSWER_GRACE = 3
 
 
@@ -42,12 +43,12 @@ class Address:
 
 
 class CannotListen(Exception):
-    """The address can't be had; the text names it and says why."""
+    """The address isn't available; the text names it and says why."""
 
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set while the context lasts."""
+    """Yield an event that SIGTERM and SIGINT set while the context lasts."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
@@ -60,6 +61,19 @@ def stop_signals() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
+@contextlib.asynccontextmanager
+async def background(work: Mapping[str, Coroutine[object, object, None]]) -> AsyncIterator[None]:
+    """Run ``work`` as tasks of these names, started in this order, until the context ends.
+
+    Raises an `ExceptionGroup` of the failures.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        started = [tasks.create_task(one, name=name) for name, one in work.items()]
+        yield
+        for task in started:
+            task.cancel()
+
+
 def allow_open_files() -> None:
     """Raise the limit of open files as far as we may, up to `OPEN_FILES`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -69,7 +83,7 @@ def allow_open_files() -> None:
 
 
 def listen(address: Address) -> socket.socket:
-    """A listening socket. Raises `CannotListen`."""
+    """Return a listening socket. Raises `CannotListen`."""
     if not 0 <= address.port <= 65535:
         raise CannotListen(f"can't listen on {address}: a port is between 0 and 65535")
     try:
@@ -81,15 +95,15 @@ def listen(address: Address) -> socket.socket:
         raise CannotListen(f"can't listen on {address}: {error.strerror or error}") from error
 
 
-def actual(asked: Address, sock: socket.socket) -> Address:
-    """The address with the port that the socket has got."""
-    return Address(asked.host, sock.getsockname()[1])
+def actual(requested: Address, sock: socket.socket) -> Address:
+    """Return the address with the port that the socket has."""
+    return Address(requested.host, sock.getsockname()[1])
 
 
 def uvicorn_server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
-    """A server to be started with ``startup`` and stopped with ``shutdown``; it takes no signals.
+    """Return a server to be started with ``startup`` and stopped with ``shutdown``; it takes no signals.
 
-    ``tls`` is read at each handshake, so that a certificate loaded into it later is served from then on.
+    ``tls`` is read at each handshake, so a certificate that is loaded into it later is served from then on.
     """
     config = uvicorn.Config(
         app,
@@ -105,14 +119,14 @@ def uvicorn_server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.S
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=ANSWER_GRACE,
-        ssl_context_factory=None if tls is None else partial(_given, tls),
+        ssl_context_factory=None if tls is None else partial(_existing, tls),
     )
     config.load()
     server = uvicorn.Server(config)
-    # uvicorn's own loop around these two calls takes the process's signals, which belong to who serves.
+    # uvicorn's own loop around these two calls takes the process's signals, which are ours to handle.
     server.lifespan = config.lifespan_class(config)
     return server
 
 
-def _given(tls: ssl.SSLContext, *_: object) -> ssl.SSLContext:
+def _existing(tls: ssl.SSLContext, *_: object) -> ssl.SSLContext:
     return tls

@@ -1,6 +1,6 @@
-"""The service as the HTTP shell sees it: look-ups, bindings and state, over the controller.
+"""What the HTTP listeners need of the service, provided by the controller and the driver.
 
-Everything here runs on the event loop that also feeds the controller, so an answer is never half old and half new.
+Everything here runs on the event loop that also feeds the controller, so an answer never mixes old and new state.
 """
 
 from __future__ import annotations
@@ -14,31 +14,22 @@ from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.lifecycle.handover import marked_go_first, unbindable
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.http.port import (
+from fluence_extender.http.metrics import Counts
+from fluence_extender.http.scheduler.port import (
     Anywhere,
-    AskedPod,
     BindRefused,
     Location,
-    NotSimulated,
     Nowhere,
     On,
-    Unseen,
+    RequestedPod,
+    Undecided,
 )
-from fluence_extender.http.state.backends import device_listing
-from fluence_extender.http.state.gangs import NO_PLACE_YET, allocation_listing, gang_listing, gang_story
+from fluence_extender.http.state import v1
+from fluence_extender.http.state.backends import backend_listing
+from fluence_extender.http.state.gangs import NO_PLACE_YET, allocation_listing, gang_detail, gang_listing
 from fluence_extender.http.state.graph import graph
-from fluence_extender.http.state.nodes import node_listing, node_story
-from fluence_extender.http.state.state import (
-    AllocationView,
-    Counts,
-    DeviceView,
-    GangStory,
-    GangView,
-    Graph,
-    Listing,
-    NodeStory,
-    NodeView,
-)
+from fluence_extender.http.state.nodes import node_detail, node_listing
+from fluence_extender.http.state.port import Graph, Listing, NotSimulated, Single
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.names import MARK_RESOURCE, SCHEDULER_NAME
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -53,40 +44,24 @@ UNMARKED = (
 )
 NOT_ITS_TURN = "waiting for the members of its gang that are bound together"
 
+TAKEOVER_WAIT = 6.0
+"""Seconds that a filter call waits for us to take over the lead.
 
-PATIENCE = 6.0
-"""Seconds that a filter call waits for us to take over: an error would clear the nominations we are about to read."""
+An error would make kube-scheduler clear the nominations that we are about to read.
+"""
 
 
-class Service:
-    """Implements the `Placements` port.
+class LiveReadiness:
+    """Whether the service is ready. ``missing`` returns what has still to be listed, "" when nothing."""
 
-    ``missing`` says what has still to be listed, "" when nothing; ``asked`` is told that a scheduler calls a replica
-    that stands by; ``rules`` reads what of the cluster preemption depends on.
-    """
-
-    def __init__(
-        self,
-        controller: Controller,
-        driver: Driver,
-        missing: Callable[[], str],
-        asked: Callable[[], None] = lambda: None,
-        rules: Rules = nothing_known,
-    ) -> None:
+    def __init__(self, controller: Controller, driver: Driver, missing: Callable[[], str]) -> None:
         self._controller = controller
         self._driver = driver
         self._missing = missing
-        self._asked = asked
-        self._simulator = Simulator(controller, rules)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the cluster has been listed and replayed, and is still being watched."""
-        return not self.not_ready_reason
 
     @property
     def not_ready_reason(self) -> str:
-        """What is missing, "" when ready."""
+        """What is missing until the cluster is listed and replayed, or when it is no longer watched; else ""."""
         missing = self._missing()
         if missing or self._controller.started:
             return missing
@@ -97,20 +72,34 @@ class Service:
         """Whether this replica decides and writes."""
         return self._driver.leading
 
-    async def settled(self) -> None:
-        """Wait until this replica leads, for a few seconds at most."""
-        self._asked()
-        await self._driver.led(PATIENCE)
 
-    def locate(self, pod: AskedPod) -> Location:
-        """Say where the pod is to go."""
+class LivePlacements(LiveReadiness):
+    """Implements the `Placements` port. ``requested`` is called when a scheduler calls a replica that doesn't lead."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        driver: Driver,
+        missing: Callable[[], str],
+        requested: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(controller, driver, missing)
+        self._requested = requested
+
+    async def settled(self) -> None:
+        """Wait a few seconds at most until this replica leads."""
+        self._requested()
+        await self._driver.led(TAKEOVER_WAIT)
+
+    def locate(self, pod: RequestedPod) -> Location:
+        """Return where the pod is to run."""
         if pod.scheduler != SCHEDULER_NAME:
             return Anywhere()
         if not self._driver.leading:
-            return Unseen(self._driver.why_not_leading)
+            return Undecided(self._driver.why_not_leading)
         found = self._controller.member(pod.uid)
         if found is None:
-            return Unseen(NOT_SEEN)
+            return Undecided(NOT_SEEN)
         gang, member = found
         self._controller.lifecycle.asked(pod.uid)
         if member.bound:
@@ -120,14 +109,14 @@ class Service:
                 HistoryKind.FILTERED, member.pod.name, f"kube-scheduler was told {member.assignment.node}"
             )
             return On(member.assignment.node, bool(member.pod.pinned_to))
-        return Nowhere(gang.reason.text) if gang.reason is not None else Unseen(NO_PLACE_YET)
+        return Nowhere(gang.reason.text) if gang.reason is not None else Undecided(NO_PLACE_YET)
 
-    def refused(self, pod: AskedPod, node: str) -> None:
-        """Take note that the planned node wasn't offered."""
+    def refused(self, pod: RequestedPod, node: str) -> None:
+        """Note that the planned node wasn't offered."""
         self._controller.lifecycle.refused(pod.uid, node)
 
-    def hand_over(self, pod: AskedPod, node: str) -> Location:
-        """See `Placements.hand_over`."""
+    def hand_over(self, pod: RequestedPod, node: str) -> Location:
+        """Let kube-scheduler bind the pod to ``node``; see the port."""
         found = self._controller.member(pod.uid)
         if found is None or found[1].bound or found[1].pod.marked:
             return On(node)
@@ -140,11 +129,11 @@ class Service:
         if marked_go_first(gang):
             # kube-scheduler will clear its nomination, which says nothing about the node.
             member.excused = bool(member.pod.nominated)
-            return Unseen(NOT_ITS_TURN)
-        self._controller.lifecycle.producer_annotation(gang, member)
+            return Undecided(NOT_ITS_TURN)
+        self._controller.lifecycle.handed_over(gang, member)
         return On(node)
 
-    async def bind(self, pod: AskedPod, node: str) -> None:
+    async def bind(self, pod: RequestedPod, node: str) -> None:
         """Bind the pod with its gang. Raises `BindRefused`."""
         try:
             await self._driver.binder.bind(pod.uid, node)
@@ -167,44 +156,58 @@ class Service:
                 return False
         return True
 
+
+class LiveState(LiveReadiness):
+    """Implements the `StateSource` port. ``rules`` reads what of the cluster preemption depends on."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        driver: Driver,
+        missing: Callable[[], str],
+        rules: Rules = nothing_known,
+    ) -> None:
+        super().__init__(controller, driver, missing)
+        self._simulator = Simulator(controller, rules)
+
+    def gangs(self, gone: bool = False) -> Listing[v1.Gang]:
+        """Return all gangs, by namespace and name."""
+        return gang_listing(self._controller, gone)
+
+    def gang(self, namespace: str, name: str, convention: str = "") -> Single[v1.GangDetail] | None:
+        """Return one gang with its history."""
+        return gang_detail(self._controller, namespace, name, convention, self.leading)
+
+    def allocations(self) -> Listing[v1.Allocation]:
+        """Return what pods of ours hold, by namespace and pod."""
+        return allocation_listing(self._controller)
+
+    def nodes(self) -> Listing[v1.Node]:
+        """Return all nodes, by name."""
+        return node_listing(self._controller)
+
+    def node(self, name: str) -> Single[v1.NodeDetail] | None:
+        """Return one node with the pods that use it."""
+        return node_detail(self._controller, name, self.leading)
+
+    def backends(self) -> Listing[v1.Backend]:
+        """Return all virtual devices."""
+        return backend_listing(self._controller)
+
+    def graph(self, expand: bool) -> Graph:
+        """Return the graph as JGF, compact or in whole cores and GiB with one vertex for each leaf."""
+        return graph(self._controller, expand)
+
+    def counts(self) -> Counts:
+        """Return how many gangs there are in each state, and how many pods have an allocation."""
+        states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
+        return Counts(states, len(self._controller.ledger.allocations))
+
     async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
-        """Say what would become of the gangs of ``manifests``. Raises `NotSimulated`."""
+        """Return what would become of the gangs of ``manifests``. Raises `NotSimulated`."""
         try:
             return await self._simulator.answer(manifests, namespace)
         except BadManifest as bad:
             raise NotSimulated(400, str(bad)) from bad
         except TooMany as many:
             raise NotSimulated(429, str(many)) from many
-
-    def gangs(self, gone: bool = False) -> Listing[GangView]:
-        """All gangs, by namespace and name."""
-        return gang_listing(self._controller, gone)
-
-    def gang(self, namespace: str, name: str, convention: str = "") -> GangStory | None:
-        """One gang with its history."""
-        return gang_story(self._controller, namespace, name, convention)
-
-    def allocations(self) -> Listing[AllocationView]:
-        """What pods of ours hold, by namespace and pod."""
-        return allocation_listing(self._controller)
-
-    def nodes(self) -> Listing[NodeView]:
-        """All nodes, by name."""
-        return node_listing(self._controller)
-
-    def node(self, name: str) -> NodeStory | None:
-        """One node with the pods that use it."""
-        return node_story(self._controller, name)
-
-    def backends(self) -> Listing[DeviceView]:
-        """All virtual devices."""
-        return device_listing(self._controller)
-
-    def graph(self, expand: bool) -> Graph:
-        """The graph as JGF, compact or in whole cores and GiB with one vertex a leaf."""
-        return graph(self._controller, expand)
-
-    def counts(self) -> Counts:
-        """How many gangs there are in each state, and how many pods hold something."""
-        states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
-        return Counts(states, len(self._controller.ledger.allocations))

@@ -1,0 +1,95 @@
+"""What the four verbs need from the rest of the service.
+
+All of it but `Placements.bind` and `Placements.settled` is a look-up: it never allocates, never waits, and gives the
+same result however often it is called, until the plan changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fluence_extender.http.readiness import Readiness
+
+SELF_BINDING = "/self-binding"
+"""The path prefix of the verbs for a kube-scheduler that binds unmarked pods itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedPod:
+    """The pod of a request, as far as a look-up needs it."""
+
+    namespace: str
+    name: str
+    uid: str
+    scheduler: str
+
+
+@dataclass(frozen=True, slots=True)
+class Anywhere:
+    """The pod is a foreign pod, so every node passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """The pod's planned node. ``confined`` means that kube-scheduler offers no other nodes than the pinned ones."""
+
+    node: str
+    confined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nowhere:
+    """The pod has no place; ``reason`` is stable text for people."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The pod is ours and nothing has been decided for it yet, so kube-scheduler should ask again soon."""
+
+    reason: str
+
+
+Location = Anywhere | On | Nowhere | Undecided
+
+
+class BindRefused(Exception):
+    """The pod can't be bound to that node now; the text says why."""
+
+
+class Placements(Readiness, Protocol):
+    """The planned places of pods, for the verbs."""
+
+    async def settled(self) -> None:
+        """Wait a few seconds at most until this replica leads: a scheduler calls it, so it is about to lead."""
+        ...
+
+    def locate(self, pod: RequestedPod) -> Location:
+        """Return where the pod is to run. A look-up: it neither waits nor changes anything."""
+        ...
+
+    def refused(self, pod: RequestedPod, node: str) -> None:
+        """Note that ``node``, the planned one, wasn't among the nodes offered in a filter call."""
+        ...
+
+    def hand_over(self, pod: RequestedPod, node: str) -> Location:
+        """Let kube-scheduler bind the pod to ``node``, its planned one, unless it calls our bind verb for this pod.
+
+        Returns `On` that node, or the location to answer instead if the pod has to wait or may never be bound so.
+        """
+        ...
+
+    async def bind(self, pod: RequestedPod, node: str) -> None:
+        """Bind the pod to its planned node, together with its gang. Idempotent.
+
+        Raises `BindRefused` or a `ClusterError`. Continues when the caller disconnects; is cancelled when the
+        service stops.
+        """
+        ...
+
+    def may_evict(self, uids: Sequence[str]) -> bool:
+        """Whether evicting all of these pods (ours and foreign ones) breaks no gang of ours."""
+        ...

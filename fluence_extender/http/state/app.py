@@ -1,0 +1,77 @@
+"""The application of the state API: what the service knows, read-only, for people, tools and Prometheus.
+
+Invariants: nothing here changes the plan. Nothing is answered from a half-listed cluster; such a request gets a 503
+with the reason. Every answer says whether it comes from the leader or from a standby. The documents need no file from
+another host. HEAD is answered as GET without the body (RFC 9110, 9.3.2), and for an answer that comes in pieces only
+the first piece is made, however large it would be.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fluence_extender import __version__
+from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.state.health import health_routes
+from fluence_extender.http.state.port import StateSource
+from fluence_extender.http.state.problems import handle_problems
+from fluence_extender.http.state.routes import state_routes
+from fluence_extender.http.state.simulate import simulate_route
+
+_DESCRIPTION = """Gangs and their histories, what their pods hold, nodes, virtual devices, and the resource graph.
+Read-only.
+
+Lists come whole, or in pages with `limit` and `continue`. Answers carry an `ETag`; with it in `If-None-Match` an answer
+that hasn't changed is a 304. The header `Fluence-Leading` (in lists also `metadata.leading`) is `false` when a standby
+answers from what it sees of the cluster."""
+
+
+def api_app(source: StateSource, metrics: Metrics, scheduler: str = "") -> FastAPI:
+    """Return the application of the state API, probes and metrics over ``source``.
+
+    ``scheduler`` is the health endpoint of the kube-scheduler in the same pod, "" if there is none.
+    """
+    app = FastAPI(
+        title="fluence-extender",
+        version=__version__,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.include_router(state_routes(source))
+    app.include_router(simulate_route(source))
+    app.include_router(health_routes(source, metrics, scheduler))
+    app.add_middleware(HeadAsGet)
+    handle_problems(app)
+    return app
+
+
+class _HeadSent(OSError):
+    """The head is out. The sender stops as it would for a client that has disconnected."""
+
+
+class HeadAsGet:
+    """Middleware that lets ``app``, whose routes take GET, answer HEAD as well."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_head(message: Message) -> None:
+            if message["type"] != "http.response.body":
+                await send(message)
+                return
+            await send({"type": "http.response.body", "body": b""})
+            if message.get("more_body", False):
+                raise _HeadSent
+
+        try:
+            await self._app({**scope, "method": "GET"}, receive, send_head)
+        except (_HeadSent, ClientDisconnect):
+            return

@@ -1,0 +1,230 @@
+"""The routes below ``/v1`` that show state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import Response
+
+from fluence_extender.http.readiness import not_ready
+from fluence_extender.http.state import v1
+from fluence_extender.http.state.paging import Page
+from fluence_extender.http.state.port import StateSource
+from fluence_extender.http.state.problems import only_known
+from fluence_extender.http.state.responses import Responses
+from fluence_extender.model.gang import Convention
+
+V = TypeVar("V")
+
+Limit = Annotated[
+    int, Query(ge=0, le=100_000, description="How many items at most; 0 for all.", examples=[500])
+]
+Continue = Annotated[
+    str,
+    Query(
+        alias="continue",
+        description="`metadata.continue` of the previous page; all other parameters as for that page.",
+    ),
+]
+Namespace = Annotated[str, Query(description="Only of this namespace.", examples=["default"])]
+OnNode = Annotated[str, Query(description="Only what is on this node.", examples=["n7"])]
+OfBackend = Annotated[str, Query(description="Only of this backend.", examples=["ibm-a"])]
+
+_ALL: dict[int | str, dict[str, Any]] = {
+    304: {"description": "What `If-None-Match` names is still the newest."},
+    400: {"model": v1.Refusal, "description": "A parameter isn't known."},
+    422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
+    503: {"model": v1.Problem, "description": "Not ready yet; the reason is in `detail`."},
+}
+_LISTS: dict[int | str, dict[str, Any]] = {
+    400: {
+        "model": v1.Refusal,
+        "description": "A parameter isn't known, or `continue` isn't a token of this list.",
+    },
+}
+
+
+def state_routes(source: StateSource) -> APIRouter:
+    """Return the routes over ``source``."""
+
+    async def ready() -> None:
+        if source.not_ready_reason:
+            raise HTTPException(503, detail=not_ready(source.not_ready_reason))
+
+    checks = [Depends(ready), Depends(only_known)]
+    router = APIRouter(prefix="/v1", dependencies=checks, responses=_ALL, tags=["state"])
+    responses = Responses(source)
+    _gangs_route(router, source, responses)
+    _gang_route(router, source, responses)
+    _allocation_route(router, source, responses)
+    _node_routes(router, source, responses)
+    _backend_route(router, source, responses)
+    _graph_route(router, source, responses)
+    return router
+
+
+def _gangs_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+    @router.get("/gangs", response_model=v1.ListOf[v1.Gang], summary="All gangs", responses=_LISTS)
+    async def gangs(
+        request: Request,
+        namespace: Namespace = "",
+        state: Annotated[v1.State | None, Query(description="Only gangs in this state.")] = None,
+        node: OnNode = "",
+        backend: OfBackend = "",
+        gone: Annotated[bool, Query(description="With gangs whose pods are gone, for an hour.")] = False,
+        limit: Limit = 0,
+        continue_: Continue = "",
+    ) -> Response:
+        """Every gang that is known, by namespace and name."""
+        keep = _all_of(
+            v1.Gang,
+            (namespace, lambda gang: gang.namespace == namespace),
+            (state, lambda gang: gang.state == state),
+            (node, lambda gang: any(member.node == node for member in gang.members)),
+            (backend, lambda gang: any(member.backend == backend for member in gang.members)),
+        )
+        listing = source.gangs(gone or state == "gone")
+        return responses.page(request, listing, Page("gangs", limit, continue_), keep)
+
+
+def _gang_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+    @router.get(
+        "/gangs/{namespace}/{name:path}",
+        response_model=v1.GangDetail,
+        summary="One gang and its history",
+        responses={
+            404: {"model": v1.Problem, "description": "No gang has that name, nor had one in the last hour."}
+        },
+    )
+    async def gang(
+        request: Request,
+        namespace: str,
+        name: str,
+        convention: Annotated[
+            Convention | None, Query(description="Which one, if several have the same name.")
+        ] = None,
+    ) -> Response:
+        """One gang by its name, with what its members request and what has happened to it so far.
+
+        A gang whose pods are gone is remembered for an hour.
+        """
+        found = source.gang(namespace, name, convention or "")
+        if found is None:
+            raise HTTPException(404, detail=f"no gang {namespace}/{name}")
+        return responses.single(request, found)
+
+
+def _allocation_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+    @router.get(
+        "/allocations", response_model=v1.ListOf[v1.Allocation], summary="What pods hold", responses=_LISTS
+    )
+    async def allocations(
+        request: Request,
+        namespace: Namespace = "",
+        node: OnNode = "",
+        backend: OfBackend = "",
+        limit: Limit = 0,
+        continue_: Continue = "",
+    ) -> Response:
+        """What each pod of this scheduler holds, by namespace and pod, including planned and committed shares."""
+        keep = _all_of(
+            v1.Allocation,
+            (namespace, lambda held: held.namespace == namespace),
+            (node, lambda held: held.node == node),
+            (backend, lambda held: held.backend == backend),
+        )
+        page = Page("allocations", limit, continue_)
+        return responses.page(request, source.allocations(), page, keep)
+
+
+def _node_routes(router: APIRouter, source: StateSource, responses: Responses) -> None:
+    @router.get("/nodes", response_model=v1.ListOf[v1.Node], summary="All nodes", responses=_LISTS)
+    async def nodes(
+        request: Request,
+        schedulable: Annotated[
+            bool | None,
+            Query(description="Only nodes that are open to pods without tolerations, or only the others."),
+        ] = None,
+        limit: Limit = 0,
+        continue_: Continue = "",
+    ) -> Response:
+        """What each node has, what uses it, what is free, and why nothing new may be placed there."""
+        keep = _all_of(v1.Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
+        return responses.page(request, source.nodes(), Page("nodes", limit, continue_), keep)
+
+    @router.get(
+        "/nodes/{name}",
+        response_model=v1.NodeDetail,
+        summary="One node and the pods that use it",
+        responses={404: {"model": v1.Problem, "description": "No node of that name."}},
+    )
+    async def node(request: Request, name: str) -> Response:
+        """One node with every pod that uses it, of this scheduler and of others."""
+        found = source.node(name)
+        if found is None:
+            raise HTTPException(404, detail=f"no node {name}")
+        return responses.single(request, found)
+
+
+def _backend_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+    @router.get(
+        "/backends", response_model=v1.ListOf[v1.Backend], summary="Virtual devices", responses=_LISTS
+    )
+    async def backends(
+        request: Request,
+        type_: Annotated[
+            str, Query(alias="type", description="Only devices of this type.", examples=["qpu"])
+        ] = "",
+        backend: OfBackend = "",
+        node: OnNode = "",
+        usable: Annotated[
+            bool | None, Query(description="Only devices that pods can request, or only the others.")
+        ] = None,
+        limit: Limit = 0,
+        continue_: Continue = "",
+    ) -> Response:
+        """Every virtual device: what it is, how much of it is free, what holds the rest, why it can't be used."""
+        keep = _all_of(
+            v1.Backend,
+            (type_, lambda device: device.type == type_),
+            (backend, lambda device: device.backend == backend),
+            (node, lambda device: device.node == node),
+            (usable is not None, lambda device: device.usable == usable),
+        )
+        return responses.page(request, source.backends(), Page("backends", limit, continue_), keep)
+
+
+def _graph_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+    @router.get(
+        "/graph",
+        response_model=v1.GraphDocument,
+        summary="The resource graph",
+        responses={
+            400: {
+                "model": v1.Refusal,
+                "description": "A parameter isn't known, or the graph with a vertex for each unit is too large.",
+            }
+        },
+    )
+    async def graph(
+        request: Request,
+        expand: Annotated[
+            bool,
+            Query(description="One vertex for each unit, instead of one with a size for equal leaves."),
+        ] = False,
+    ) -> Response:
+        """The resource graph in JSON Graph Format, as the matcher sees the cluster now."""
+        return await responses.graph(request, source.graph(expand))
+
+
+def _all_of(_: type[V], *conditions: tuple[object, Callable[[V], bool]]) -> Callable[[V], bool] | None:
+    """Return a filter of items by the conditions whose parameter was given, None if none was.
+
+    The type is only for the type checker.
+    """
+    given = [condition for parameter, condition in conditions if parameter]
+    if not given:
+        return None
+    return lambda item: all(condition(item) for condition in given)

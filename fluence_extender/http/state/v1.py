@@ -1,0 +1,395 @@
+"""The shapes of ``/v1``: each value that the state API sends is defined here, once.
+
+The JSON of an answer is encoded straight from these values, and its schema in the OpenAPI document is made from the
+same classes. A large cluster's state therefore passes through no validation. Field names and descriptions are part of
+the public interface. Amounts are by Kubernetes resource name: ``cpu`` in cores (a pod may hold a part of one), memory
+and storage in bytes, everything else in whole pieces. Times are aware and in UTC.
+
+Invariant: every answer, and every example in this module, is valid under its schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from fluence_extender.model.gang import Convention, HistoryKind
+from fluence_extender.model.resources import CPU, Resources
+
+T = TypeVar("T")
+
+State = Literal["waiting", "planned", "committed", "bound", "finished", "gone"]
+Strength = Literal["planned", "committed", "bound"]
+
+_UID = "6e1b2a34-5c1d-4a53-9f0e-2f0f3c9f7a10"
+
+Amounts = Annotated[
+    Mapping[str, float],
+    Field(
+        description="Amounts by resource name: cpu in cores, memory and storage in bytes, the rest in pieces.",
+        examples=[{"cpu": 1.5, "memory": 2147483648, "pods": 1}],
+    ),
+]
+Devices = Mapping[str, int]
+Namespace = Annotated[str, Field(description="The namespace.", examples=["default"])]
+PodName = Annotated[str, Field(description="The pod's name.", examples=["vqe-0"])]
+Uid = Annotated[str, Field(description="The pod's uid.", examples=[_UID])]
+GangName = Annotated[
+    str,
+    Field(description="The gang that the pod is in; empty for a pod of another scheduler.", examples=["vqe"]),
+]
+Leading = Annotated[
+    bool,
+    Field(
+        description="Whether the leader has answered; otherwise a standby did, from what it sees.",
+        examples=[True],
+    ),
+]
+Problems = Annotated[
+    tuple[str, ...], Field(description="Why not; empty when it can be used.", examples=[["cordoned"]])
+]
+Held = Annotated[
+    Strength,
+    Field(description="How firmly it is held: for a plan, a commitment or a binding.", examples=["bound"]),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A value of the API."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    @classmethod
+    def extending(cls, base: _Shape, **more: Any) -> Self:
+        """Return a value with the fields of ``base``, which it inherits, and ``more``."""
+        return cls(**{field.name: getattr(base, field.name) for field in fields(base)}, **more)
+
+
+class _Model(BaseModel):
+    """A value of the API with names that Python reserves."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    def to_json(self) -> bytes:
+        """Return the value as JSON, without fields that are None."""
+        return self.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+
+class ListMetadata(_Model):
+    """What describes a list as a whole."""
+
+    leading: Leading
+    next_page: Annotated[
+        str,
+        Field(
+            alias="continue",
+            description="The token that requests the next page; empty on the last page.",
+            examples=["WyJub2RlcyIsIm43Il0"],
+        ),
+    ]
+    remaining: Annotated[
+        int | None,
+        Field(
+            alias="remainingItemCount",
+            description="How many items there are beyond this page; only in lists without a filter.",
+            examples=[4500],
+        ),
+    ] = None
+
+
+class ListOf(_Model, Generic[T]):
+    """A list, or a page of it."""
+
+    items: Annotated[list[T], Field(description="The items, in ascending order.")]
+    metadata: Annotated[ListMetadata, Field(description="Where this page stands in the list.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Member(_Shape):
+    """One pod of a gang."""
+
+    pod: PodName
+    uid: Uid
+    node: Annotated[
+        str, Field(description="Its planned or bound node; empty while it has none.", examples=["n7"])
+    ]
+    backend: Annotated[
+        str, Field(description="Its planned or bound backend; empty while it has none.", examples=["ibm-a"])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang(_Shape):
+    """Pods that are placed together or not at all."""
+
+    namespace: Namespace
+    name: Annotated[str, Field(description="The group's name, or that of a single pod.", examples=["vqe"])]
+    convention: Annotated[
+        Convention, Field(description="How its pods declare that they belong together.", examples=["group"])
+    ]
+    state: Annotated[
+        State,
+        Field(
+            description="waiting: has no place; planned: has one; committed: members are being bound; "
+            "bound: every member has its node; finished: no member is left running; gone: its pods are gone.",
+            examples=["waiting"],
+        ),
+    ]
+    reason: Annotated[
+        str,
+        Field(
+            description="Why it is in this state; empty when there is nothing to explain.",
+            examples=["waiting for members (3 of 8 exist)"],
+        ),
+    ]
+    why: Annotated[
+        str,
+        Field(
+            description="The kind of the reason; empty while nothing holds the gang up.",
+            examples=["WaitingForMembers"],
+        ),
+    ]
+    size: Annotated[int, Field(description="How many members make it whole.", examples=[8])]
+    created: Annotated[
+        datetime | None,
+        Field(description="When its first member was created.", examples=["2026-06-30T12:00:00Z"]),
+    ]
+    expected_start: Annotated[
+        datetime | None,
+        Field(
+            description="When it is expected to get its places, as far as running pods declare how long they run; "
+            "null when that is unknown.",
+            examples=["2026-06-30T14:30:00Z"],
+        ),
+    ]
+    members: Annotated[tuple[Member, ...], Field(description="The members that exist.")]
+    former: Annotated[
+        tuple[str, ...],
+        Field(
+            description="The names of the pods of a gang that is gone, as far as its history names them.",
+            examples=[[]],
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(_Shape):
+    """What each of several equal members of a gang requests."""
+
+    members: Annotated[int, Field(description="How many members request this.", examples=[8])]
+    requests: Amounts
+    devices: Annotated[
+        Devices, Field(description="Virtual resources requested, by type.", examples=[{"qpu": 1}])
+    ]
+    requires: Annotated[
+        Mapping[str, str],
+        Field(description="Required values of the devices' attributes.", examples=[{"vendor": "ibm"}]),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(_Shape):
+    """One entry of a gang's history."""
+
+    at: Annotated[
+        datetime, Field(description="When it first happened.", examples=["2026-06-30T12:00:00.125000Z"])
+    ]
+    what: Annotated[HistoryKind, Field(description="What happened.", examples=["planned"])]
+    pod: Annotated[
+        str,
+        Field(
+            description="The pod that it happened to; empty for the gang or several pods.", examples=["vqe-0"]
+        ),
+    ]
+    detail: Annotated[str, Field(description="The particulars.", examples=["on n1, n2 with ibm-a"])]
+    count: Annotated[int, Field(description="How often it happened in a row.", examples=[1])]
+    until: Annotated[
+        datetime, Field(description="When it last happened.", examples=["2026-06-30T12:00:00.125000Z"])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class GangDetail(Gang):
+    """A gang with what it requests and what has happened to it."""
+
+    asks: Annotated[
+        tuple[Shape, ...], Field(description="What its members request; equal members count together.")
+    ]
+    history: Annotated[
+        tuple[Entry, ...],
+        Field(description="What has happened to it, in order: the first entries and the newest."),
+    ]
+    forgotten: Annotated[int, Field(description="Entries that were dropped in between.", examples=[0])]
+    leading: Leading
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation(_Shape):
+    """What one pod holds."""
+
+    namespace: Namespace
+    pod: PodName
+    uid: Uid
+    node: Annotated[str, Field(description="The node that the pod has its share of.", examples=["n7"])]
+    core: Annotated[float, Field(description="Cores; a pod may hold a part of one.", examples=[1.5])]
+    memory: Annotated[int, Field(description="Memory in bytes.", examples=[2147483648])]
+    gpu: Annotated[int, Field(description="Whole gpus.", examples=[0])]
+    backend: Annotated[str, Field(description="The backend held; empty when none is.", examples=["ibm-a"])]
+    devices: Annotated[Devices, Field(description="Virtual resources held, by type.", examples=[{"qpu": 1}])]
+    gang: GangName
+    claim: Held
+
+
+@dataclass(frozen=True, slots=True)
+class Node(_Shape):
+    """One node: what it has and what uses it."""
+
+    name: Annotated[str, Field(description="The node's name.", examples=["n7"])]
+    schedulable: Annotated[
+        bool, Field(description="Whether it is open to pods without tolerations now.", examples=[True])
+    ]
+    problems: Problems
+    levels: Annotated[
+        Mapping[str, str],
+        Field(description="Where it is in the topology, from its labels.", examples=[{"zone": "z1"}]),
+    ]
+    allocatable: Amounts
+    held: Annotated[Amounts, Field(description="Held by pods of this scheduler, planned shares included.")]
+    others: Annotated[Amounts, Field(description="Used by pods of other schedulers.")]
+    free: Annotated[Amounts, Field(description="What is left; negative where more is used than there is.")]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUser(_Shape):
+    """A pod that uses a node."""
+
+    namespace: Namespace
+    pod: PodName
+    uid: Uid
+    gang: GangName
+    claim: Annotated[
+        Literal[Strength, "other"],
+        Field(
+            description="How firmly it is held; other: the pod is of another scheduler.", examples=["bound"]
+        ),
+    ]
+    requests: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetail(Node):
+    """A node with the pods that use it."""
+
+    pods: Annotated[
+        tuple[NodeUser, ...], Field(description="Every pod that uses it, of this scheduler and of others.")
+    ]
+    leading: Leading
+
+
+@dataclass(frozen=True, slots=True)
+class Holder(_Shape):
+    """A pod that holds a device, a part of it, or the device that it is a part of."""
+
+    namespace: Namespace
+    pod: PodName
+    uid: Uid
+    gang: GangName
+    path: Annotated[str, Field(description="What it holds.", examples=["/cluster/ibm-a/qpu0"])]
+    amount: Annotated[int, Field(description="How many units of that.", examples=[1])]
+    claim: Held
+
+
+@dataclass(frozen=True, slots=True)
+class Backend(_Shape):
+    """One virtual device: a device with parts, or a pool of units."""
+
+    backend: Annotated[str, Field(description="The top-level device it belongs to.", examples=["ibm-a"])]
+    name: Annotated[str, Field(description="Its own name.", examples=["qpu0"])]
+    path: Annotated[str, Field(description="Where it is in the graph.", examples=["/cluster/ibm-a/qpu0"])]
+    type: Annotated[
+        str,
+        Field(description="What pods request it by: fluxion.flux-framework.org/TYPE.", examples=["qpu"]),
+    ]
+    node: Annotated[
+        str, Field(description="The node that its backend is attached to; empty for none.", examples=["n7"])
+    ]
+    attributes: Annotated[
+        Mapping[str, str],
+        Field(
+            description="Its attributes, including inherited ones.",
+            examples=[{"vendor": "ibm", "region": "us-east"}],
+        ),
+    ]
+    total: Annotated[int, Field(description="Units; 1 for a device with parts.", examples=[1])]
+    held: Annotated[int, Field(description="Units that can't be allocated now.", examples=[1])]
+    free: Annotated[int, Field(description="Units that can be allocated now.", examples=[0])]
+    holders: Annotated[
+        tuple[Holder, ...],
+        Field(description="The pods that hold it, a part of it, or a device that it is a part of."),
+    ]
+    usable: Annotated[bool, Field(description="Whether pods can request it, free or not.", examples=[True])]
+    problems: Problems
+
+
+@dataclass(frozen=True, slots=True)
+class GraphVertices(_Shape):
+    """The two lists of a graph."""
+
+    nodes: Annotated[list[dict[str, Any]], Field(description="The vertices, parents before children.")]
+    edges: Annotated[list[dict[str, str]], Field(description="The containment edges, from parent to child.")]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphDocument(_Shape):
+    """A graph in JSON Graph Format."""
+
+    graph: Annotated[GraphVertices, Field(description="The graph.")]
+
+
+class Problem(_Model):
+    """Why a request has no answer."""
+
+    detail: Annotated[str, Field(description="The reason, for people.", examples=["not ready: listing pods"])]
+
+
+class Refusal(Problem):
+    """What is wrong with a request, also as a Status of Kubernetes."""
+
+    api_version: Annotated[
+        Literal["v1"],
+        Field(alias="apiVersion", description="The API version of a Status.", examples=["v1"]),
+    ]
+    kind: Annotated[Literal["Status"], Field(description="A Status.", examples=["Status"])]
+    status: Annotated[Literal["Failure"], Field(description="A failure.", examples=["Failure"])]
+    code: Annotated[int, Field(description="The HTTP status.", examples=[400])]
+    message: Annotated[str, Field(description="The reason again.", examples=["unknown parameter x"])]
+
+
+def amounts(resources: Resources) -> dict[str, float]:
+    """Return amounts by resource name: ``cpu`` in cores, the rest in the units of `Resources`."""
+    return {name: amount / 1000 if name == CPU else amount for name, amount in sorted(resources.items())}
+
+
+def moment(seconds: float) -> datetime:
+    """Return the time ``seconds`` after the epoch, to the millisecond."""
+    return datetime.fromtimestamp(round(seconds, 3), UTC)
+
+
+def _mapping(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_mapping)
+
+
+def encode(value: Any) -> bytes:
+    """Return the JSON of ``value``: a dataclass of this module, or dicts and lists."""
+    return _ENCODER.encode(value)
