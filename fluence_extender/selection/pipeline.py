@@ -16,7 +16,7 @@ from fluence_extender.selection.policy import Candidates, Policy
 from fluence_extender.selection.policy_text import parse_constraints, parse_policy
 from fluence_extender.selection.pricing import priced
 from fluence_extender.selection.providers import Provider, Query
-from fluence_extender.selection.request import Request
+from fluence_extender.selection.request import SelectionRequest
 
 NOT_OFFERED = "not offered by the cluster scheduler"
 NOT_DESCRIBED = "offered by scheduler but no attributes available (not in file/providers)"
@@ -29,7 +29,7 @@ class Selection:
     """A choice: ``candidates`` were left at the end, the chosen one first; ``dropped`` says why others weren't."""
 
     chosen: str
-    request: Request
+    request: SelectionRequest
     candidates: Candidates
     dropped: dict[str, str]
     notes: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Sources:
     notes: tuple[str, ...] = ()
 
 
-def select(request: Request, sources: Sources, cost_tolerance: float = 0.0) -> Selection:
+def select(request: SelectionRequest, sources: Sources, cost_tolerance: float = 0.0) -> Selection:
     """Choose a backend. Raises `SelectionError` when that can't be done."""
     steps = (*parse_constraints(request.constraints), *parse_policy(request.policy, cost_tolerance))
     needs = frozenset[str]().union(*(step.needs for step in steps))
@@ -82,7 +82,7 @@ def _merge(descriptions: Iterable[Backend]) -> Candidates:
     return tuple(pool[name] for name in sorted(pool))
 
 
-def _pool(everybody: Candidates, request: Request, offers: Collection[Backend] | None) -> _Pool:
+def _pool(everybody: Candidates, request: SelectionRequest, offers: Collection[Backend] | None) -> _Pool:
     offered = None if offers is None else {one.name for one in offers}
     dropped: dict[str, str] = {}
     for one in everybody:

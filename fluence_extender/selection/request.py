@@ -28,7 +28,7 @@ _KNOWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SelectionRequest:
     """One selection: ``policy`` and ``constraints`` as written, ``candidates`` None for anybody.
 
     ``notes`` say what in the annotations was passed over.
@@ -41,7 +41,7 @@ class Request:
     notes: tuple[str, ...] = ()
 
 
-def read_request(annotations: Mapping[str, str], variables: Iterable[str] = ()) -> Request:
+def read_request(annotations: Mapping[str, str], variables: Iterable[str] = ()) -> SelectionRequest:
     """The request in ``annotations``; ``variables`` are the values of N_SHOTS in the object's containers.
 
     Shots are those of the annotation, else of the first container that states a whole number above 0, else 1000.
@@ -57,7 +57,7 @@ def read_request(annotations: Mapping[str, str], variables: Iterable[str] = ()) 
             )
     names = annotations.get(SELECT_CANDIDATES_ANNOTATION, "").split(",")
     candidates = frozenset(name.strip() for name in names if name.strip())
-    return Request(
+    return SelectionRequest(
         policy=annotations.get(SELECT_POLICY_ANNOTATION, ""),
         constraints=annotations.get(SELECT_CONSTRAINTS_ANNOTATION, ""),
         candidates=candidates or None,

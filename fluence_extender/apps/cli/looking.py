@@ -89,7 +89,7 @@ def simulate(
     Nothing is changed. With --nodes no cluster is needed. Ends with 3 when something doesn't fit.
     """
     from fluence_extender.apps.cli.simulated import from_file, looked_at, simulated
-    from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, told
+    from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, rendered
     from fluence_extender.apps.kubectl.sources import joined
     from fluence_extender.apps.logs import set_up_logging
     from fluence_extender.cluster.errors import BadKubeconfig
@@ -117,7 +117,7 @@ def simulate(
         UnicodeDecodeError,
     ) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(told(document, "" if output == "text" else output), nl=False)
+    click.echo(rendered(document, "" if output == "text" else output), nl=False)
     sys.exit(0 if document["fits"] else DOES_NOT_FIT)
 
 

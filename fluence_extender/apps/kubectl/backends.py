@@ -1,45 +1,47 @@
-"""``kubectl fluence backends``: the virtual devices, what of them is free, and who holds the rest."""
+"""``kubectl fluence backends``: list the virtual devices, what is free of them, and which pods hold the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import click
+
+from fluence_extender.apps.kubectl.completion import names_from_service
 from fluence_extender.apps.kubectl.errors import CommandError
-from fluence_extender.apps.kubectl.question import read_question
-from fluence_extender.apps.kubectl.service import Item, Service
-from fluence_extender.apps.kubectl.tables import Column, answer
+from fluence_extender.apps.kubectl.options import StateApiCommand, no_headers_option, output_option
+from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items
 
 
-def backends(words: Sequence[str]) -> int:
-    """``kubectl fluence backends [NAME]``."""
-    question = read_question("backends", words, most=1)
-    if question is None:
-        return 0
-    name = question.words[0] if question.words else ""
-    service = Service(question)
-    found = service.items("/v1/backends", backend=name)
+@click.command(cls=StateApiCommand)
+@click.argument("name", required=False, shell_complete=names_from_service("/v1/backends", "backend"))
+@output_option(*FORMS)
+@no_headers_option
+@click.pass_obj
+def backends(client: StateApiClient, name: str | None, output: str | None, no_headers: bool) -> None:
+    """List the virtual devices: type, units, attributes, which pods hold them, why one can't be used."""
+    found = client.items("/v1/backends", backend=name)
     if name and not found:
-        raise CommandError(f"no backend {name}; {_nearest(service, name)}")
-    if question.output == "name":
+        raise CommandError(f"no backend {name}; {_nearest(client, name)}")
+    if output == "name":
         for backend in dict.fromkeys(device["backend"] for device in found):
             print(f"backend/{backend}")
-        return 0
+        return
     none = "no backends are configured (ConfigMap fluence-resources)"
-    rows = found if question.output else together(found)
-    answer(question, "backend", rows, COLUMNS, none)
-    return 0
+    rows = found if output else together(found)
+    print_items("backend", rows, COLUMNS, output, not no_headers, none)
 
 
-def _nearest(service: Service, name: str) -> str:
-    """Advice for the name of a backend that isn't there."""
+def _nearest(client: StateApiClient, name: str) -> str:
+    """Return advice for the name of a backend that doesn't exist."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, {device["backend"] for device in service.items("/v1/backends")}, n=1)
+    close = get_close_matches(name, {device["backend"] for device in client.items("/v1/backends")}, n=1)
     return f'did you mean "{close[0]}"?' if close else "kubectl fluence backends lists all"
 
 
 def together(devices: Sequence[Item]) -> list[Item]:
-    """The devices of one type of one backend as one row."""
+    """Return one row for all devices of a type in a backend."""
     rows: dict[tuple[str, str], Item] = {}
     for device in devices:
         row = rows.get((device["backend"], device["type"]))

@@ -1,71 +1,32 @@
-"""Completion in bash, zsh and fish, all of which kubectl does for its plugins.
+"""Completion of ``kubectl fluence`` by kubectl, and of ``kubectl-fluence`` by the shell itself.
 
-kubectl runs ``kubectl_complete-fluence`` with the words typed so far, the last one unfinished. The answer is one
-candidate a line, with a description after a tab, then a line with a directive of Cobra's (the library kubectl's command
-line is made with): 0 lets the shell add names of files, 4 doesn't.
+kubectl completes its plugins for bash, zsh and fish: it runs ``kubectl_complete-fluence`` with the words typed so far;
+the last one is unfinished. The answer has one candidate on each line, with a description behind a tab, and then a line
+with a directive of Cobra, the library behind kubectl's command line: ``:0`` lets the shell complete names of files,
+``:4`` doesn't (https://github.com/spf13/cobra, "Shell completion directives"). Behind ``--flag=`` the candidates are
+bare values, without the flag.
+
+For ``kubectl-fluence``, called by its own name, click has scripts. Both ways ask the same commands for candidates.
 """
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from fluence_extender.apps.kubectl.commands import COMMANDS, command
+import click
+from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, shell_complete
 
+from fluence_extender.apps.kubectl.errors import CommandError, UsageError
+from fluence_extender.apps.kubectl.main import COMPLETE_VARIABLE, PROGRAM, plugin
+from fluence_extender.apps.kubectl.options import Command, StateApiCommand
+
+SHELLS = ("bash", "zsh", "fish")
+
+_SCRIPT_NAME = "kubectl-fluence"
 _FILES, _NO_FILES = 0, 4
 _PATIENCE = 3.0
 """Seconds that a shell waits for names."""
-
-_DRY_RUNS = ("client", "none", "server")
-_FLAG = re.compile(r" +(?:-\w, )?(--[a-z-]+)\S*(?: [A-Z]+)?  +(\S.*)")
-_OUTPUTS = ("json", "yaml", "wide", "name")
-_SWITCHES = ("gone", "nodes")
-"""Switches of the questions whose words are completed."""
-
-_TAKES_FILE = ("-f", "--filename", "-k", "--kustomize", "--attributes")
-
-
-def _keys() -> list[str]:
-    from fluence_extender.apps.kubectl.keys import KEYS
-
-    return [
-        f"{one.key.partition('/')[2].rstrip('*')}\t{one.kind} on {one.on}"
-        for one in KEYS
-        if "*" not in one.key
-    ]
-
-
-def _names(path: str, name: str, flags: Sequence[str], namespaced: bool) -> Iterable[str]:
-    """The names that the service knows, nothing where it doesn't answer at once.
-
-    ``flags`` are those typed so far: they say which cluster and, of what is ``namespaced``, which namespace.
-    """
-    from fluence_extender.apps.kubectl.errors import CommandError
-    from fluence_extender.apps.kubectl.question import read_question
-    from fluence_extender.apps.kubectl.service import Service, namespace_of
-
-    try:
-        question = read_question("completion", flags, own=_SWITCHES)
-        if question is None:
-            return ()
-        wanted = {"namespace": namespace_of(question)} if namespaced else {}
-        found = Service(question, _PATIENCE).items(path, **wanted)
-    except CommandError:
-        return ()
-    return dict.fromkeys(str(one[name]) for one in found)
-
-
-_CHOICES: Mapping[tuple[str, ...], Iterable[str] | Callable[[Sequence[str]], Iterable[str]]] = {
-    ("-o",): _OUTPUTS,
-    ("--output",): _OUTPUTS,
-    ("completion", ""): ("bash", "zsh", "fish"),
-    ("top", ""): ("nodes", "jobs"),
-    ("explain", ""): lambda _: _keys(),
-    ("why", ""): lambda flags: _names("/v1/gangs", "name", flags, namespaced=True),
-    ("jobs", ""): lambda flags: _names("/v1/gangs", "name", flags, namespaced=True),
-    ("backends", ""): lambda flags: _names("/v1/backends", "backend", flags, namespaced=False),
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,52 +39,70 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def complete(words: Sequence[str]) -> tuple[list[str], int]:
-    """Candidates for the last word, and the directive."""
-    typed = words[-1] if words else ""
-    before = words[:-1]
-    if not before or before == ["help"]:
-        return _beginning(typed, (f"{one.name}\t{one.summary}" for one in COMMANDS)), _NO_FILES
-    chosen = command(before[0])
-    if chosen is None:
-        return [], _NO_FILES
-    if before[-1] in _TAKES_FILE:
-        return [], _FILES
-    if typed.startswith("--dry-run="):
-        return _beginning(typed, (f"--dry-run={mode}" for mode in _DRY_RUNS)), _NO_FILES
-    if typed == "" or not typed.startswith("-"):
-        choices = _CHOICES.get((before[-1],)) or (
-            _CHOICES.get((chosen.name, "")) if _flags_alone(before[1:]) else None
-        )
-        if choices is not None:
-            return _beginning(typed, choices(before[1:]) if callable(choices) else choices), _NO_FILES
-    if typed.startswith("-"):
-        return _beginning(typed, _flags(chosen.usage)), _FILES if "=" in typed else _NO_FILES
-    return [], _NO_FILES
-
-
-def _flags_alone(words: Sequence[str]) -> bool:
-    """Whether there is no positional word yet, and the last flag doesn't wait for its value."""
-    if not words:
-        return True
-    from fluence_extender.apps.kubectl.errors import CommandError
-    from fluence_extender.apps.kubectl.question import read_question
-
-    if any(word in ("-h", "--help") for word in words):
-        return False
+    """Return the candidates for the last word, and Cobra's directive."""
+    asked = ShellComplete(plugin, {}, PROGRAM, COMPLETE_VARIABLE)
     try:
-        return read_question("completion", words, own=_SWITCHES) is not None
+        items = asked.get_completions(list(words[:-1]), words[-1] if words else "")
     except CommandError:
-        return False
+        return [], _NO_FILES
+    candidates = [item for item in items if item.type == "plain"]
+    lines = [f"{item.value}\t{item.help}" if item.help else str(item.value) for item in candidates]
+    return lines, _NO_FILES if len(candidates) == len(items) else _FILES
 
 
-def _flags(usage: str) -> Iterable[str]:
-    """The long flags that a command's usage explains, and help."""
-    for line in usage.splitlines():
-        explained = _FLAG.fullmatch(line)
-        if explained is not None:
-            yield f"{explained.group(1)}\t{explained.group(2)}"
-    yield "--help\texplain the command"
+def answer_shell(instruction: str) -> int:
+    """Answer a script of click's; ``instruction`` is the value of its environment variable."""
+    try:
+        return shell_complete(plugin, {}, _SCRIPT_NAME, COMPLETE_VARIABLE, instruction)
+    except CommandError:
+        return 1
 
 
-def _beginning(typed: str, candidates: Iterable[str]) -> list[str]:
-    return [one for one in candidates if one.startswith(typed)]
+def names_from_service(
+    path: str, key: str
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return a function that completes names: the values of ``key`` in the items under ``path`` of the service.
+
+    It offers nothing where the service doesn't answer at once.
+    """
+
+    def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        assert isinstance(ctx.command, StateApiCommand)
+        client = ctx.command.client(ctx, _PATIENCE)
+        try:
+            query = {}
+            if "namespace" in ctx.params:
+                everywhere = bool(ctx.params.get("all_namespaces"))
+                query["namespace"] = client.namespace(ctx.params["namespace"] or "", everywhere)
+            found = client.items(path, **query)
+        except CommandError:
+            return []
+        values = dict.fromkeys(str(item[key]) for item in found)
+        return [CompletionItem(value) for value in values if value.startswith(incomplete)]
+
+    return names
+
+
+@click.command(cls=Command)
+@click.argument("shell", required=False, shell_complete=lambda *_: [CompletionItem(one) for one in SHELLS])
+def completion(shell: str | None) -> None:
+    """Print the script that makes a shell complete kubectl-fluence: bash, zsh or fish.
+
+    As kubectl fluence it is completed by kubectl's own completion already.
+
+    \b
+      source <(kubectl fluence completion bash)
+    """
+    found = get_completion_class(shell or "")
+    if shell not in SHELLS or found is None:
+        raise UsageError(f"completion for which shell? One of {', '.join(SHELLS)}")
+    if shell == "zsh":
+        # zsh looks for this in the first line when it loads a function from its fpath.
+        print(f"#compdef {_SCRIPT_NAME}")
+    source = "{} | source" if shell == "fish" else "source <({})"
+    print(
+        f"# kubectl fluence is completed by kubectl's own completion: {source.format(f'kubectl completion {shell}')}"
+    )
+    print(f"# This completes kubectl-fluence as well: {source.format(f'kubectl fluence completion {shell}')}")
+    script = found(plugin, {}, _SCRIPT_NAME, COMPLETE_VARIABLE)
+    print(script.source_template % script.source_vars(), end="")

@@ -1,22 +1,34 @@
-"""What ends a command, in one line that says what to do."""
+"""The errors that end a command. Each message is for the user, on one line, and says what to do.
+
+CommandError          exit code 1
+├─ UsageError         exit code 2
+├─ KubectlFailed
+└─ StateApiError
+   └─ NotFound
+"""
 
 from __future__ import annotations
 
 
 class CommandError(Exception):
-    """The command can't go on; nothing was applied. ``code`` is its exit code: 1, or 2 for wrong usage."""
+    """The command can't go on, and nothing was applied. ``code`` is the exit code."""
 
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.code = code
+    code = 1
 
 
 class UsageError(CommandError):
-    """The command line can't be understood."""
+    """The command line is wrong."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, 2)
+    code = 2
 
 
-class KubectlFailed(Exception):
-    """kubectl was asked for something and didn't give it; the message is its first line."""
+class KubectlFailed(CommandError):
+    """A call of kubectl failed; the message is the last line of its error output."""
+
+
+class StateApiError(CommandError):
+    """The service didn't answer."""
+
+
+class NotFound(StateApiError):
+    """The service has nothing under the path."""

@@ -1,7 +1,7 @@
-"""How many members would fit on nodes as they are: the same sums that the service does, for people to see.
+"""How many members fit on the nodes as they are: the sums behind the service's reason, for people to see.
 
-Counting knows cpu, memory, devices of nodes and pod slots, and nodes that are closed; who tolerates, selects or spreads
-what, kube-scheduler and the service know better. So this explains an answer and never gives one.
+These sums know cpu, memory, devices of nodes, pod slots and closed nodes. They don't know tolerations, selectors and
+spread constraints; kube-scheduler and the service do. So they explain the service's answer and never replace it.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ Item = dict[str, Any]
 
 SCALABLE = ("cpu", "memory")
 _STEPS = {"cpu": 0.001, "memory": 2**20}
-"""How finely a smaller request is looked for: cores, bytes."""
+"""The steps in which a smaller request is searched for: cores, bytes."""
 
-_NOW = re.compile(r"busy: (\d+) of \d+ fit now, short of ([^\s,;(]+(?:, [^\s,;(]+)*)")
-_EVER = re.compile(
+_BUSY = re.compile(r"busy: (\d+) of \d+ fit now, short of ([^\s,;(]+(?:, [^\s,;(]+)*)")
+_UNSATISFIABLE = re.compile(
     r"unsatisfiable: (\d+) of \d+ members would fit if nothing else ran, short of ([^\s,;(]+(?:, [^\s,;(]+)*)"
 )
-_NOBODY = "unsatisfiable: no node has "
+_NO_NODE = "unsatisfiable: no node has "
 
 
-def counted_alike(reason: str, asks: Sequence[Item], nodes: Sequence[Item]) -> tuple[str, ...]:
-    """The amounts of nodes of which the members are short, if counting agrees with the service's ``reason``.
+def amounts_lacking(reason: str, asks: Sequence[Item], nodes: Sequence[Item]) -> tuple[str, ...]:
+    """Return the resources of nodes that the members lack, if these sums agree with the service's ``reason``.
 
-    Empty where something else keeps them out (a selector, a topology, a device, an invalid request), of which counting
-    knows nothing: what it would say then is wrong.
+    Return nothing if something else keeps the members waiting (a selector, a topology, a device, an invalid request).
+    These sums don't know of it, so their numbers would mislead.
     """
-    asked = sorted({name for ask in asks for name in ask["requests"]})
+    requested = sorted({name for ask in asks for name in ask["requests"]})
     fit = sum(min(sum(fitting(nodes, ask["requests"]).values()), ask["members"]) for ask in asks)
-    if reason.startswith(_NOBODY):
-        return tuple(name for name in asked if f" {name} (the largest has" in reason) if fit == 0 else ()
-    now = _NOW.match(reason)
-    told = now or _EVER.match(reason)
-    if told is None:
+    if reason.startswith(_NO_NODE):
+        return tuple(name for name in requested if f" {name} (the largest has" in reason) if fit == 0 else ()
+    busy = _BUSY.match(reason)
+    found = busy or _UNSATISFIABLE.match(reason)
+    if found is None:
         return ()
-    count, lacking = int(told[1]), tuple(told[2].split(", "))
-    # Members that differ are counted each by itself, so more of them may seem to fit; equal ones are counted exactly.
-    alike = fit == count if now and len(asks) == 1 else (fit >= count if now else fit <= count)
+    count, lacking = int(found[1]), tuple(found[2].split(", "))
+    # Of members that differ, each kind is counted alone, so the sum may be too high. Equal members are counted exactly.
+    agree = fit == count if busy and len(asks) == 1 else (fit >= count if busy else fit <= count)
     short = fit < sum(ask["members"] for ask in asks)
-    return lacking if alike and short and set(lacking) <= set(asked) else ()
+    return lacking if agree and short and set(lacking) <= set(requested) else ()
 
 
 def fitting(nodes: Sequence[Item], requests: Mapping[str, float]) -> dict[str, int]:
-    """How many times ``requests`` fits on each open node, nodes without room left out."""
+    """Return how many times ``requests`` fits on each open node on which it fits at all."""
     found: dict[str, int] = {}
     for node in nodes:
         count = times(node["free"], requests) if node["schedulable"] else 0
@@ -55,7 +55,7 @@ def fitting(nodes: Sequence[Item], requests: Mapping[str, float]) -> dict[str, i
 
 
 def times(free: Mapping[str, float], requests: Mapping[str, float]) -> int:
-    """How many times ``requests`` is covered by ``free``."""
+    """Return how many times ``requests`` fits into ``free``."""
     counts = [int((free.get(name, 0) + 1e-9) // need) for name, need in requests.items() if need > 0]
     return max(min(counts, default=0), 0)
 
@@ -63,7 +63,7 @@ def times(free: Mapping[str, float], requests: Mapping[str, float]) -> int:
 def largest_that_fits(
     nodes: Sequence[Item], requests: Mapping[str, float], members: int, name: str
 ) -> float | None:
-    """The most of ``name`` that each of ``members`` could ask for and fit, None if none at all would help."""
+    """Return the largest request for ``name`` with which all ``members`` fit, None if none helps."""
     step = _STEPS[name]
     low, high = 0, int(requests[name] / step)
     while low < high:
@@ -76,6 +76,6 @@ def largest_that_fits(
 
 
 def free_in_all(nodes: Sequence[Item], names: Sequence[str]) -> dict[str, float]:
-    """What is free on open nodes together."""
+    """Return how much of the resources ``names`` is free on all open nodes together."""
     usable = [node["free"] for node in nodes if node["schedulable"]]
     return {name: sum(max(free.get(name, 0), 0) for free in usable) for name in names}

@@ -1,43 +1,73 @@
-"""``kubectl fluence jobs``: the gangs, where each stands and why."""
+"""``kubectl fluence jobs``: list the gangs, with their states and reasons."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from time import sleep
 
+import click
+
+from fluence_extender.apps.kubectl.completion import names_from_service
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.figures import age, now, until
-from fluence_extender.apps.kubectl.question import Question, read_question
-from fluence_extender.apps.kubectl.service import Item, Service, namespace_of
-from fluence_extender.apps.kubectl.tables import Column, answer, table
+from fluence_extender.apps.kubectl.options import (
+    StateApiCommand,
+    all_namespaces_option,
+    namespace_option,
+    no_headers_option,
+    output_option,
+)
+from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items, table
 
 PERIOD = 2.0
-"""Seconds between two looks of a watch."""
+"""Seconds between two requests of a watch."""
 
 MOST_NODES = 3
+"""Names of nodes or backends in a cell."""
 
 
-def jobs(words: Sequence[str]) -> int:
-    """``kubectl fluence jobs [NAME]``."""
-    question = read_question("jobs", words, own=("gone",), most=1)
-    if question is None:
-        return 0
-    namespace = namespace_of(question)
-    service = Service(question)
-    if "watch" in question.switches:
-        return _watch(question, service, namespace)
-    found = _look(question, service, namespace)
+@click.command(cls=StateApiCommand)
+@click.argument("name", required=False, shell_complete=names_from_service("/v1/gangs", "name"))
+@output_option(*FORMS)
+@namespace_option
+@all_namespaces_option
+@click.option("-w", "--watch", is_flag=True, help="Go on, with a line for each gang that changes.")
+@click.option("--gone", is_flag=True, help="Show gangs whose pods are gone, too, for an hour.")
+@no_headers_option
+@click.pass_obj
+def jobs(
+    client: StateApiClient,
+    name: str | None,
+    output: str | None,
+    namespace: str,
+    all_namespaces: bool,
+    watch: bool,
+    gone: bool,
+    no_headers: bool,
+) -> None:
+    """List the gangs; a pod without a gang is a gang of one.
+
+    Shows the state, how many members are placed, the age, the nodes, the backend and the reason.
+    """
+    namespace = client.namespace(namespace, all_namespaces)
+
+    def look() -> list[Item]:
+        found = client.items("/v1/gangs", namespace=namespace, gone=gone and "true")
+        return [gang for gang in found if not name or _is_named(gang, name)]
+
+    if watch:
+        _watch(look, namespace, output == "wide", not no_headers)
+    found = look()
     where = f" in namespace {namespace}" if namespace else ""
-    if question.words and not found:
-        raise CommandError(f"no gang {question.words[0]}{where}; kubectl fluence jobs -A lists all")
-    none = f"no gangs{where}"
-    answer(question, "gang", found, columns(namespace), none)
-    return 0
+    if name and not found:
+        raise CommandError(f"no gang {name}{where}; kubectl fluence jobs -A lists all")
+    print_items("gang", found, columns(namespace), output, not no_headers, none=f"no gangs{where}")
 
 
 def columns(namespace: str) -> tuple[Column, ...]:
-    """What is shown of gangs of one namespace, or of all (``""``)."""
+    """Return the columns for gangs of one namespace, or of all (``""``)."""
     today = now()
     first = () if namespace else (Column("NAMESPACE", lambda gang: str(gang["namespace"])),)
     return (
@@ -55,40 +85,32 @@ def columns(namespace: str) -> tuple[Column, ...]:
     )
 
 
-def _look(question: Question, service: Service, namespace: str) -> list[Item]:
-    found = service.items("/v1/gangs", namespace=namespace, gone="gone" in question.switches and "true")
-    return [gang for gang in found if not question.words or _is_named(gang, question.words[0])]
-
-
 def _is_named(gang: Item, name: str) -> bool:
-    """Whether it has that name, or is a part of what has it."""
+    """Return whether the gang, or the workload that it is a part of, has the name."""
     return bool(gang["name"] == name or gang["name"].startswith(f"{name}/"))
 
 
-def _watch(question: Question, service: Service, namespace: str) -> int:
+def _watch(look: Callable[[], list[Item]], namespace: str, wide: bool, headers: bool) -> None:
     """Print the table, and then a line for each gang that changes, until interrupted."""
     shown: dict[tuple[str, str, str], tuple[str, ...]] = {}
     widths: list[int] = []
     while True:
-        found = {
-            (gang["namespace"], gang["name"], gang["convention"]): gang
-            for gang in _look(question, service, namespace)
-        }
-        changed = [gang for key, gang in found.items() if shown.get(key) != _seen(gang)]
+        found = {(gang["namespace"], gang["name"], gang["convention"]): gang for gang in look()}
+        changed = [gang for key, gang in found.items() if shown.get(key) != _watched(gang)]
         ended = [key for key in shown if key not in found]
         if changed:
-            for line in table(columns(namespace), changed, question, widths):
+            for line in table(columns(namespace), changed, wide, headers, widths):
                 print(line)
-            question.switches.add("no-headers")
+            headers = False
         for _, name, _ in ended:
             print(f"{name} is gone")
         sys.stdout.flush()
-        shown = {key: _seen(gang) for key, gang in found.items()}
+        shown = {key: _watched(gang) for key, gang in found.items()}
         sleep(PERIOD)
 
 
-def _seen(gang: Item) -> tuple[str, ...]:
-    """What must change for a gang to be shown again: not its age."""
+def _watched(gang: Item) -> tuple[str, ...]:
+    """Return what a watch compares: a gang is printed again when this changes. Its age doesn't count."""
     return (gang["state"], gang["reason"], _placed(gang), _few(gang, "node"), _few(gang, "backend"))
 
 

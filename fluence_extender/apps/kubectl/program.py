@@ -1,4 +1,4 @@
-"""Calling kubectl: to submit, with our own streams; to read, with a limit on time."""
+"""Run kubectl: with our own streams to submit, with captured streams and a time limit to read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOGGED = re.compile(r' err=("(?:[^"\\]|\\["\\])*")$')
 
 
 def kubectl_program() -> str:
-    """Where kubectl is. Raises `CommandError`."""
+    """Return the path of kubectl. Raise `CommandError` if it isn't on the PATH."""
     found = shutil.which("kubectl")
     if found is None:
         raise CommandError(
@@ -26,7 +26,7 @@ def kubectl_program() -> str:
 def run_kubectl(arguments: Sequence[str], manifest: bytes | None = None) -> int:
     """Run kubectl with our stdout and stderr, ``manifest`` on its stdin, and return its exit code."""
     command = [kubectl_program(), *arguments]
-    # kubectl ends by itself on Ctrl-C; a second signal of ours would only cut its last words.
+    # kubectl ends by itself on Ctrl-C. A second signal from us would only cut off its last output.
     with subprocess.Popen(command, stdin=None if manifest is None else subprocess.PIPE) as process:
         try:
             process.communicate(manifest)
@@ -36,10 +36,10 @@ def run_kubectl(arguments: Sequence[str], manifest: bytes | None = None) -> int:
     return code if code >= 0 else 128 - code
 
 
-def ask_kubectl(arguments: Sequence[str], timeout: float, body: bytes | None = None) -> bytes:
-    """What kubectl prints, given ``body`` on standard input; ``timeout`` in seconds.
+def kubectl_output(arguments: Sequence[str], timeout: float, body: bytes | None = None) -> bytes:
+    """Return what kubectl prints, given ``body`` on its standard input; ``timeout`` is in seconds.
 
-    Raises `KubectlFailed`, and `CommandError` without kubectl.
+    Raise `KubectlFailed` if it fails or takes too long, and `CommandError` if there is no kubectl.
     """
     command = [kubectl_program(), *arguments]
     try:
@@ -50,9 +50,9 @@ def ask_kubectl(arguments: Sequence[str], timeout: float, body: bytes | None = N
         raise KubectlFailed(f"no answer within {timeout:.0f} s") from None
     if ended.returncode:
         lines = ended.stderr.decode(errors="replace").strip().splitlines()
-        told = lines[-1] if lines else f"kubectl ended with {ended.returncode}"
-        # Some of its commands log what goes wrong: E1121 17:54:03.957772 run.go:72] "command failed" err="..."
-        logged = _LOGGED.search(told)
-        told = json.loads(logged.group(1)) if logged else told
-        raise KubectlFailed(told.removeprefix("error: ").removeprefix("Error from server "))
+        message = lines[-1] if lines else f"kubectl ended with {ended.returncode}"
+        # Some commands log their error: E1121 17:54:03.957772 run.go:72] "command failed" err="..."
+        logged = _LOGGED.search(message)
+        message = json.loads(logged.group(1)) if logged else message
+        raise KubectlFailed(message.removeprefix("error: ").removeprefix("Error from server "))
     return ended.stdout

@@ -1,4 +1,4 @@
-"""``kubectl fluence simulate -f FILE``: would it fit now, where, if not why, from when on, and with how much less."""
+"""``kubectl fluence simulate``: whether manifests fit now, and where; if not why, from when on, and what would fit."""
 
 from __future__ import annotations
 
@@ -8,56 +8,50 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from fluence_extender.apps.kubectl.arguments import parse
+import click
+
 from fluence_extender.apps.kubectl.errors import UsageError
-from fluence_extender.apps.kubectl.question import read_question
-from fluence_extender.apps.kubectl.service import Service, namespace_of
-from fluence_extender.apps.kubectl.sources import joined, read_sources
+from fluence_extender.apps.kubectl.options import StateApiCommand, namespace_option, output_option
+from fluence_extender.apps.kubectl.sources import file_options, joined, read_sources
+from fluence_extender.apps.kubectl.state_api import StateApiClient
 from fluence_extender.model.notation import first_few
 
 DOES_NOT_FIT = 3
-"""Exit code: the question was answered, and the answer is no."""
+"""Exit code: the simulation worked, and its result is no."""
 
-FILE_FLAGS = ("-f", "--filename", "-k", "--kustomize")
 NODES_SHOWN = 8
 FOLDED = 5
-"""So many gangs one after the other of which the same is to be told are told of once."""
+"""A run of at least this many gangs with the same result is printed as one."""
 
 
-def simulate(words: Sequence[str]) -> int:
-    """``kubectl fluence simulate -f FILE``."""
-    files, rest = _files_apart(words)
-    question = read_question("simulate", rest, ("json", "yaml"))
-    if question is None:
-        return 0
-    if not files:
+@click.command(cls=StateApiCommand)
+@file_options
+@output_option("json", "yaml")
+@namespace_option
+@click.pass_obj
+def simulate(
+    client: StateApiClient,
+    filename: tuple[str, ...],
+    kustomize: str,
+    recursive: bool,
+    output: str | None,
+    namespace: str,
+) -> int:
+    """Tell whether the pods of manifests would fit now, and where.
+
+    If they don't fit: why, when they would at the earliest, and how much less would fit. Ends with 3 if something
+    doesn't fit. Changes nothing.
+    """
+    if not filename and not kustomize:
         raise UsageError("simulate needs manifests: -f FILE, a directory, a URL, or - for standard input")
-    body = joined([source.content for source in read_sources(parse(files))])
-    document = Service(question).ask("/v1/simulate", body, namespace=namespace_of(question) or "default")
-    print(told(document, question.output), end="")
+    body = joined([source.content for source in read_sources(filename, kustomize, recursive)])
+    document = client.post("/v1/simulate", body, namespace=client.namespace(namespace) or "default")
+    print(rendered(document, output), end="")
     return 0 if document["fits"] else DOES_NOT_FIT
 
 
-def _files_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words that name files, and the others."""
-    files: list[str] = []
-    rest: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word in FILE_FLAGS:
-            if not left:
-                raise UsageError(f"{word} requires a value")
-            files += [word, left.pop(0)]
-        elif word.startswith(("--filename=", "--kustomize=", "-f", "-k")) or word in ("-R", "--recursive"):
-            files.append(word)
-        else:
-            rest.append(word)
-    return files, rest
-
-
-def told(document: Mapping[str, Any], output: str = "") -> str:
-    """An answer of ``/v1/simulate`` for people, or as JSON or YAML."""
+def rendered(document: Mapping[str, Any], output: str | None = None) -> str:
+    """Return an answer of ``/v1/simulate`` as text for people, or as JSON or YAML."""
     if output == "json":
         return json.dumps(document, indent=2) + "\n"
     if output == "yaml":
@@ -68,7 +62,7 @@ def told(document: Mapping[str, Any], output: str = "") -> str:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    for _, run in groupby(document["gangs"], _alike):
+    for _, run in groupby(document["gangs"], _result):
         alike = list(run)
         if len(alike) < FOLDED:
             for gang in alike:
@@ -83,10 +77,10 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"note: {note}"
 
 
-def _alike(gang: Mapping[str, Any]) -> tuple[object, ...]:
-    """What is told of a gang beside its name and its nodes."""
+def _result(gang: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what is printed of a gang, apart from its name and its nodes."""
     preemption = gang.get("preemption") or {}
-    # Who would go is different for each.
+    # Gangs with victims differ, because their victims do.
     named = gang["gang"] if preemption.get("victims") else ""
     reductions = [one["text"] for one in gang["reductions"]]
     return (
@@ -121,8 +115,8 @@ def _places(placement: Sequence[Mapping[str, Any]], when: str = "") -> Iterator[
     if not placement:
         return
     nodes = Counter(one["node"] for one in placement)
-    told = [f"{node} ({count})" if count > 1 else node for node, count in nodes.items()]
-    yield f"  {when}on {first_few(told, NODES_SHOWN)}"
+    counted = [f"{node} ({count})" if count > 1 else node for node, count in nodes.items()]
+    yield f"  {when}on {first_few(counted, NODES_SHOWN)}"
     backends = sorted({one["backend"] for one in placement if one["backend"]})
     if backends:
         yield f"  backends: {', '.join(backends)}"

@@ -1,44 +1,79 @@
-"""Where manifests come from: files, folders, patterns, URLs, standard input, kustomize. All are read as bytes."""
+"""Read manifests, as bytes: from files, directories, patterns, URLs, standard input and kustomizations."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
+from typing import Any, TypeVar
 
-from fluence_extender.apps.kubectl.arguments import Arguments
-from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed
+import click
+
+from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed, UsageError
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 STDIN = "-"
 SUFFIXES = (".json", ".yaml", ".yml")
 _PATIENCE = 30.0
 """Seconds for a URL."""
 
+_KUSTOMIZE_PATIENCE = 120.0
+"""Seconds for a kustomization, which may fetch its bases."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file's content; ``name`` is what messages call it."""
+    """The content of one file; ``name`` is its name in messages."""
 
     name: str
     content: bytes
 
 
-def read_sources(arguments: Arguments) -> list[Source]:
-    """Everything that ``-f`` and ``-k`` name, in order. Raises `CommandError`."""
-    if arguments.kustomize and arguments.files:
-        raise CommandError("-f and -k can't be given together; choose one", 2)
-    if arguments.files.count(STDIN) > 1:
-        raise CommandError("standard input can be read once; give -f - once", 2)
-    if arguments.kustomize:
-        return [_kustomized(arguments.kustomize)]
-    recursive = "recursive" in arguments.switches
-    return [source for name in arguments.files for source in _read(name, recursive)]
+def file_options(command: Decorated) -> Decorated:
+    """Add the options that name manifests: ``filename``, ``kustomize`` and ``recursive``."""
+    for option in (
+        click.option("-R", "--recursive", is_flag=True, help="Read directories with everything below them."),
+        click.option(
+            "-k",
+            "--kustomize",
+            type=click.Path(file_okay=False),
+            metavar="DIR",
+            default="",
+            help="What `kubectl kustomize DIR` makes.",
+        ),
+        click.option(
+            "-f",
+            "--filename",
+            type=click.Path(),
+            metavar="FILE",
+            multiple=True,
+            help="File, directory, URL, or - for standard input; may be given several times.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def read_sources(filenames: Sequence[str], kustomize: str, recursive: bool) -> list[Source]:
+    """Return everything that ``-f`` and ``-k`` name, in order. Raise `CommandError`.
+
+    As with kubectl, one ``-f`` may name several files, separated by commas.
+    """
+    files = [name for text in filenames for name in text.split(",") if name]
+    if kustomize and files:
+        raise UsageError("-f and -k can't be given together; choose one")
+    if files.count(STDIN) > 1:
+        raise UsageError("standard input can be read once; give -f - once")
+    if kustomize:
+        return [_kustomized(kustomize)]
+    return [source for name in files for source in _read(name, recursive)]
 
 
 def joined(contents: Sequence[bytes]) -> bytes:
-    """Several sources as one stream; a single one stays as it is."""
+    """Return several sources as one stream; a single source stays as it is."""
     if len(contents) == 1:
         return contents[0]
     stream = b""
@@ -96,9 +131,9 @@ def _fetched(url: str) -> bytes:
     try:
         with (
             waiting(f"reading {url}"),
-            urlopen(Request(url, headers={"Accept": "*/*"}), timeout=_PATIENCE) as answer,
+            urlopen(Request(url, headers={"Accept": "*/*"}), timeout=_PATIENCE) as response,
         ):
-            content: bytes = answer.read()
+            content: bytes = response.read()
     except HTTPError as error:
         raise CommandError(f"{url} can't be read: HTTP {error.code} {error.reason}") from None
     except (OSError, ValueError, HTTPException) as error:
@@ -108,11 +143,11 @@ def _fetched(url: str) -> bytes:
 
 
 def _kustomized(folder: str) -> Source:
-    from fluence_extender.apps.kubectl.program import ask_kubectl
+    from fluence_extender.apps.kubectl.program import kubectl_output
     from fluence_extender.apps.kubectl.terminal import waiting
 
     try:
         with waiting(f"building {folder}"):
-            return Source(folder, ask_kubectl(["kustomize", folder], timeout=120))
+            return Source(folder, kubectl_output(["kustomize", folder], _KUSTOMIZE_PATIENCE))
     except KubectlFailed as error:
         raise CommandError(f"kustomization {folder} can't be built: {error}") from None

@@ -1,77 +1,169 @@
-"""``select``, ``apply`` and ``create``: choose, say so, and print or submit."""
+"""``select``, ``apply`` and ``create``: choose backends, report the choices, and print or submit the manifest."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from fluence_extender.apps.kubectl.arguments import Arguments, parse
-from fluence_extender.apps.kubectl.commands import command
+import click
+
+from fluence_extender.apps.kubectl.chooser import Chooser
 from fluence_extender.apps.kubectl.errors import UsageError
-from fluence_extender.apps.kubectl.knowledge import Knowledge
+from fluence_extender.apps.kubectl.options import (
+    NAMESPACE_FLAG,
+    SUBMISSION_FLAGS,
+    Command,
+    Decorated,
+    connection_words,
+    fluence_ns_option,
+)
+from fluence_extender.apps.kubectl.pins import Resolved, resolve
 from fluence_extender.apps.kubectl.program import kubectl_program, run_kubectl
-from fluence_extender.apps.kubectl.resolve import Resolved, resolve
-from fluence_extender.apps.kubectl.sources import STDIN, joined, read_sources
+from fluence_extender.apps.kubectl.sources import STDIN, file_options, joined, read_sources
 from fluence_extender.apps.kubectl.terminal import DIM, GREEN, confirmed, tell, tell_note
 
 QUESTION = "Apply with the selections above? [y]es / [n]o (cancel): "
+DRY_RUNS = ("none", "server", "client")
+
+_ANNOTATIONS = """\
+\b
+Annotations, all of them fluence.flux-framework.org/...:
+  select-policy         comma-separated steps, left to right: min-ATTR, max-ATTR[:tol=N],
+                        require:min_ATTR=N, require:max_ATTR=N, require:ATTR=VALUE,
+                        online-only, prefer:NAME
+  select-candidates     names that may be chosen
+  select-constraints    min_ATTR=N, max_ATTR=N or ATTR=VALUE, in the form of require
+  select-shots          shots that a task is priced for (N_SHOTS of a container, else 1000)
+"""
 
 
-def apply(words: Sequence[str]) -> int:
-    """``kubectl fluence apply``."""
-    return _submit("apply", words)
+class _ForwardingCommand(Command):
+    """A command whose other flags and words go to kubectl, with everything behind ``--``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:end])
+        ctx.params["words"] = [*(ctx.params.get("words") or ()), *args[end:]]
+        return rest
 
 
-def create(words: Sequence[str]) -> int:
-    """``kubectl fluence create``."""
-    return _submit("create", words)
+def _dollars(ctx: click.Context, param: click.Parameter, text: str) -> float:
+    from fluence_extender.selection.backend import parse_number
+
+    number = parse_number(text)
+    if number is None or number < 0:
+        raise click.BadParameter(f"{text!r} is no amount in US dollars; write e.g. --cost-tol=0.05")
+    return number
 
 
-def select(words: Sequence[str]) -> int:
-    """``kubectl fluence select``."""
-    arguments = parse(words)
-    if _helped("select", arguments):
-        return 0
-    for unknown in (*arguments.foreign, *arguments.words):
-        raise UsageError(f'select doesn\'t know "{unknown}"; see kubectl fluence select --help')
-    if not arguments.files and not arguments.kustomize:
+def _selection_options(command: Decorated) -> Decorated:
+    """Add the options that say what is read and how backends are chosen."""
+    command = click.option(
+        "--force-select", is_flag=True, help="Choose anew for objects that name a backend already."
+    )(command)
+    command = click.option(
+        "--cost-tol",
+        metavar="USD",
+        default="0",
+        show_default=True,
+        callback=_dollars,
+        help="Costs this close to the best one count as equal.",
+    )(command)
+    command = click.option(
+        "--attributes",
+        type=click.Path(),
+        metavar="FILE",
+        multiple=True,
+        help="What backends can do and cost (YAML or JSON); several files add up.",
+    )(command)
+    return file_options(command)
+
+
+_OFFERS = "Namespace of the ConfigMap fluence-resources, which says what is offered."
+
+
+@click.command(cls=Command, passes=[NAMESPACE_FLAG], params=[fluence_ns_option(_OFFERS)], epilog=_ANNOTATIONS)
+@_selection_options
+@click.pass_obj
+def select(flags: Sequence[str], /, **options: Any) -> None:
+    """Choose a backend for each object that asks for one, and print the manifest; nothing is applied."""
+    if not options["filename"] and not options["kustomize"]:
         raise UsageError("no -f/--filename given")
-    _print(_resolved(arguments))
-    return 0
+    _print(_resolved(flags, **options))
 
 
-def _submit(verb: str, words: Sequence[str]) -> int:
-    arguments = parse(words)
-    if _helped(verb, arguments):
-        return 0
-    if not arguments.files and not arguments.kustomize:
-        if not arguments.words:
-            raise UsageError("no -f/--filename given")
-        # kubectl create deployment ..., kubectl apply view-last-applied ...: nothing there to choose for.
-        return run_kubectl([verb, *_dry_run(arguments), *arguments.forwarded])
-    kubectl_program()
-    manifest = _resolved(arguments)
-    if arguments.dry_run != "none":
-        if not any(word.startswith(("-o", "--output")) for word in arguments.forwarded):
-            # What kubectl says follows.
-            _print(manifest if manifest.endswith(b"\n") else manifest + b"\n")
-    elif "confirm" in arguments.switches and not confirmed(QUESTION, STDIN in arguments.files):
-        tell("cancelled; nothing applied")
-        return 0
-    return run_kubectl([verb, "-f", STDIN, *_dry_run(arguments), *arguments.forwarded], manifest)
+def _submission(verb: str) -> Callable[..., Any]:
+    """Return the command that chooses backends and submits with ``kubectl VERB``."""
+
+    @click.command(
+        verb,
+        cls=_ForwardingCommand,
+        passes=[NAMESPACE_FLAG, *SUBMISSION_FLAGS],
+        params=[fluence_ns_option(_OFFERS)],
+        context_settings={"ignore_unknown_options": True},
+        help=f"""\
+        Choose a backend for each object that asks for one, then {verb} everything with kubectl.
+
+        All other flags are kubectl's and are handed on to it.
+        """,
+        epilog=_ANNOTATIONS,
+    )
+    @_selection_options
+    @click.option("--confirm", is_flag=True, help="Ask on the terminal before anything is applied.")
+    @click.option(
+        "--dry-run",
+        type=click.Choice(DRY_RUNS),
+        flag_value="client",
+        is_flag=False,
+        default="none",
+        help="Print the manifest, and let kubectl try it: client (without a value), server, or none.",
+    )
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[KUBECTL FLAGS]")
+    @click.pass_obj
+    def submit(
+        flags: Sequence[str], /, words: Sequence[str], dry_run: str, confirm: bool, **options: Any
+    ) -> int:
+        forwarded = [*([] if dry_run == "none" else [f"--dry-run={dry_run}"]), *flags, *words]
+        if not options["filename"] and not options["kustomize"]:
+            if all(word.startswith("-") for word in words):
+                raise UsageError("no -f/--filename given")
+            # kubectl create deployment ..., kubectl apply view-last-applied ...: there is no manifest.
+            return run_kubectl([verb, *forwarded])
+        kubectl_program()
+        manifest = _resolved(flags, **options)
+        if dry_run != "none":
+            if not any(word.startswith("--output=") for word in flags):
+                # kubectl's own output follows.
+                _print(manifest if manifest.endswith(b"\n") else manifest + b"\n")
+        elif confirm and not confirmed(QUESTION, STDIN in options["filename"]):
+            tell("cancelled; nothing applied")
+            return 0
+        return run_kubectl([verb, "-f", STDIN, *forwarded], manifest)
+
+    return submit
 
 
-def _dry_run(arguments: Arguments) -> list[str]:
-    return [] if arguments.dry_run == "none" else [f"--dry-run={arguments.dry_run}"]
+apply = _submission("apply")
+create = _submission("create")
 
 
-def _resolved(arguments: Arguments) -> bytes:
-    """The whole manifest with its pins, after telling what was chosen and why."""
-    knowledge = Knowledge(arguments)
-    force = "force-select" in arguments.switches
+def _resolved(
+    flags: Sequence[str],
+    filename: Sequence[str],
+    kustomize: str,
+    recursive: bool,
+    attributes: Sequence[str],
+    fluence_ns: str,
+    cost_tol: float,
+    force_select: bool,
+) -> bytes:
+    """Return the whole manifest with its pins, after reporting what was chosen and why."""
+    chooser = Chooser(attributes, fluence_ns, connection_words(flags), cost_tol)
     now = datetime.now(UTC)
-    done = [resolve(source, knowledge.choose, force, now) for source in read_sources(arguments)]
+    sources = read_sources(filename, kustomize, recursive)
+    done = [resolve(source, chooser.choose, force_select, now) for source in sources]
     for one in done:
         _report(one)
     return joined([one.content for one in done])
@@ -93,17 +185,8 @@ def _report(one: Resolved) -> None:
 
 def _print(manifest: bytes) -> None:
     sys.stdout.flush()
-    # With PYTHONUNBUFFERED this is a raw stream, which may take a part only.
+    # With PYTHONUNBUFFERED this is a raw stream, which may write only a part.
     rest = memoryview(manifest)
     while rest:
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
-
-
-def _helped(verb: str, arguments: Arguments) -> bool:
-    if "help" not in arguments.switches:
-        return False
-    explained = command(verb)
-    assert explained is not None
-    print(explained.usage, end="")
-    return True

@@ -1,4 +1,4 @@
-"""Answers as text: tables for people, JSON, YAML or names for programs."""
+"""Output of lists: tables for people; JSON, YAML or names for programs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fluence_extender.apps.kubectl.question import Question
 from fluence_extender.apps.kubectl.terminal import GREEN, RED, YELLOW, painted
 
 Item = dict[str, Any]
 
+FORMS = ("json", "yaml", "wide", "name")
+"""The values of ``--output`` for a list."""
+
 LONGEST_CELL = 60
-"""Characters of a cell, but in the last column and with -o wide."""
+"""Characters of a cell. The last column, and all columns of ``-o wide``, have no limit."""
 
 STYLES = {
     "bound": GREEN,
@@ -28,7 +30,7 @@ STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading, what stands in it, and whether it is for -o wide only."""
+    """A column: its heading, the text of its cells, and whether only ``-o wide`` shows it."""
 
     heading: str
     cell: Callable[[Item], str]
@@ -36,17 +38,21 @@ class Column:
 
 
 def table(
-    columns: Sequence[Column], items: Iterable[Item], question: Question, widths: list[int] | None = None
+    columns: Sequence[Column],
+    items: Iterable[Item],
+    wide: bool = False,
+    headers: bool = True,
+    widths: list[int] | None = None,
 ) -> list[str]:
-    """The lines of a table; an empty cell is ``-``.
+    """Return the lines of a table; an empty cell is ``-``.
 
-    ``widths``, in characters, are those that the columns have so far, for a table that goes on; they are widened.
+    ``widths``, in characters, are the columns' widths so far for a table that grows. They are widened in place.
     """
-    shown = [column for column in columns if question.wide or not column.wide]
+    shown = [column for column in columns if wide or not column.wide]
     rows = [[_cell(column.cell(item)) for column in shown] for item in items]
-    if not question.wide:
-        rows = [[*map(_short, row[:-1]), row[-1]] for row in rows]
-    if "no-headers" not in question.switches:
+    if not wide:
+        rows = [[*map(_shortened, row[:-1]), row[-1]] for row in rows]
+    if headers:
         rows.insert(0, [column.heading for column in shown])
     widths = [] if widths is None else widths
     widths += [0] * (len(shown) - len(widths))
@@ -54,23 +60,31 @@ def table(
     return [_line(row, widths) for row in rows]
 
 
-def answer(
-    question: Question, kind: str, items: Sequence[Item], columns: Sequence[Column], none: str
+def print_items(
+    kind: str,
+    items: Sequence[Item],
+    columns: Sequence[Column],
+    output: str | None,
+    headers: bool = True,
+    none: str = "",
 ) -> None:
-    """Print ``items`` as was asked; ``none`` is said (on stderr) where a table would be empty."""
-    if question.output in ("json", "yaml"):
-        document({"items": list(items)}, question.output)
-    elif question.output == "name":
+    """Print ``items`` in the form ``output``, one of `FORMS` or None for a table.
+
+    ``kind`` stands in front of names. ``none`` is printed on stderr in place of an empty table.
+    """
+    if output in ("json", "yaml"):
+        print_document({"items": list(items)}, output)
+    elif output == "name":
         for item in items:
             print(f"{kind}/{item.get('name') or item.get('backend')}")
     elif not items:
         print(none, file=sys.stderr)
     else:
-        for line in table(columns, items, question):
+        for line in table(columns, items, output == "wide", headers):
             print(line)
 
 
-def document(value: Any, form: str) -> None:
+def print_document(value: Any, form: str) -> None:
     """Print a value as JSON or YAML."""
     if form == "yaml":
         import yaml
@@ -86,7 +100,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()) or "-"
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 3] + "..."
 
 

@@ -1,4 +1,4 @@
-"""Talking to whoever sits there: all of it on stderr, coloured on a terminal only, questions on the terminal itself."""
+"""Messages for the user, all on stderr: coloured on a terminal only; questions are asked on the terminal itself."""
 
 from __future__ import annotations
 
@@ -17,44 +17,42 @@ _PATIENCE = 1.0
 
 
 def coloured(stream: TextIO) -> bool:
-    """Whether colours are welcome: a terminal that knows them, and no NO_COLOR (https://no-color.org)."""
+    """Return whether ``stream`` is a terminal that shows colours and the user wants them (https://no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
 def painted(text: str, style: str, stream: TextIO) -> str:
-    """``text`` in a colour, where ``stream`` welcomes it."""
+    """Return ``text`` in a colour if ``stream`` takes colours."""
     return f"\033[{style}m{text}\033[0m" if style and coloured(stream) else text
 
 
 def tell(message: str, style: str = "") -> None:
-    """Say something on stderr."""
+    """Print a message."""
     print(painted(message, style, sys.stderr), file=sys.stderr, flush=True)
 
 
 def tell_error(message: str) -> None:
-    """Say why it ends."""
-    head, *rest = message.splitlines() or [""]
-    tell(f"error: {head}", RED)
-    for line in rest:
+    """Print why the command ends; each line is marked as an error."""
+    for line in message.splitlines() or [""]:
         tell(f"error: {line}", RED)
 
 
 def tell_note(message: str) -> None:
-    """Say what may matter."""
+    """Print what may matter to the user."""
     tell(f"note: {message}", YELLOW)
 
 
 def confirmed(question: str, stdin_is_taken: bool) -> bool:
-    """Whether ``question`` is answered with y or yes; no answer at all is a no.
+    """Ask ``question`` and return whether the answer is y or yes; an empty answer is a no.
 
-    It is asked on standard input, unless the manifest came from there: then on the terminal. Raises `CommandError`
-    where there is none.
+    It is asked on standard input, or on the terminal if the manifest came from standard input. Raise `CommandError` if
+    there is no terminal then.
     """
     if not stdin_is_taken:
-        return _answer(question, sys.stdin, sys.stderr)
+        return _ask(question, sys.stdin, sys.stderr)
     try:
-        with open(TERMINAL, encoding="utf-8") as reading, open(TERMINAL, "w", encoding="utf-8") as writing:
-            return _answer(question, reading, writing)
+        with open(TERMINAL, encoding="utf-8") as source, open(TERMINAL, "w", encoding="utf-8") as screen:
+            return _ask(question, source, screen)
     except OSError:
         raise CommandError(
             "--confirm has nobody to ask: the manifest came from standard input and there is no terminal;"
@@ -62,17 +60,17 @@ def confirmed(question: str, stdin_is_taken: bool) -> bool:
         ) from None
 
 
-def _answer(question: str, source: TextIO, shown: TextIO) -> bool:
-    print(question, end="", file=shown, flush=True)
+def _ask(question: str, source: TextIO, screen: TextIO) -> bool:
+    print(question, end="", file=screen, flush=True)
     answer = source.readline()
     if not answer.endswith("\n"):
-        print(file=shown)
+        print(file=screen)
     return answer.strip().lower() in ("y", "yes")
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say what is waited for once it has taken a second, on a terminal."""
+    """Print ``what`` once the block has taken a second, on a terminal."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,41 +1,52 @@
-"""``kubectl fluence top``: which nodes are full, which gangs hold the most."""
+"""``kubectl fluence top``: list the nodes, the fullest first, or the gangs, the largest first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fluence_extender.apps.kubectl.errors import UsageError
+import click
+
 from fluence_extender.apps.kubectl.figures import amount, bar
-from fluence_extender.apps.kubectl.question import read_question
-from fluence_extender.apps.kubectl.service import Item, Service, namespace_of
-from fluence_extender.apps.kubectl.tables import Column, answer
+from fluence_extender.apps.kubectl.options import (
+    StateApiCommand,
+    all_namespaces_option,
+    namespace_option,
+    no_headers_option,
+    output_option,
+)
+from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items
 
-OF = ("nodes", "jobs")
 
-
-def top(words: Sequence[str]) -> int:
-    """``kubectl fluence top [nodes|jobs]``."""
-    question = read_question("top", words, most=1)
-    if question is None:
-        return 0
-    of = question.words[0] if question.words else "nodes"
-    if of not in OF:
-        raise UsageError(f'top shows {" or ".join(OF)}, not "{of}"')
-    service = Service(question)
-    if of == "nodes":
-        nodes = service.items("/v1/nodes")
-        nodes.sort(key=lambda node: (-_share(node), node["name"]))
-        answer(question, "node", nodes, NODES, "the cluster has no nodes")
-        return 0
-    namespace = namespace_of(question)
-    held = gangs(service.items("/v1/allocations", namespace=namespace))
+@click.command(cls=StateApiCommand)
+@click.argument("what", type=click.Choice(["nodes", "jobs"]), default="nodes")
+@output_option(*FORMS)
+@namespace_option
+@all_namespaces_option
+@no_headers_option
+@click.pass_obj
+def top(
+    client: StateApiClient,
+    what: str,
+    output: str | None,
+    namespace: str,
+    all_namespaces: bool,
+    no_headers: bool,
+) -> None:
+    """List the nodes, the fullest first, or the gangs, those that hold the most first."""
+    if what == "nodes":
+        nodes = client.items("/v1/nodes")
+        nodes.sort(key=lambda node: (-_used_share(node), node["name"]))
+        print_items("node", nodes, NODES, output, not no_headers, none="the cluster has no nodes")
+        return
+    namespace = client.namespace(namespace, all_namespaces)
+    held = gangs(client.items("/v1/allocations", namespace=namespace))
     none = f"nothing is held in namespace {namespace}" if namespace else "nothing is held"
-    answer(question, "gang", held, JOBS[1:] if namespace else JOBS, none)
-    return 0
+    print_items("gang", held, JOBS[1:] if namespace else JOBS, output, not no_headers, none)
 
 
 def gangs(allocations: Sequence[Item]) -> list[Item]:
-    """What each gang holds in all, the largest first."""
+    """Return what each gang holds in total, the largest gang first."""
     rows: dict[tuple[str, str], Item] = {}
     for one in allocations:
         row = rows.setdefault(
@@ -56,8 +67,8 @@ def gangs(allocations: Sequence[Item]) -> list[Item]:
     )
 
 
-def _share(node: Item) -> float:
-    """How much of a node is used, by whom soever, between 0 and 1."""
+def _used_share(node: Item) -> float:
+    """Return the share of a node's cpu that pods use, gangs and others, between 0 and 1."""
     have = node["allocatable"].get("cpu", 0)
     return 1 - node["free"].get("cpu", 0) / have if have else 0.0
 

@@ -1,4 +1,4 @@
-"""``kubectl fluence why``: why a pod, a Job or a gang is where it is, what it asks for, and what would fit."""
+"""``kubectl fluence why``: why a pod, a Job or a gang is in its state, what it asks for, and what would fit."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
+import click
+
+from fluence_extender.apps.kubectl.completion import names_from_service
 from fluence_extender.apps.kubectl.errors import CommandError, UsageError
 from fluence_extender.apps.kubectl.figures import amount, amounts, moment, now, span, until
 from fluence_extender.apps.kubectl.fits import (
     SCALABLE,
-    counted_alike,
+    amounts_lacking,
     fitting,
     free_in_all,
     largest_that_fits,
 )
-from fluence_extender.apps.kubectl.question import read_question
-from fluence_extender.apps.kubectl.service import Item, Service, namespace_of
-from fluence_extender.apps.kubectl.tables import document
+from fluence_extender.apps.kubectl.options import StateApiCommand, namespace_option, output_option
+from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+from fluence_extender.apps.kubectl.tables import print_document
 from fluence_extender.model.notation import first_few
 
 KINDS = ("pod", "job", "deployment", "statefulset", "gang")
@@ -40,53 +43,65 @@ _ALIASES = {
 MOST_LISTED = 5
 
 
-def why(words: Sequence[str]) -> int:
-    """``kubectl fluence why [pod|job|gang/]NAME``."""
-    question = read_question("why", words, ("json", "yaml", "wide"), most=2)
-    if question is None:
-        return 0
-    kind, name = _named(question.words)
-    namespace = namespace_of(question)
+@click.command(cls=StateApiCommand)
+@click.argument(
+    "what", metavar="[KIND/]NAME", required=False, shell_complete=names_from_service("/v1/gangs", "name")
+)
+@click.argument("name", required=False, metavar="")
+@output_option("json", "yaml", "wide")
+@namespace_option
+@click.pass_obj
+def why(
+    client: StateApiClient, what: str | None, name: str | None, output: str | None, namespace: str
+) -> None:
+    """Tell why a pod, a Job or a gang is in its state.
+
+    Shows the reason, what it asks for, what is free, what would fit, and what has happened to it so far.
+
+    KIND is pod, job, deployment, statefulset or gang. Without it, NAME is any of them.
+    """
+    if not what:
+        raise UsageError("why what? Name a pod, a Job or a gang: kubectl fluence why NAME")
+    kind, name = _kind_and_name(what, name)
+    namespace = client.namespace(namespace)
     if not namespace:
         raise UsageError("why asks about one namespace; name it with -n NAMESPACE")
-    service = Service(question)
-    story = find(service, namespace, kind, name)
+    story = find(client, namespace, kind, name)
     if story is None and kind not in ("", *KINDS):
         raise UsageError(f'why knows {", ".join(KINDS)}, not "{kind}"')
     if story is None:
         raise CommandError(
             f"no pod, Job or gang {name} of scheduler fluence in namespace {namespace}; kubectl fluence jobs lists all"
         )
-    if question.output in ("json", "yaml"):
-        document(story, question.output)
-        return 0
+    if output in ("json", "yaml"):
+        print_document(story, output)
+        return
     waits = story["state"] == "waiting" and bool(story["asks"])
-    nodes = service.items("/v1/nodes") if waits else []
-    devices = service.items("/v1/backends") if waits and any(ask["devices"] for ask in story["asks"]) else []
-    for line in told(story, nodes, devices, question.wide):
+    nodes = client.items("/v1/nodes") if waits else []
+    devices = client.items("/v1/backends") if waits and any(ask["devices"] for ask in story["asks"]) else []
+    for line in explanation(story, nodes, devices, output == "wide"):
         print(line)
-    return 0
 
 
-def find(service: Service, namespace: str, kind: str, name: str) -> Item | None:
-    """The gang that is meant: by its own name, by that of a member, or by that of the Job its members are of.
+def find(client: StateApiClient, namespace: str, kind: str, name: str) -> Item | None:
+    """Return the gang with this name, or with a member of this name, or whose members belong to a Job of this name.
 
-    Of several it is one that isn't gone, if there is one; of these that which has the very name, or else one that
-    waits. A gang may be named ``kind/name`` itself: a part of a larger one is.
+    Of several, a gang that exists comes before one that is gone; then a gang with exactly this name, then one that
+    waits. A gang's own name may have the form ``kind/name``: that of a part of a larger gang does.
     """
-    gangs = service.items("/v1/gangs", namespace=namespace, gone="true")
-    meant = [gang for gang in gangs if is_meant(gang, kind, name)]
-    if not meant:
+    gangs = client.items("/v1/gangs", namespace=namespace, gone="true")
+    matching = [gang for gang in gangs if matches(gang, kind, name)]
+    if not matching:
         return None
     gang = min(
-        meant, key=lambda one: (one["state"] == "gone", one["name"] != name, one["state"] != "waiting")
+        matching, key=lambda one: (one["state"] == "gone", one["name"] != name, one["state"] != "waiting")
     )
     path = f"/v1/gangs/{quote(namespace)}/{quote(gang['name'])}"
-    return service.one(path, convention=gang["convention"])
+    return client.item(path, convention=gang["convention"])
 
 
-def told(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool) -> Iterator[str]:
-    """The answer, line by line."""
+def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool) -> Iterator[str]:
+    """Yield the lines of the answer."""
     yield f"gang {story['namespace']}/{story['name']}: {story['state']}"
     if story["reason"]:
         yield _line("reason", story["reason"])
@@ -103,29 +118,28 @@ def told(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool
     if backends:
         yield _line("backend", ", ".join(backends))
     if nodes:
-        # What is free is the same for all that ask for the same resources: it is said once.
+        # Members that ask for the same resources have the same line: it is printed once.
         yield from dict.fromkeys(line for ask in story["asks"] for line in _free(ask, nodes))
-        lacking = counted_alike(story["reason"], story["asks"], nodes)
+        lacking = amounts_lacking(story["reason"], story["asks"], nodes)
         for ask in story["asks"] if lacking else ():
-            yield from _room(ask, nodes, lacking, wide)
+            yield from _capacity(ask, nodes, lacking, wide)
     if devices:
         yield from _devices(story["asks"], devices)
     yield from _history(story, wide)
 
 
-def _named(words: Sequence[str]) -> tuple[str, str]:
-    if not words:
-        raise UsageError("why what? Name a pod, a Job or a gang: kubectl fluence why NAME")
-    kind, slash, name = words[0].partition("/")
-    if len(words) == 2:
-        kind, slash, name = words[0], "/", words[1]
+def _kind_and_name(what: str, name: str | None) -> tuple[str, str]:
+    """Return the kind, empty if none is given, and the name: of ``KIND NAME``, ``KIND/NAME`` or ``NAME``."""
+    kind, slash, rest = what.partition("/")
+    if name is not None:
+        kind, slash, rest = what, "/", name
     if not slash:
-        return "", words[0]
-    return _ALIASES.get(kind.lower(), kind.lower()), name
+        return "", what
+    return _ALIASES.get(kind.lower(), kind.lower()), rest
 
 
-def is_meant(gang: Item, kind: str, name: str) -> bool:
-    """Whether the gang is that of this name, or of the pod or the workload of this name; any kind for ``""``."""
+def matches(gang: Item, kind: str, name: str) -> bool:
+    """Return whether the gang, one of its pods or their workload has this name; ``kind`` is empty for any of them."""
     if kind not in ("", *KINDS):
         return bool(gang["name"] == f"{kind}/{name}")
     if kind in ("", "gang") and gang["name"] == name:
@@ -133,7 +147,7 @@ def is_meant(gang: Item, kind: str, name: str) -> bool:
     pods = [member["pod"] for member in gang["members"]] + gang.get("former", [])
     if kind in ("", "pod") and name in pods:
         return True
-    # A workload's pods are named after it; the gang may have its name, a label's, or that of its only pod.
+    # The names of a workload's pods begin with its own. The gang may be named after the workload, a label or a pod.
     named_after = gang["name"] == name or any(pod.startswith(f"{name}-") for pod in pods)
     return kind not in ("pod", "gang") and named_after
 
@@ -149,17 +163,17 @@ def _asked(ask: Item) -> str:
 
 
 def _free(ask: Item, nodes: Sequence[Item]) -> Iterator[str]:
-    """What is free of the resources that are asked for."""
+    """Yield how much is free of the resources that are asked for."""
     names = [name for name in ask["requests"] if name != "pods"]
     closed = Counter(problem for node in nodes for problem in node["problems"])
     usable = [node for node in nodes if node["schedulable"]]
-    shut = "".join(f"; {count} {problem}" for problem, count in closed.most_common(MOST_LISTED))
+    reasons = "".join(f"; {count} {problem}" for problem, count in closed.most_common(MOST_LISTED))
     free = amounts(free_in_all(nodes, names)) or "pod slots"
-    yield _line("free", f"{free} on {len(usable)} of {len(nodes)} nodes{shut}")
+    yield _line("free", f"{free} on {len(usable)} of {len(nodes)} nodes{reasons}")
 
 
-def _room(ask: Item, nodes: Sequence[Item], lacking: Sequence[str], wide: bool) -> Iterator[str]:
-    """Where members fit now, and how much less they would have to ask for of what is ``lacking``."""
+def _capacity(ask: Item, nodes: Sequence[Item], lacking: Sequence[str], wide: bool) -> Iterator[str]:
+    """Yield where members fit now, and the largest request for what is ``lacking`` with which all would fit."""
     requests, members = ask["requests"], ask["members"]
     found = fitting(nodes, requests)
     total = sum(found.values())

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from fluence_extender import __version__
 from fluence_extender.apps.cli import main, serve
-from fluence_extender.apps.kubectl.service import PORT, ROLE, SERVICE
+from fluence_extender.apps.kubectl.state_api import PORT, ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION

@@ -11,7 +11,7 @@ from fluence_extender.selection.backend import Backend, merged
 from fluence_extender.selection.errors import NoCandidates
 from fluence_extender.selection.pipeline import NOT_A_CANDIDATE, NOT_DESCRIBED, NOT_OFFERED, Sources, select
 from fluence_extender.selection.providers import Description, Query
-from fluence_extender.selection.request import Request, read_request
+from fluence_extender.selection.request import SelectionRequest, read_request
 
 A = Backend("a", {"cost_usd": 1.0, "qubits": 20.0})
 B = Backend("b", {"cost_usd": 0.5, "qubits": 10.0})
@@ -44,7 +44,9 @@ def names(*backends: str) -> tuple[Backend, ...]:
 
 
 def test_first_of_what_is_left_is_chosen_and_everybody_else_has_a_reason() -> None:
-    made = select(Request("require:min_qubits=20,min-cost"), Sources(names("a", "c", "d"), (A, B, C)))
+    made = select(
+        SelectionRequest("require:min_qubits=20,min-cost"), Sources(names("a", "c", "d"), (A, B, C))
+    )
     assert made.chosen == "c"
     assert made.dropped == {
         "a": "min-cost: cost_usd 1, best is 0.5",
@@ -55,32 +57,35 @@ def test_first_of_what_is_left_is_chosen_and_everybody_else_has_a_reason() -> No
 
 @pytest.mark.parametrize("order", [(A, B, C), (C, B, A), (B, A, C)])
 def test_ties_go_to_the_first_name_whatever_the_order(order: tuple[Backend, ...]) -> None:
-    made = select(Request("min-cost"), Sources(None, order))
+    made = select(SelectionRequest("min-cost"), Sources(None, order))
     assert made.chosen == "b"
     assert [one.name for one in made.candidates] == ["b", "c"]
 
 
 def test_unknown_offers_exclude_nobody() -> None:
-    assert select(Request("max-cost"), Sources(None, (A, B))).chosen == "a"
+    assert select(SelectionRequest("max-cost"), Sources(None, (A, B))).chosen == "a"
 
 
 def test_offers_with_attributes_need_no_file() -> None:
-    assert select(Request("max-qubits"), Sources((A, B, C))).chosen == "c"
+    assert select(SelectionRequest("max-qubits"), Sources((A, B, C))).chosen == "c"
 
 
 def test_what_files_say_counts_more_than_offers() -> None:
-    assert select(Request("max-qubits"), Sources((A, B), (Backend("b", {"qubits": 99.0}),))).chosen == "b"
+    assert (
+        select(SelectionRequest("max-qubits"), Sources((A, B), (Backend("b", {"qubits": 99.0}),))).chosen
+        == "b"
+    )
 
 
 def test_candidates_are_an_allow_list_with_reasons() -> None:
-    request = Request("min-cost", candidates=frozenset({"a", "x"}))
+    request = SelectionRequest("min-cost", candidates=frozenset({"a", "x"}))
     made = select(request, Sources(names("a", "b"), (A, B)))
     assert made.chosen == "a"
     assert made.dropped == {"b": NOT_A_CANDIDATE, "x": "in select-candidates, and nobody knows it"}
 
 
 def test_constraints_come_first_and_mean_what_they_say() -> None:
-    request = Request("min-cost", constraints="min_qubits=15,max_cost=0.6")
+    request = SelectionRequest("min-cost", constraints="min_qubits=15,max_cost=0.6")
     made = select(request, Sources(None, (A, B, C)))
     assert made.chosen == "c"
     assert made.dropped == {"a": "max_cost=0.6: cost_usd is 1", "b": "min_qubits=15: qubits is 10"}
@@ -88,31 +93,31 @@ def test_constraints_come_first_and_mean_what_they_say() -> None:
 
 def test_empty_pool_and_emptied_pool_say_why() -> None:
     with pytest.raises(NoCandidates, match=r"no candidate backends after intersecting .*: a: not offered"):
-        select(Request("min-cost"), Sources(names("z"), (A,)))
+        select(SelectionRequest("min-cost"), Sources(names("z"), (A,)))
     with pytest.raises(
         NoCandidates, match=r'policy "require:min_qubits=50" removed all candidates: a: .*; b: '
     ):
-        select(Request("require:min_qubits=50"), Sources(None, (A, B)))
+        select(SelectionRequest("require:min_qubits=50"), Sources(None, (A, B)))
     with pytest.raises(NoCandidates, match=r"removed all candidates: a: [^;]*; left before: b: not offered"):
-        select(Request("require:min_qubits=50"), Sources(names("a"), (A, B)))
+        select(SelectionRequest("require:min_qubits=50"), Sources(names("a"), (A, B)))
 
 
 def test_providers_are_asked_only_when_a_step_needs_what_they_know() -> None:
     provider = Told(queues={"a": 5.0, "b": 9.0})
     sources = Sources(names("a", "b"), (A, B, C), (provider,))
-    assert select(Request("prefer:queue-box,min-cost"), sources).chosen == "b"
+    assert select(SelectionRequest("prefer:queue-box,min-cost"), sources).chosen == "b"
     assert provider.asked == []
-    made = select(Request("min-queue"), sources)
+    made = select(SelectionRequest("min-queue"), sources)
     assert made.chosen == "a"
     assert made.notes == ("provider told: slow",)
     assert [one.name for one in provider.asked[0].backends] == ["a", "b"]
-    select(Request("min-cost", constraints="max_queue=9"), sources)
+    select(SelectionRequest("min-cost", constraints="max_queue=9"), sources)
     assert len(provider.asked) == 2
 
 
 def test_provider_that_fails_is_a_note() -> None:
     queued = replace(A, numbers={**A.numbers, "queue_size": 7.0})
-    made = select(Request("min-queue"), Sources(None, (queued, B), (Told(),)))
+    made = select(SelectionRequest("min-queue"), Sources(None, (queued, B), (Told(),)))
     assert made.chosen == "a"
     assert made.notes == ("provider told: failed: no network",)
 
@@ -128,10 +133,11 @@ def test_later_descriptions_count_but_for_where_the_backend_is() -> None:
 def test_shots_price_the_tasks() -> None:
     qpu = Backend("qpu", {"cost_per_task": 0.3, "cost_per_shot": 0.001})
     simulator = Backend("sv1", {"cost_per_minute": 0.075})
-    made = select(Request("max-cost", shots=1000), Sources(None, (qpu, simulator)))
+    made = select(SelectionRequest("max-cost", shots=1000), Sources(None, (qpu, simulator)))
     assert made.candidates[0].number("cost") == 1.3
     assert (
-        select(Request("min-cost"), Sources(None, (qpu, simulator))).candidates[0].number("cost") == 0.00375
+        select(SelectionRequest("min-cost"), Sources(None, (qpu, simulator))).candidates[0].number("cost")
+        == 0.00375
     )
 
 
@@ -142,7 +148,7 @@ def test_request_is_read_from_annotations() -> None:
     read = read_request(
         {f"{PREFIX}policy": "min-cost", f"{PREFIX}candidates": " a, b,,", f"{PREFIX}shots": "50"}, ["7"]
     )
-    assert read == Request("min-cost", "", frozenset({"a", "b"}), 50)
+    assert read == SelectionRequest("min-cost", "", frozenset({"a", "b"}), 50)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ def test_annotations_without_meaning_are_noted() -> None:
 
 def test_record_is_json_with_everything_a_reader_asks() -> None:
     zone = timezone(timedelta(hours=2))
-    made = select(Request("require:min_qubits=20,min-cost", "max_cost=9"), Sources(None, (A, B, C)))
+    made = select(SelectionRequest("require:min_qubits=20,min-cost", "max_cost=9"), Sources(None, (A, B, C)))
     record = json.loads(select_result(made, NOW.astimezone(zone)))
     assert record == {
         "chosen": "c",
@@ -184,7 +190,7 @@ def test_record_is_json_with_everything_a_reader_asks() -> None:
 
 def test_record_is_bounded_and_says_what_it_leaves_out() -> None:
     many = [Backend(f"b{n:04}", {"cost_usd": float(n % 2)}, {"text": "x" * 5000}) for n in range(900)]
-    made = select(Request("min-cost"), Sources(None, tuple(many)))
+    made = select(SelectionRequest("min-cost"), Sources(None, tuple(many)))
     text = select_result(made, NOW)
     record = json.loads(text)
     assert len(text) <= LARGEST
@@ -192,5 +198,5 @@ def test_record_is_bounded_and_says_what_it_leaves_out() -> None:
     assert record["dropped"]["b0001"] == "min-cost: cost_usd 1, best is 0"
     assert record["omitted"]["candidates"] == 449
     assert record["omitted"]["dropped"] == 450 - len(record["dropped"])
-    huge = replace(made, notes=("n" * 10**6,) * 100, request=Request("p" * 10**6))
+    huge = replace(made, notes=("n" * 10**6,) * 100, request=SelectionRequest("p" * 10**6))
     assert len(select_result(huge, NOW)) <= LARGEST

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.kubectl.simulate import told
+from fluence_extender.apps.kubectl.simulate import rendered
 from fluence_extender.cluster.budgets import Budget, BudgetMetadata, BudgetStatus
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand
 from fluence_extender.model.gang import Convention, GangKey
@@ -275,7 +275,7 @@ def test_people_and_programs_are_told_of_it(cluster: type[Cluster]) -> None:
     there.run_gang(low("low", 2, 2000))
     answers = there.ask(high("train", 2, "2"), HIGH)
     document = shown(answers, there.asked, NOW)
-    assert told(document).splitlines() == [
+    assert rendered(document).splitlines() == [
         "default/train (2 pods): doesn't fit now",
         "  busy: 0 of 2 fit now, short of cpu",
         "  would preempt 1 gang (2 pods): default/low (2)",
@@ -312,7 +312,7 @@ def test_gangs_of_which_the_same_is_told_are_told_of_once(cluster: type[Cluster]
     template = job("any", 1, "1")["spec"]["template"]
     template["metadata"]["labels"] = {}
     answers = there.ask({**web, "spec": {"replicas": 20, "template": template}})
-    assert told(shown(answers, there.asked, NOW)).splitlines() == [
+    assert rendered(shown(answers, there.asked, NOW)).splitlines() == [
         "default/web-0 to default/web-7 (8 times 1 pod): fits now",
         "  on n0 (4), n1 (4)",
         "default/web-8 to default/web-19 (12 times 1 pod): doesn't fit now",

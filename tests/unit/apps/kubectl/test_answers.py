@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from fluence_extender.apps.kubectl.completion import complete
-from fluence_extender.apps.kubectl.question import Question
+from fluence_extender.apps.kubectl.graph import drawn, tree
 from fluence_extender.apps.kubectl.tables import Column, table
-from fluence_extender.apps.kubectl.tree import drawn, tree
-from fluence_extender.apps.kubectl.why import told
+from fluence_extender.apps.kubectl.why import explanation
 from tests.unit.apps.kubectl.programs import Fluence, Program
 from tests.unit.apps.kubectl.test_questions import STORY, device, gang, listed, node
 
@@ -53,7 +52,7 @@ def test_parts_of_a_backend_hang_from_it() -> None:
         part("b", "box"),
         part("b/q2", "qpu"),
     ]
-    lines = list(drawn(tree([node("n1", 4)]), devices, Question("graph")))
+    lines = list(drawn(tree([node("n1", 4)]), devices))
     assert [line.split("[")[0].rstrip() for line in lines[3:-1]] == [
         "├─ a (box)",
         "│  ├─ q0 (qpu)",
@@ -67,7 +66,7 @@ def test_parts_of_a_backend_hang_from_it() -> None:
 def test_what_is_free_is_told_once_for_members_that_differ() -> None:
     asks = [{**STORY["asks"][0], "members": count} for count in (1, 2)]
     story = json.loads(json.dumps({**STORY, "asks": asks}))
-    headings = [line.split()[0] for line in told(story, [node("n1", 4)], [], False)]
+    headings = [line.split()[0] for line in explanation(story, [node("n1", 4)], [], False)]
     assert headings.count("free") == 1
     assert headings.count("fits") == 2
 
@@ -75,10 +74,10 @@ def test_what_is_free_is_told_once_for_members_that_differ() -> None:
 def test_a_table_that_goes_on_keeps_its_columns() -> None:
     columns = (Column("NAME", lambda one: str(one["name"])), Column("STATE", lambda _: "bound"))
     widths: list[int] = []
-    (first,) = table(columns, [{"name": "a-long-name"}], Question("jobs", switches={"no-headers"}), widths)
-    (second,) = table(columns, [{"name": "b"}], Question("jobs", switches={"no-headers"}), widths)
+    (first,) = table(columns, [{"name": "a-long-name"}], headers=False, widths=widths)
+    (second,) = table(columns, [{"name": "b"}], headers=False, widths=widths)
     assert first.index("bound") == second.index("bound")
-    assert table(columns, [{"name": "b"}], Question("jobs", switches={"no-headers"})) == ["b   bound"]
+    assert table(columns, [{"name": "b"}], headers=False) == ["b   bound"]
 
 
 def test_names_are_completed_after_flags_that_say_where(fluence: Fluence, kubectl: Program) -> None:
@@ -88,8 +87,8 @@ def test_names_are_completed_after_flags_that_say_where(fluence: Fluence, kubect
     assert complete(["why", "o"]) == (["other"], 4)
     assert complete(["why", "-n", "lab", "v"]) == (["vqe", "vqa"], 4)
     assert complete(["jobs", "--context", "c", "-wn", "lab", ""]) == (["vqe", "vqa"], 4)
-    assert "--context c" in " ".join(kubectl.calls[-1])
-    for typed in (["jobs", "-n", ""], ["why", "vqe", ""], ["why", "--bogus", ""], ["jobs", "--help", ""]):
+    assert "--context=c" in " ".join(kubectl.calls[-1])
+    for typed in (["jobs", "-n", ""], ["why", "vqe", ""], ["why", "--bogus", ""]):
         assert complete(typed) == ([], 4)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.kubectl.question import Question
-from fluence_extender.apps.kubectl.tree import drawn, tree
-from fluence_extender.apps.kubectl.why import told
+from fluence_extender.apps.kubectl.graph import drawn, tree
+from fluence_extender.apps.kubectl.why import explanation
 from tests.unit.apps.kubectl.test_questions import GIB, STORY, node
 
 NODES = [node("n1", 4), node("n2", 4)]
@@ -18,7 +17,7 @@ NODES = [node("n1", 4), node("n2", 4)]
 def answer(reason: str, *asks: dict[str, Any]) -> dict[str, str]:
     """What stands under each heading of the answer; the last one of several."""
     story = json.loads(json.dumps({**STORY, "reason": reason, "asks": asks, "history": []}))
-    lines = list(told(story, NODES, [], False))[1:]
+    lines = list(explanation(story, NODES, [], False))[1:]
     return {line[2:12].strip(): line[12:] for line in lines}
 
 
@@ -79,7 +78,7 @@ def test_no_smaller_request_is_told_of_what_is_not_short() -> None:
 def test_pods_of_a_node_that_is_gone_fill_no_other() -> None:
     gone = node("n3", 4, held=3, problems=["the node is gone; these pods were there"])
     gone.update(allocatable={}, free={"cpu": -3})
-    lines = list(drawn(tree([node("n1", 4, held=1, levels={"zone": "z"}), gone]), [], Question("graph")))
+    lines = list(drawn(tree([node("n1", 4, held=1, levels={"zone": "z"}), gone]), []))
     assert " 1/4 " in lines[0]
     assert lines[3].startswith("└─ n3")
     assert lines[3].endswith("the node is gone; these pods were there")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fluence_extender import __version__
-from fluence_extender.apps.kubectl import checkups
+from fluence_extender.apps.kubectl.doctor import installation
 from tests.unit.apps.kubectl.programs import Ended, Fluence, Program
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -46,7 +46,7 @@ def registration(bundle: str = "Q0E=", **client: Any) -> str:
 @pytest.fixture
 def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch) -> Fluence:
     """An installation in which all is well, at a time that stands still: how long the tests take decides nothing."""
-    monkeypatch.setattr(checkups, "now", lambda: NOW)
+    monkeypatch.setattr(installation, "now", lambda: NOW)
     kubectl.answers("get --raw /version", out='{"gitVersion": "v1.36.3"}')
     kubectl.answers("proxy/v1/nodes", out=listed(NODE))
     kubectl.answers("proxy/v1/backends", out=listed(DEVICE))
@@ -138,7 +138,7 @@ def test_all_is_well(healthy: Fluence) -> None:
             {"out": lease(300)},
             "scheduler",
             "fault",
-            "last heard of 5m ago",
+            "last renewed its Lease 5m ago",
             "kubectl logs",
         ),
         (
@@ -238,7 +238,7 @@ def test_all_is_well(healthy: Fluence) -> None:
             *(
                 "rights",
                 "unknown",
-                "there is no serviceaccount fluence: the service runs as somebody else",
+                "there is no serviceaccount fluence: the service runs under another account",
                 "",
             ),
         ),

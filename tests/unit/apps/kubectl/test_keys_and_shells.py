@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from fluence_extender import __version__
-from fluence_extender.apps.kubectl.commands import COMMANDS
-from fluence_extender.apps.kubectl.keys import KEYS, look_up
+from fluence_extender.apps.kubectl.explain import known_keys, look_up
+from fluence_extender.apps.kubectl.main import COMMANDS
 from fluence_extender.model import coordination, names, pod_keys
 from tests.unit.apps.kubectl.programs import Fluence
 
@@ -39,19 +39,23 @@ def test_every_key_of_ours_is_explained() -> None:
         for name, value in [*vars(names).items(), *vars(coordination).items()]
         if isinstance(value, str) and value.startswith(prefixes) and name != "SELECT_PREFIX"
     }
-    explained = {one.key.rstrip("*") for one in KEYS}
+    explained = {one.key.rstrip("*") for one in known_keys()}
     assert ours == explained
-    for one in KEYS:
+    for one in known_keys():
         assert one.key.rstrip("*") in one.example
 
 
 def test_what_admission_remarks_on_goes_by_the_keys_that_are_explained() -> None:
-    ours = [one for one in KEYS if one.key.startswith(f"{names.DOMAIN}/") and not one.key.endswith("*")]
+    ours = [
+        one for one in known_keys() if one.key.startswith(f"{names.DOMAIN}/") and not one.key.endswith("*")
+    ]
     assert {one.key for one in ours if one.kind == "label"} == pod_keys.LABELS
     assert {one.key for one in ours if one.kind == "annotation"} == pod_keys.ANNOTATIONS
     assert {one.key for one in ours if one.kind == "annotation" and "you" in one.by} == pod_keys.REQUESTED
     starts = {
-        one.key[:-1] for one in KEYS if one.key.startswith(f"{names.DOMAIN}/") and one.key.endswith("*")
+        one.key[:-1]
+        for one in known_keys()
+        if one.key.startswith(f"{names.DOMAIN}/") and one.key.endswith("*")
     }
     assert starts == set(pod_keys.PREFIXES)
 
@@ -81,7 +85,7 @@ def test_explain_tells_one_key_or_lists_all(fluence: Fluence) -> None:
     shown = fluence("explain", "group")
     assert shown.out.startswith(f"{names.GROUP_LABEL}\n")
     assert "label on pod, written by you" in shown.out
-    assert len(fluence("explain").out.splitlines()) == len(KEYS) + 1
+    assert len(fluence("explain").out.splitlines()) == len(known_keys()) + 1
     assert (
         yaml.safe_load(fluence("explain", "gang", "-o", "yaml").out)["items"][0]["kind"] == "scheduling gate"
     )
@@ -100,7 +104,9 @@ COMP_LINE={line!r}
 read -ra COMP_WORDS <<< "$COMP_LINE"
 [[ "$COMP_LINE" == *" " ]] && COMP_WORDS+=("")
 COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
-_kubectl_fluence
+# Outside of a completion bash has no compopt. What it asks for here is bash's own completion of files.
+compopt() {{ mapfile -t COMPREPLY < <(compgen -f -- "${{COMP_WORDS[COMP_CWORD]}}"); }}
+_kubectl_fluence_completion kubectl-fluence
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
     ended = subprocess.run(
@@ -115,7 +121,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 def test_bash_completes_the_program_called_by_its_own_name(tmp_path: Path) -> None:
-    assert in_bash("kubectl-fluence ") == [one.name for one in COMMANDS]
+    assert in_bash("kubectl-fluence ") == list(COMMANDS)
     assert in_bash("kubectl-fluence do") == ["doctor"]
     assert in_bash("kubectl-fluence graph --j") == ["--json", "--jgf"]
     assert in_bash("kubectl-fluence completion ") == ["bash", "zsh", "fish"]
@@ -127,7 +133,8 @@ def test_bash_completes_the_program_called_by_its_own_name(tmp_path: Path) -> No
 def test_each_shell_has_a_script_that_asks_our_program(shell: str, fluence: Fluence) -> None:
     shown = fluence("completion", shell)
     assert shown.code == 0
-    assert "kubectl_complete-fluence" in shown.out
+    assert f"_KUBECTL_FLUENCE_COMPLETE={shell}_complete" in shown.out
+    assert shown.out.startswith("#compdef kubectl-fluence\n") == (shell == "zsh")
     assert f"completion {shell}" in shown.out
     assert fluence("completion").code == 2
     assert fluence("completion", "tcsh").err == "error: completion for which shell? One of bash, zsh, fish\n"

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.manifests import read_documents, split_documents
-from fluence_extender.apps.kubectl.resolve import Resolved, resolve
+from fluence_extender.apps.kubectl.pins import Resolved, resolve
 from fluence_extender.apps.kubectl.sources import Source, joined
 from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.pipeline import Selection, Sources, select
-from fluence_extender.selection.request import Request
+from fluence_extender.selection.request import SelectionRequest
 from tests.unit.apps.kubectl.manifests import PREFIX, REQUIRE, RESULT, load, notes_of, result_of
 
 POLICY = f"{PREFIX}select-policy"
@@ -28,7 +28,7 @@ BACKENDS = (
 )
 
 
-def choose(label: str, request: Request) -> Selection:
+def choose(label: str, request: SelectionRequest) -> Selection:
     return select(request, Sources(None, BACKENDS))
 
 

@@ -1,4 +1,7 @@
-"""What is known of backends, gathered when the first object asks: the cluster's offers, attribute files, providers."""
+"""Chooses backends from what is known of them: the cluster's offers, attribute files, providers.
+
+Each source is read once, and only if an object asks for a backend.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
-from fluence_extender.apps.kubectl.arguments import Arguments
 from fluence_extender.apps.kubectl.braket import BraketLive
 from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed
-from fluence_extender.apps.kubectl.program import ask_kubectl
+from fluence_extender.apps.kubectl.program import kubectl_output
 from fluence_extender.apps.kubectl.terminal import tell_note, waiting
 from fluence_extender.graph.problem import InvalidResourcesFile
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
@@ -20,30 +22,41 @@ from fluence_extender.selection.errors import InvalidAttributeFile
 from fluence_extender.selection.offers import offers_of_devices, parse_offers
 from fluence_extender.selection.pipeline import Selection, Sources, select
 from fluence_extender.selection.providers import ENTRY_POINTS, Provider
-from fluence_extender.selection.request import Request
+from fluence_extender.selection.request import SelectionRequest
 
 _PATIENCE = 20.0
 """Seconds for the ConfigMap; without it selection goes on."""
 
 _SERVICE_PATIENCE = 10.0
-"""Seconds for the service, which is asked where the ConfigMap can't be read."""
+"""Seconds for the service, which is asked if the ConfigMap can't be read."""
 
 _REASON = re.compile(r"^\(\w+\): ")
-"""What an API server's message begins with; it says nothing that the message doesn't."""
+"""The reason at the beginning of an API server's message; the message repeats it."""
 
 
-class Knowledge:
-    """Chooses for one object after another; each source is read once, and only if somebody asks."""
+class Chooser:
+    """Chooses for one object after another.
 
-    def __init__(self, arguments: Arguments) -> None:
-        self._arguments = arguments
-        self._tolerance = arguments.cost_tolerance
+    ``attributes`` are paths of attribute files, ``namespace`` is that of the ConfigMap and the service, ``connection``
+    are kubectl's flags that say which cluster is meant, and ``cost_tolerance`` is in US dollars.
+    """
 
-    def choose(self, label: str, request: Request) -> Selection:
-        """Choose for the object ``label``. Raises `SelectionError`, and `CommandError` where nothing is known."""
+    def __init__(
+        self, attributes: Sequence[str], namespace: str, connection: Sequence[str], cost_tolerance: float
+    ) -> None:
+        self._attributes = attributes
+        self._namespace = namespace
+        self._connection = connection
+        self._tolerance = cost_tolerance
+
+    def choose(self, label: str, request: SelectionRequest) -> Selection:
+        """Choose for the object ``label``.
+
+        Raise `SelectionError` if no backend can be chosen, and `CommandError` if nothing is known of any.
+        """
         sources = self._sources
         offered = any(one.described for one in sources.offers or ())
-        if not self._arguments.attributes and not offered and len(sources.providers) == 1:
+        if not self._attributes and not offered and len(sources.providers) == 1:
             why = "its offers can't be read" if sources.offers is None else "its offers carry no attributes"
             raise CommandError(
                 f"{label} requests selection but no --attributes file was given, and the cluster doesn't help: {why}"
@@ -52,14 +65,14 @@ class Knowledge:
 
     @cached_property
     def _sources(self) -> Sources:
-        described = tuple(one for path in self._arguments.attributes for one in read_attributes(path))
-        providers = (BraketLive(), *third_party())
+        described = tuple(one for path in self._attributes for one in read_attributes(path))
+        providers = (BraketLive(), *third_party_providers())
         try:
             with waiting("reading what the cluster offers"):
-                offers = read_offers(self._arguments.connection, self._arguments.fluence_namespace)
+                offers = read_offers(self._connection, self._namespace)
         except KubectlFailed as failure:
             error = _REASON.sub("", str(failure))
-            offers = self._asked_of_the_service()
+            offers = self._offers_of_the_service()
             if offers:
                 return Sources(offers, described, providers, (f"offers are from the service ({error})",))
             note = f"could not read scheduler offerings ({error}); selecting without intersection"
@@ -67,23 +80,19 @@ class Knowledge:
             return Sources(None, described, providers, (note,))
         return Sources(offers, described, providers)
 
-    def _asked_of_the_service(self) -> tuple[Backend, ...]:
-        """What the service offers, nothing where it can't be asked: the ConfigMap is the usual source."""
-        from fluence_extender.apps.kubectl.question import Question
-        from fluence_extender.apps.kubectl.service import Service
+    def _offers_of_the_service(self) -> tuple[Backend, ...]:
+        """Return what the service offers, nothing if it can't be asked: the ConfigMap is the usual source."""
+        from fluence_extender.apps.kubectl.state_api import StateApiClient
 
-        arguments = self._arguments
-        question = Question(
-            "select", connection=arguments.connection, service_namespace=arguments.fluence_namespace
-        )
+        client = StateApiClient("", self._namespace, self._connection, _SERVICE_PATIENCE)
         try:
-            return offers_of_devices(Service(question, _SERVICE_PATIENCE).items("/v1/backends"))
+            return offers_of_devices(client.items("/v1/backends"))
         except CommandError:
             return ()
 
 
 def read_attributes(path: str) -> tuple[Backend, ...]:
-    """An attribute file. Raises `CommandError`."""
+    """Read an attribute file. Raise `CommandError`."""
     try:
         with open(path, encoding="utf-8") as file:
             return parse_attributes(file.read(), path)
@@ -96,11 +105,11 @@ def read_attributes(path: str) -> tuple[Backend, ...]:
 
 
 def read_offers(connection: Sequence[str], namespace: str) -> tuple[Backend, ...]:
-    """What the ConfigMap ``fluence-resources`` offers. Raises `KubectlFailed` with a reason, whatever it is."""
+    """Read what the ConfigMap ``fluence-resources`` offers. Raise `KubectlFailed` if that can't be read."""
     arguments = ["get", "configmap", RESOURCES_CONFIGMAP, "-n", namespace, "-o", "json", *connection]
     if not any(word.startswith("--request-timeout") for word in connection):
         arguments.append("--request-timeout=10s")
-    answer = ask_kubectl(arguments, _PATIENCE)
+    answer = kubectl_output(arguments, _PATIENCE)
     try:
         data = json.loads(answer).get("data") or {}
         text = data[RESOURCES_KEY] if RESOURCES_KEY in data else data[min(data)]
@@ -115,14 +124,14 @@ def read_offers(connection: Sequence[str], namespace: str) -> tuple[Backend, ...
     return offers
 
 
-def third_party() -> list[Provider]:
-    """The providers that other packages bring along; one that can't be loaded is a note."""
+def third_party_providers() -> list[Provider]:
+    """Return the providers of other packages; one that can't be loaded becomes a note."""
     from importlib.metadata import entry_points
 
     found: list[Provider] = []
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             found.append(point.load()())
-        except Exception as error:  # somebody else's package
+        except Exception as error:  # code of another package
             tell_note(f"provider {point.name} can't be loaded: {error}")
     return found

@@ -1,12 +1,12 @@
-"""Giving each object of a manifest that asks for one its backend.
+"""Choose a backend for each object of a manifest that asks for one, and pin the object and its pods to it.
 
-A policy on an object counts for all its pods; one on a pod template for that template's. The pin is written where the
-policy is and on each template it counts for, because pods carry their template's annotations and no other.
+A policy on an object counts for all its pods; one on a pod template counts for that template's pods. The pin is written
+where the policy is, and on each template that the policy counts for: pods carry only the annotations of their template.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -27,18 +27,18 @@ from fluence_extender.model.names import (
 from fluence_extender.selection.audit import select_result
 from fluence_extender.selection.errors import SelectionError
 from fluence_extender.selection.pipeline import Selection
-from fluence_extender.selection.request import Request, read_request, unknown_annotations
+from fluence_extender.selection.request import SelectionRequest, read_request, unknown_annotations
 
-Choose = Callable[[str, Request], Selection]
-"""Label of an object and what it asks -> the choice. Raises `SelectionError` or `CommandError`."""
+Choose = Callable[[str, SelectionRequest], Selection]
+"""Label of an object, its request -> the choice. Raises `SelectionError` or `CommandError`."""
 
 _TRIGGERS = tuple(SELECT_PREFIX.split("/"))
-"""What a document that asks for a backend contains; JSON may write the slash between them in its own way."""
+"""Texts that a document contains if it asks for a backend. JSON may escape the slash between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A manifest with its pins; ``selections`` by the object's label, ``notes`` for people."""
+    """A manifest with its pins. ``selections`` has the label of each object, ``notes`` are for the user."""
 
     content: bytes
     selections: tuple[tuple[str, Selection], ...] = ()
@@ -47,7 +47,7 @@ class Resolved:
 
 @dataclass(slots=True)
 class _Pass:
-    """What comes together in one pass over one document."""
+    """One pass over one document: what it needs, and the edits, choices and notes that it collects."""
 
     text: str
     choose: Choose
@@ -57,7 +57,7 @@ class _Pass:
     selections: list[tuple[str, Selection]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def select(self, label: str, request: Request) -> Selection:
+    def select(self, label: str, request: SelectionRequest) -> Selection:
         try:
             selection = self.choose(label, request)
         except SelectionError as error:
@@ -70,11 +70,11 @@ class _Pass:
 
 
 def resolve(source: Source, choose: Choose, force: bool, now: datetime) -> Resolved:
-    """Choose for each object in ``source``; content that asks for nothing comes back as it is.
+    """Choose for each object in ``source``; content without a request comes back as it is.
 
-    Raises `CommandError`.
+    ``force`` chooses anew for objects that are pinned already. Raise `CommandError`.
     """
-    # Most manifests ask for nothing; they needn't even be parsed.
+    # Most manifests have no request. They needn't even be parsed.
     if not all(trigger.encode() in source.content for trigger in _TRIGGERS):
         return Resolved(source.content)
     try:
@@ -87,89 +87,86 @@ def resolve(source: Source, choose: Choose, force: bool, now: datetime) -> Resol
     notes: list[str] = []
     line = 1
     for document in split_documents(text.removeprefix(mark)):
-        going = _Pass(document, choose, force, now)
-        asks = all(trigger in document for trigger in _TRIGGERS)
-        done.append(_resolve_document(going, source.name, line) if asks else document)
-        selections += going.selections
-        notes += going.notes
+        state = _Pass(document, choose, force, now)
+        requests = all(trigger in document for trigger in _TRIGGERS)
+        done.append(_resolve_document(state, source.name, line) if requests else document)
+        selections += state.selections
+        notes += state.notes
         line += document.count("\n")
     return Resolved("".join(done).encode(), tuple(selections), tuple(notes))
 
 
-def _resolve_document(going: _Pass, name: str, line: int) -> str:
-    for root in read_documents(going.text, name, line):
+def _resolve_document(state: _Pass, name: str, line: int) -> str:
+    for root in read_documents(state.text, name, line):
         for node in objects(root):
-            _resolve_object(going, workload(node))
-    text = edited(going.text, going.edits)
-    _check(text, name, going)
+            _resolve_object(state, workload(node))
+    text = edited(state.text, state.edits)
+    _check(text, name, state)
     return text
 
 
-def _resolve_object(going: _Pass, found: Workload) -> None:
+def _resolve_object(state: _Pass, found: Workload) -> None:
     places = (found.node, *found.templates)
-    if not any(annotations_of(one).get(SELECT_POLICY_ANNOTATION, "").strip() for one in places):
+    with_policy = [one for one in places if annotations_of(one).get(SELECT_POLICY_ANNOTATION, "").strip()]
+    if not with_policy:
         for one in places:
-            going.notes += [f"{found.label}: {note}" for note in unknown_annotations(annotations_of(one))]
+            state.notes += [f"{found.label}: {note}" for note in unknown_annotations(annotations_of(one))]
         return
     if not found.ours:
-        going.notes.append(
+        state.notes.append(
             f"{found.label} has a select-policy and isn't for schedulerName {SCHEDULER_NAME}; left as it is"
         )
         return
-    with_policy = [
-        one for one in found.templates if annotations_of(one).get(SELECT_POLICY_ANNOTATION, "").strip()
-    ]
-    if annotations_of(found.node).get(SELECT_POLICY_ANNOTATION, "").strip():
+    own = annotations_of(found.node)
+    if found.node in with_policy:
         others = [one for one in found.templates if one not in with_policy]
-        _resolve_policy(going, found.label, found.node, others, annotations_of(found.node), found.variables())
-    inherited = {
-        key: value for key, value in annotations_of(found.node).items() if key.startswith(SELECT_PREFIX)
-    }
+        _resolve_policy(state, found.label, found.node, others, own, found.variables())
+    inherited = {key: value for key, value in own.items() if key.startswith(SELECT_PREFIX)}
     for number, template in enumerate(found.templates, start=1):
         if template in with_policy:
             label = f"{found.label} template" + (f" {number}" if len(found.templates) > 1 else "")
-            asked = {**inherited, **annotations_of(template)}
-            _resolve_policy(going, label, template, (), asked, found.variables(template))
+            annotations = {**inherited, **annotations_of(template)}
+            _resolve_policy(state, label, template, (), annotations, found.variables(template))
 
 
 def _resolve_policy(
-    going: _Pass,
+    state: _Pass,
     label: str,
     holder: MappingNode,
-    templates: list[MappingNode] | tuple[()],
-    asked: Mapping[str, str],
+    templates: Sequence[MappingNode],
+    annotations: Mapping[str, str],
     variables: list[str],
 ) -> None:
-    """Choose by the policy on ``holder``, and pin it and the templates that the policy counts for."""
+    """Choose by the policy on ``holder``, and pin ``holder`` and the templates that the policy counts for."""
     pins = [annotations_of(one).get(REQUIRE_BACKEND_ANNOTATION, "") for one in (holder, *templates)]
     pinned = next((pin for pin in pins if pin), "")
-    if pinned and not going.force:
-        told = f'{label} already pinned to "{pinned}"; skipping selection (use --force-select to override)'
+    if pinned and not state.force:
+        note = f'{label} already pinned to "{pinned}"; skipping selection (use --force-select to override)'
         if not all(pins):
-            told += "; not all of its pods carry the pin"
-        going.notes.append(told)
+            note += "; not all of its pods carry the pin"
+        state.notes.append(note)
         return
-    selection = going.select(label, read_request(asked, variables))
+    selection = state.select(label, read_request(annotations, variables))
     pin = {REQUIRE_BACKEND_ANNOTATION: selection.chosen}
-    going.write(holder, {**pin, SELECT_RESULT_ANNOTATION: select_result(selection, going.now)}, label)
-    # Templates that are one and the same by an alias are written once.
+    state.write(holder, {**pin, SELECT_RESULT_ANNOTATION: select_result(selection, state.now)}, label)
+    # Several templates may be one by an alias. It is written once.
     done = {id(child(holder, "metadata", "annotations"))}
     for template in templates:
         shared = child(template, "metadata", "annotations")
         if shared is None or id(shared) not in done:
-            going.write(template, pin, label)
+            state.write(template, pin, label)
             done.add(id(shared))
 
 
-def _check(text: str, name: str, going: _Pass) -> None:
-    """Read the result back: what is written must say what was chosen, or nothing is submitted."""
-    wanted = {selection.chosen for _, selection in going.selections}
+def _check(text: str, name: str, state: _Pass) -> None:
+    """Read the result back and raise `CommandError` unless it has every choice, so that nothing wrong is submitted."""
+    wanted = {selection.chosen for _, selection in state.selections}
     try:
         found = set(_chosen(text, name))
     except CommandError:
         found = set()
     if not found.issuperset(wanted):
-        labels = ", ".join(label for label, _ in going.selections)
+        labels = ", ".join(label for label, _ in state.selections)
         raise CommandError(
             f"{name}: the annotations of {labels} can't be written; put them in plain block style"
         )
@@ -180,6 +177,6 @@ def _chosen(text: str, name: str) -> Iterator[str]:
         for node in objects(root):
             found = workload(node)
             for one in (found.node, *found.templates):
-                notes = annotations_of(one)
-                if SELECT_RESULT_ANNOTATION in notes:
-                    yield notes.get(REQUIRE_BACKEND_ANNOTATION, "")
+                annotations = annotations_of(one)
+                if SELECT_RESULT_ANNOTATION in annotations:
+                    yield annotations.get(REQUIRE_BACKEND_ANNOTATION, "")

@@ -1,4 +1,4 @@
-"""``kubectl fluence graph``: the cluster as a tree, with bars of what is held by us, used by others and free."""
+"""``kubectl fluence graph``: the cluster as a tree, with bars of what gangs hold, other pods use and is free."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fluence_extender.apps.kubectl.errors import UsageError
+import click
+
+from fluence_extender.apps.kubectl.errors import NotFound, StateApiError, UsageError
 from fluence_extender.apps.kubectl.figures import amount, bar
-from fluence_extender.apps.kubectl.question import Question, read_question
-from fluence_extender.apps.kubectl.service import Item, NotThere, Service
-from fluence_extender.apps.kubectl.tables import document
+from fluence_extender.apps.kubectl.options import StateApiCommand, output_option
+from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+from fluence_extender.apps.kubectl.tables import print_document
 from fluence_extender.apps.kubectl.terminal import DIM, GREEN, YELLOW, painted
+from fluence_extender.model.notation import natural_order
 
 MOST_NODES = 64
-"""So many nodes are shown one by one; of more only the levels above them, unless --nodes is given."""
+"""A larger cluster is shown without its nodes, only with the levels above them, unless --nodes is given."""
 
 COUNTED = ("allocatable", "held", "others", "free")
-_FORMS = ("json", "jgf", "dot")
 _SHOWN = ("cpu", "memory")
 _EVERYWHERE = {"cpu", "memory", "pods", "ephemeral-storage"}
 
 
 @dataclass(slots=True)
 class Branch:
-    """A level of the topology or a node; ``sums`` are amounts by resource of each of `COUNTED`."""
+    """The cluster, a level of the topology or a node; ``sums`` has amounts by resource for each of `COUNTED`."""
 
     kind: str
     name: str
@@ -35,17 +37,17 @@ class Branch:
     nodes: int = 0
 
     def add(self, node: Item) -> None:
-        """Count a node that is below, or that this is."""
+        """Count a node that is below this branch, or is this branch."""
         self.nodes += 1
         if not node["allocatable"]:
-            # It is gone: what its last pods still hold there isn't taken from what the others have.
+            # The node is gone. What its last pods still hold there must not reduce what other nodes have free.
             return
         for part in COUNTED:
             for name, value in node[part].items():
                 self.sums[part][name] = self.sums[part].get(name, 0) + value
 
     def json(self) -> Item:
-        """As a value for programs."""
+        """Return the branch as a value for programs."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -55,33 +57,41 @@ class Branch:
         }
 
 
-def graph(words: Sequence[str]) -> int:
-    """``kubectl fluence graph``."""
-    question = read_question("graph", words, ("json", "yaml", "wide"), own=(*_FORMS, "nodes"))
-    if question is None:
-        return 0
-    forms = [form for form in _FORMS if form in question.switches]
+@click.command(cls=StateApiCommand)
+@output_option("json", "yaml", "wide")
+@click.option("--nodes", "all_nodes", is_flag=True, help="Every node, however many there are.")
+@click.option("--json", "as_json", is_flag=True, help="The tree as JSON.")
+@click.option("--jgf", is_flag=True, help="The resource graph in JSON Graph Format, as the matcher sees it.")
+@click.option("--dot", is_flag=True, help="The tree for Graphviz.")
+@click.pass_obj
+def graph(
+    client: StateApiClient, output: str | None, all_nodes: bool, as_json: bool, jgf: bool, dot: bool
+) -> None:
+    """Show the cluster as a tree: topology, nodes, virtual devices.
+
+    Bars show what is held by gangs (#), used by other pods (+) and free (.).
+    """
+    forms = [name for name, given in (("--json", as_json), ("--jgf", jgf), ("--dot", dot)) if given]
     if len(forms) > 1:
-        raise UsageError(f"--{forms[0]} and --{forms[1]} can't be given together; choose one")
-    service = Service(question)
-    if forms == ["jgf"]:
-        return _jgf(service)
-    root = tree(service.items("/v1/nodes"))
-    devices = service.items("/v1/backends")
-    if forms == ["json"] or question.output in ("json", "yaml"):
-        document({"cluster": root.json(), "backends": devices}, question.output or "json")
-    elif forms == ["dot"]:
+        raise UsageError(f"{forms[0]} and {forms[1]} can't be given together; choose one")
+    if jgf:
+        _print_jgf(client)
+        return
+    root = tree(client.items("/v1/nodes"))
+    devices = client.items("/v1/backends")
+    if as_json or output in ("json", "yaml"):
+        print_document({"cluster": root.json(), "backends": devices}, output or "json")
+    elif dot:
         print("\n".join(_dot(root, devices)))
     else:
-        for line in drawn(root, devices, question):
+        for line in drawn(root, devices, all_nodes or output == "wide"):
             print(line)
-    return 0
 
 
 def tree(nodes: Sequence[Item]) -> Branch:
-    """The cluster, its levels and its nodes."""
+    """Return the cluster with its levels and its nodes."""
     root = Branch("cluster", "cluster")
-    for node in sorted(nodes, key=lambda one: _natural(one["name"])):
+    for node in sorted(nodes, key=lambda node: natural_order(node["name"])):
         here = root
         here.add(node)
         for kind, name in node["levels"].items():
@@ -93,9 +103,9 @@ def tree(nodes: Sequence[Item]) -> Branch:
     return root
 
 
-def drawn(root: Branch, devices: Sequence[Item], question: Question) -> Iterator[str]:
-    """The tree as lines."""
-    whole = question.wide or "nodes" in question.switches or root.nodes <= MOST_NODES
+def drawn(root: Branch, devices: Sequence[Item], all_nodes: bool = False) -> Iterator[str]:
+    """Yield the lines of the tree."""
+    whole = all_nodes or root.nodes <= MOST_NODES
     rows = list(_rows(root, "", "", whole)) + list(_device_rows(devices))
     width = max(len(label) for label, _ in rows)
     for label, rest in rows:
@@ -123,10 +133,10 @@ def _bars(branch: Branch) -> str:
     )
     parts = []
     for name in names:
-        whole = sums["allocatable"][name]
+        total = sums["allocatable"][name]
         held, others = sums["held"].get(name, 0), sums["others"].get(name, 0)
-        text = f"{amount(name, held + others)}/{amount(name, whole)}"
-        parts.append(f"{name.rpartition('/')[2]} {_coloured(bar(whole, held, others, 10))} {text:<11}")
+        text = f"{amount(name, held + others)}/{amount(name, total)}"
+        parts.append(f"{name.rpartition('/')[2]} {_coloured(bar(total, held, others, 10))} {text:<11}")
     return "  ".join((*parts, "; ".join(branch.problems))).rstrip()
 
 
@@ -146,8 +156,10 @@ def _device_rows(devices: Sequence[Item]) -> Iterator[tuple[str, str]]:
     depths = [one["path"].count("/") - _depth_of(one["backend"], devices) for one in devices]
     for number, device in enumerate(devices):
         depth = depths[number]
-        lines = "".join("│  " if _goes_on(depths[number + 1 :], level) else "   " for level in range(depth))
-        branch = "├─ " if _goes_on(depths[number + 1 :], depth) else "└─ "
+        lines = "".join(
+            "│  " if _has_sibling(depths[number + 1 :], level) else "   " for level in range(depth)
+        )
+        branch = "├─ " if _has_sibling(depths[number + 1 :], depth) else "└─ "
         label = f"{lines}{branch}{device['name']} ({device['type']})"
         held = (
             f"[{'#' * round(10 * device['held'] / device['total']):.<10}]"
@@ -159,12 +171,13 @@ def _device_rows(devices: Sequence[Item]) -> Iterator[tuple[str, str]]:
         yield label, "  ".join(part for part in (text, where, "; ".join(device["problems"])) if part)
 
 
-def _goes_on(below: Sequence[int], depth: int) -> bool:
-    """Whether there is another at ``depth`` before the branch ends; ``below`` are the depths of the lines below."""
+def _has_sibling(below: Sequence[int], depth: int) -> bool:
+    """Return whether the branch has another entry at ``depth``; ``below`` are the depths of the lines below."""
     return next((one == depth for one in below if one <= depth), False)
 
 
 def _depth_of(backend: str, devices: Sequence[Item]) -> int:
+    """Return the depth of the backend's uppermost device."""
     return min(str(one["path"]).count("/") for one in devices if one["backend"] == backend)
 
 
@@ -176,12 +189,12 @@ def _dot(root: Branch, devices: Sequence[Item]) -> Iterator[str]:
         above = device["path"].rpartition("/")[0]
         label = f"{device['name']}\\n{device['held']}/{device['total']} {device['type']}"
         yield f"  {json.dumps(device['path'])} [label={_quoted(label)}, style=rounded];"
-        parent = above if any(one["path"] == above for one in devices) else _hook(device)
+        parent = above if any(one["path"] == above for one in devices) else _parent_of_top_level(device)
         yield f"  {json.dumps(parent)} -> {json.dumps(device['path'])};"
     yield "}"
 
 
-def _hook(device: Item) -> str:
+def _parent_of_top_level(device: Item) -> str:
     return f"node/{device['node']}" if device["node"] else "/cluster"
 
 
@@ -200,12 +213,11 @@ def _quoted(label: str) -> str:
     return '"' + label.replace('"', '\\"') + '"'
 
 
-def _jgf(service: Service) -> int:
+def _print_jgf(client: StateApiClient) -> None:
     try:
-        sys.stdout.write(service.text("/v1/graph").decode() + "\n")
-    except NotThere:
-        raise UsageError("the service has no /v1/graph; update it") from None
-    return 0
+        sys.stdout.write(client.text("/v1/graph").decode() + "\n")
+    except NotFound:
+        raise StateApiError("the service has no /v1/graph; update it") from None
 
 
 def _below(branch: Branch, kind: str, name: str) -> Branch:
@@ -214,9 +226,3 @@ def _below(branch: Branch, kind: str, name: str) -> Branch:
             return child
     branch.children.append(Branch(kind, name))
     return branch.children[-1]
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    from fluence_extender.model.notation import natural_order
-
-    return natural_order(name)

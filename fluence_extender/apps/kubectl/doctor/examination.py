@@ -1,0 +1,104 @@
+"""What the checks of ``doctor`` share: a `Finding` is a check's result, an `Examination` the access to the cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed
+from fluence_extender.apps.kubectl.program import kubectl_output
+from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+from fluence_extender.model.names import WEBHOOK_NAME
+
+OK, WARNING, FAULT, UNKNOWN = "ok", "warning", "fault", "unknown"
+
+_PATIENCE = 10.0
+"""Seconds for one call of kubectl."""
+
+_MISSING = {
+    f"mutatingwebhookconfiguration {WEBHOOK_NAME}": (
+        WARNING,
+        "pods are placed all the same, but those with devices aren't told their backend; kubectl apply -k deploy "
+        "adds it",
+    ),
+    "mutatingadmissionpolicybinding fluence-gate": (
+        WARNING,
+        "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
+        "or the service binds every pod (scheduler-config --barrier); kubectl apply -k deploy adds it",
+    ),
+    "mutatingadmissionpolicybinding fluence-groups": (
+        WARNING,
+        "pods of Deployments, ReplicaSets and StatefulSets need the labels of flux-k8s on the template; kubectl apply "
+        "-k deploy adds it",
+    ),
+}
+"""Kind and name of an object that an installation can do without -> status and fix if it is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check: ``status`` is ok, warning, fault or unknown; ``fix`` is empty if there is none."""
+
+    check: str
+    status: str
+    text: str
+    fix: str = ""
+
+
+@dataclass(slots=True)
+class Examination:
+    """Access to the cluster for the checks, and what earlier checks have found out for later ones.
+
+    ``namespace`` is that of the user's pods. ``answers`` says whether the service does; ``samples`` are its metrics:
+    name, labels, value.
+    """
+
+    client: StateApiClient
+    namespace: str = ""
+    answers: bool = False
+    samples: list[tuple[str, str, float]] = field(default_factory=list)
+
+    @property
+    def service_namespace(self) -> str:
+        """The namespace in which the service is installed."""
+        return self.client.service_namespace
+
+    def kubectl(self, *words: str, body: bytes | None = None, patience: float = _PATIENCE) -> bytes:
+        """Return the output of kubectl, given ``body`` on its standard input. Raise `KubectlFailed`.
+
+        ``patience`` is in seconds.
+        """
+        limit = f"--request-timeout={patience:.0f}s"
+        return kubectl_output([*words, *self.client.connection, limit], patience + 5, body)
+
+    def object(self, check: str, kind: str, name: str, *words: str) -> dict[str, Any] | Finding:
+        """Return an object of the cluster, or the finding that it can't be read."""
+        try:
+            found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, *words, "-o", "json"))
+        except KubectlFailed as error:
+            message = str(error)
+            if "(NotFound)" in message:
+                status, fix = _MISSING.get(f"{kind} {name}", (FAULT, "kubectl apply -k deploy"))
+                return Finding(check, status, f"there is no {kind} {name}", fix)
+            return Finding(
+                check, UNKNOWN, f"you may not look at {kind} {name}" if "(Forbidden)" in message else message
+            )
+        except ValueError:
+            return Finding(check, UNKNOWN, f"kubectl gave no JSON for {kind} {name}")
+        return found
+
+    def items(self, path: str) -> list[Item] | None:
+        """Return the items of a list of the service, None if it doesn't answer."""
+        try:
+            return self.client.items(path) if self.answers else None
+        except CommandError:
+            return None
+
+    def total(self, metric: str) -> float:
+        """Return the sum of a metric over all its labels."""
+        return sum(value for name, _, value in self.samples if name == metric)
+
+
+Check = Callable[[Examination], Iterator[Finding]]
