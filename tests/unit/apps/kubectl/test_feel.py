@@ -133,9 +133,9 @@ def test_unknown_command_is_told_with_usage(word: str, told: str, fluence: Fluen
 def test_flags_may_come_before_the_command(fluence: Fluence, kubectl: Program) -> None:
     words = ("--context", "c", "-n", "apply", "-o=yaml", "--insecure-skip-tls-verify=false", "--unknown")
     assert fluence(*words, "version").out == f"kubectl-fluence {__version__}\n"
-    words = ("-n=team", "-f", "pod.yaml", "--dry-run", "--insecure-skip-tls-verify=true")
+    missing = ("-n=team", "-f", "pod.yaml", "--dry-run", "--insecure-skip-tls-verify=true")
     assert (
-        fluence(*words, "create", "--", "x").err
+        fluence(*missing, "create", "--", "x").err
         == "error: pod.yaml doesn't exist; -f takes a file, a directory, a URL or -\n"
     )
     assert fluence("--context=c", "create", "-f", "-", "--dry-run", stdin="a: b\n").code == 0
