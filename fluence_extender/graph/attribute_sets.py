@@ -1,6 +1,6 @@
 """The attributes of virtual resources: named sets, references to them, inheritance.
 
-Invariant: a resolved set has no empty values, shares nothing with another, and each of its keys has an
+Invariant: a resolved set has no empty values and shares nothing with another set, and each of its keys has an
 environment variable of its own.
 """
 
@@ -14,7 +14,7 @@ from fluence_extender.graph.virtual import environment_name
 
 
 class AttributeSets:
-    """The attribute sets of one file; ``note`` takes what is wrong with them."""
+    """The attribute sets of one file; ``note`` receives what is wrong with them."""
 
     def __init__(self, note: Callable[[Item, str, str], None]) -> None:
         self._note = note
@@ -22,7 +22,7 @@ class AttributeSets:
         self._environment: dict[str, str] = {}
 
     def resolve(self, item: Item | None, kind: str, inherited: Mapping[str, str]) -> dict[str, str]:
-        """The attributes of a resource of type ``kind`` that says ``item`` and inherits the others."""
+        """Return the attributes of a resource of type ``kind``: those in ``item``, and the inherited ones."""
         own: Mapping[str, str] = {}
         if item is not None and item.kind == "text":
             own = self._registry.get(item.text, {})
@@ -44,7 +44,7 @@ class AttributeSets:
         return {key: value for key, value in {**inherited, **own}.items() if value}
 
     def read_registry(self, item: Item | None) -> None:
-        """Take in the file's top-level ``attributes``, before any resource is resolved."""
+        """Read the file's top-level ``attributes``; to be done before any resource is resolved."""
         if item is None or item.kind == "null":
             return
         if item.kind != "map":

@@ -1,6 +1,6 @@
-"""Which virtual devices there are, and which of them a request may take.
+"""The virtual devices of a graph, and which of them a request may take.
 
-Invariant: an explanation's text depends on the devices and the request alone, so it stays the same while they do.
+Invariant: the text of an explanation depends only on the devices and the request, so it is stable while they are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fluence_extender.graph.vertex import NODE_TYPE
 from fluence_extender.model.assignment import DeviceShare
 
 BACKEND = "backend"
-"""The attribute by which a request names the backend itself."""
+"""The attribute with which a request names the backend itself."""
 
 _MOST_SHOWN = 10
 
@@ -22,9 +22,9 @@ _MOST_SHOWN = 10
 class Device:
     """One node-typed vertex of a virtual resource.
 
-    ``depth`` is the number of node-typed vertices above it and ``ancestors`` their ranks; ``leaf`` says that
-    it is a pool of ``count`` units; ``backend`` is the name of the top-level vertex it belongs to, ``node``
-    the name of the physical node it hangs below ("" for none).
+    ``depth`` is the number of node-typed vertices above it, and ``ancestors`` are their ranks. ``leaf`` says that it is
+    a pool of ``count`` units. ``backend`` is the name of its top-level vertex, ``node`` the name of the physical node
+    above it ("" for none).
     """
 
     path: str
@@ -41,15 +41,15 @@ class Device:
 
     @property
     def place(self) -> str:
-        """The path less the topology levels: where it is, wherever its node hangs."""
+        """The path without topology levels: the same wherever its node is in the topology."""
         return without_levels(self.path)
 
     def attribute(self, key: str) -> str | None:
-        """The attribute's value; ``backend`` is the backend's name."""
+        """Return an attribute's value; that of ``backend`` is the backend's name."""
         return self.backend if key == BACKEND else self.attributes.get(key)
 
     def share(self, amount: int) -> DeviceShare:
-        """``amount`` units of it, as a pod holds them."""
+        """Return ``amount`` units of the device, as a pod holds them."""
         return DeviceShare(self.path, self.type, amount, self.backend, dict(self.attributes))
 
 
@@ -63,21 +63,21 @@ class DeviceCatalogue:
         self._by_place = {device.place: device for device in self.devices}
 
     def at(self, path: str) -> Device | None:
-        """The device that had ``path`` when it was given, wherever its node hangs now."""
+        """Return the device that had ``path``, even if its node has moved in the topology since."""
         return self._by_place.get(without_levels(path))
 
     def node_of(self, shares: Iterable[DeviceShare]) -> str | None:
-        """The node that the shares tie their pod to, or None."""
+        """Return the node to which the shares tie their pod, or None."""
         found = (self.at(share.path) for share in shares)
         return next((device.node for device in found if device is not None and device.node), None)
 
     def nodes(self) -> frozenset[str]:
-        """The nodes that devices hang on."""
+        """Return the nodes that have devices."""
         return frozenset(device.node for device in self.devices if device.node)
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Every type that can be asked for, sorted."""
+        """Every type that can be requested, sorted."""
         return tuple(sorted({device.type for device in self.devices}))
 
 
@@ -88,16 +88,16 @@ def device_catalogue(containment: Containment) -> DeviceCatalogue:
 
 
 def changed_catalogue(
-    catalogue: DeviceCatalogue, containment: Containment, gone: Collection[str], come: Iterable[str]
+    catalogue: DeviceCatalogue, containment: Containment, gone: Collection[str], new: Iterable[str]
 ) -> DeviceCatalogue:
-    """The catalogue after the devices at the paths ``gone`` have left and those at ``come`` have joined."""
+    """Return the catalogue without the devices at the paths ``gone`` and with those at the paths ``new``."""
     kept = [device for device in catalogue.devices if device.path not in gone]
-    joined = [_device(containment, path) for path in come]
+    joined = [_device(containment, path) for path in new]
     return DeviceCatalogue(tuple(sorted([*kept, *joined], key=lambda device: device.rank)))
 
 
 def eligible(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str]) -> tuple[Device, ...]:
-    """Return the devices of type ``kind`` that are as ``requires`` says; its key ``backend`` is the name."""
+    """Return the devices of type ``kind`` with the attributes in ``requires``, whose key ``backend`` is the name."""
     return tuple(
         device
         for device in catalogue.devices
@@ -106,14 +106,14 @@ def eligible(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str])
 
 
 def choice(catalogue: DeviceCatalogue, kinds: Iterable[str], requires: Mapping[str, str]) -> int:
-    """How many devices come into question for a pod: the fewer, the earlier it should choose."""
+    """Return how many devices a pod may choose from: the fewer, the earlier it should choose."""
     return min((len(eligible(catalogue, kind, requires)) for kind in kinds), default=0)
 
 
 def why_none(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str]) -> str | None:
-    """Say why no device is eligible: an unknown type, or the requirement that leaves none.
+    """Return why no device is eligible: an unknown type, or the requirement that leaves none.
 
-    None when some device is.
+    Return None when some device is eligible.
     """
     left = eligible(catalogue, kind, {})
     if not left:

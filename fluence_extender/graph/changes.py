@@ -1,8 +1,8 @@
-"""Changes of a containment graph while the cluster lives: a node joins or leaves, resources.yaml is edited.
+"""Changes of a containment graph: a node joins or leaves, or resources.yaml is edited.
 
 A change is planned as a value, sent to the matcher, and applied. What stays keeps its path, rank and ``uniq_id``.
 
-Invariant: planning reads only the branch concerned, so a change costs its own size; numbers are never used again.
+Invariant: planning reads only the affected branch, so a change costs its own size; numbers are never used again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from fluence_extender.model.node import Node
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What leaves a graph: the whole subtree at ``path``.
+    """The removal of the whole subtree at ``path``, whose vertices are ``paths``.
 
-    ``path`` is a topology level where the last node of it leaves. ``empties_root`` warns that nothing would
-    remain below the cluster, which libreapi_cli can't do (fluxion reference 1.7): load a new graph instead.
+    ``path`` is a topology level when the last node of that level leaves. ``empties_root`` says that nothing would
+    remain below the cluster. libreapi_cli can't do that (fluxion reference 1.7): load a new graph instead.
+    ``replaced`` are the physical nodes that have fewer properties afterwards.
     """
 
     path: str
@@ -32,9 +33,9 @@ class Removal:
 
 
 def plan_node(containment: Containment, node: Node, resources: Iterable[VirtualResource] = ()) -> Addition:
-    """Plan a node's joining, together with those of the top-level ``resources`` whose parent it is.
+    """Plan the addition of a node, with those of the top-level ``resources`` whose parent it is.
 
-    Raises `ValueError` when the graph has its name already.
+    Raises `ValueError` when the graph has a node of this name already.
     """
     if node.name in containment.nodes:
         raise ValueError(f"node {node.name} is in the graph already")
@@ -47,7 +48,7 @@ def plan_node(containment: Containment, node: Node, resources: Iterable[VirtualR
 
 
 def plan_nodes(containment: Containment, nodes: Iterable[Node]) -> Addition:
-    """Plan the joining of many nodes, one after the other. Raises `ValueError` when two have one name."""
+    """Plan the addition of many nodes, in order. Raises `ValueError` when two have the same name."""
     growth = Growth(containment)
     for node in nodes:
         growth.node(node)
@@ -55,10 +56,10 @@ def plan_nodes(containment: Containment, nodes: Iterable[Node]) -> Addition:
 
 
 def plan_resource(containment: Containment, resource: VirtualResource) -> Addition:
-    """Plan the joining of a top-level virtual resource with all below it.
+    """Plan the addition of a top-level virtual resource with everything below it.
 
-    Raises `KeyError` when its parent isn't in the graph, `ValueError` when one of its paths is taken. A
-    matcher can't change the properties of a physical parent, so select devices by rank.
+    Raises `KeyError` when its parent isn't in the graph, `ValueError` when one of its paths is taken. A matcher can't
+    change the properties of the physical parent, so jobspecs select devices by rank.
     """
     growth = Growth(containment)
     growth.resource(resource)
@@ -66,7 +67,7 @@ def plan_resource(containment: Containment, resource: VirtualResource) -> Additi
 
 
 def plan_node_removal(containment: Containment, name: str) -> Removal:
-    """Plan a node's leaving, with the virtual resources below it. Raises `KeyError`."""
+    """Plan the removal of a node, with the virtual resources below it. Raises `KeyError`."""
     path = containment.nodes[name]
     above = containment.parent(path)
     while above is not None and above != ROOT and containment.tree.out_degree(above) == 1:
@@ -75,9 +76,9 @@ def plan_node_removal(containment: Containment, name: str) -> Removal:
 
 
 def plan_resource_removal(containment: Containment, resource: VirtualResource) -> tuple[Removal, ...]:
-    """Plan the leaving of a top-level virtual resource: a removal for each vertex, to apply in order.
+    """Plan the removal of a top-level virtual resource: one removal for each vertex, to apply in order.
 
-    Raises `KeyError` when it isn't in the graph.
+    Raises `KeyError` when the resource isn't in the graph.
     """
     parent = containment.parent_path(resource.parent)
     removals = [_removal(containment, f"{parent}/{name}") for name in resource.names]
@@ -90,7 +91,7 @@ def plan_resource_removal(containment: Containment, resource: VirtualResource) -
 
 
 def apply(containment: Containment, change: Addition | Removal) -> None:
-    """Carry out a planned change; no other may have been applied since it was planned."""
+    """Apply a planned change; no other change may have been applied since it was planned."""
     for vertex in change.replaced:
         containment.replace(vertex)
     if isinstance(change, Removal):
@@ -111,9 +112,9 @@ def apply(containment: Containment, change: Addition | Removal) -> None:
 def edited_resources(
     old: VirtualResources, new: VirtualResources
 ) -> tuple[tuple[VirtualResource, ...], tuple[VirtualResource, ...]]:
-    """Return the top-level resources that an edit takes out, and those it brings in.
+    """Return the top-level resources that an edit removes, and those that it adds.
 
-    One that changed is in both; one that only moved in the file is in neither.
+    A changed resource is in both; one that only moved in the file is in neither.
     """
     before = {_meaning(one) for one in old.resources}
     after = {_meaning(one) for one in new.resources}
@@ -128,7 +129,7 @@ def _removal(containment: Containment, path: str) -> Removal:
 
 
 def _unmarked(containment: Containment, parent: str, leaving: VirtualResource) -> Vertex:
-    """The physical node without the classes that only ``leaving`` had below it."""
+    """Return the physical node without the classes that only ``leaving`` had below it."""
     vertex = containment.vertex(parent)
     others = {
         kind
@@ -144,7 +145,7 @@ def _unmarked(containment: Containment, parent: str, leaving: VirtualResource) -
 
 
 def _meaning(resource: VirtualResource) -> str:
-    """What a declaration says, apart from where in the file it says so."""
+    """Return the content of a declaration, without its position in the file."""
     attributes = sorted(resource.attributes.items())
     parts = [_meaning(child) for child in resource.children]
     parent = resource.parent or CLUSTER_PARENT

@@ -1,7 +1,7 @@
-"""Building the whole graph from the nodes and the resources file, and checking the one against the other.
+"""Building the whole graph from the nodes and the resources file, and checking one against the other.
 
-Invariant: physical nodes take the first ranks, in natural order of their names (node2 before node10), then
-virtual resources in file order, so two builds from the same cluster are equal.
+Invariant: physical nodes get the first ranks, in the natural order of their names (node2 before node10), followed by
+virtual resources in file order. So two builds from the same cluster are equal.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Set
 
 from fluence_extender.graph.changes import apply, plan_nodes, plan_resource
 from fluence_extender.graph.containment import LEVELS, Containment
+from fluence_extender.graph.errors import InvalidResourcesFile, Problem
 from fluence_extender.graph.naming_rules import nearest, type_rule
-from fluence_extender.graph.problem import InvalidResourcesFile, Problem
 from fluence_extender.graph.units import Units, finest_units
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.model.node import Node
@@ -31,8 +31,8 @@ def build_containment(
 ) -> Containment:
     """Build the graph of a cluster; a leaf's count is the allocatable amount in ``units``, rounded down.
 
-    Without ``units`` they are the finest that these nodes allow (see `finest_units`). Raises
-    `InvalidResourcesFile` when the file and the nodes contradict each other (see `check_against_cluster`).
+    The default units are the finest that these nodes allow (see `finest_units`). Raises `InvalidResourcesFile` when the
+    file and the nodes contradict each other (see `check_against_cluster`).
     """
     ordered = sorted(nodes, key=lambda node: natural_order(node.name))
     problems = check_against_cluster(resources, [node.name for node in ordered], levels)
@@ -49,10 +49,7 @@ def build_containment(
 def check_against_cluster(
     resources: VirtualResources, node_names: Collection[str], levels: Mapping[str, str] = LEVELS
 ) -> tuple[Problem, ...]:
-    """Return what only the cluster shows to be wrong.
-
-    That is unknown parents, names of nodes, and types of topology levels.
-    """
+    """Return the problems that only the cluster reveals: unknown parents, names of nodes, types of topology levels."""
     names = node_names if isinstance(node_names, Set) else set(node_names)
     problems: list[Problem] = []
     for top in resources.resources:

@@ -1,7 +1,7 @@
-"""The cluster as a containment graph: cluster, topology levels, nodes and virtual resources, their leaves.
+"""The cluster as a containment graph: cluster, topology levels, nodes and virtual resources, and their leaves.
 
-The graph is the contract between the cluster and a matcher. It is kept in compact form, equal sibling leaves as one
-entry with a count, so that its size doesn't depend on the units.
+The graph is the contract between the cluster and a matcher. It has a compact form: equal sibling leaves are one entry
+with a count, so the size of the graph doesn't depend on the units.
 
 Invariant: a tree rooted at ``/cluster``; a vertex's key is its path; siblings keep the order in which they joined.
 """
@@ -22,15 +22,15 @@ from fluence_extender.model.names import ZONE
 
 ROOT = f"/{CLUSTER_TYPE}"
 LEVELS: Mapping[str, str] = MappingProxyType({"zone": ZONE})
-"""Topology levels from the outermost: vertex type -> the node label that names it."""
+"""The topology levels, outermost first: vertex type -> the node label that names it."""
 
 
 @dataclass(slots=True)
 class Containment:
-    """A cluster's graph, changed in place by `apply` (see `fluence_extender.graph.changes`) and nothing else.
+    """The graph of a cluster. Only `fluence_extender.graph.changes.apply` changes it.
 
-    ``nodes`` maps the name of each physical node to its path, ``devices`` each virtual vertex's path to its parent's;
-    ``revision`` grows with every change of the tree.
+    ``nodes`` maps the name of each physical node to its path, ``devices`` the path of each virtual vertex to its
+    parent's. ``revision`` grows with every change of the tree.
     """
 
     units: Units
@@ -51,7 +51,7 @@ class Containment:
         self.tree.add_node(ROOT, vertex=root)
 
     def vertex(self, path: str) -> Vertex:
-        """The vertex (or leaf entry) at ``path``. Raises `KeyError`."""
+        """Return the vertex (or entry of leaves) at ``path``. Raises `KeyError`."""
         found: Vertex = self.tree.nodes[path]["vertex"]
         return found
 
@@ -59,22 +59,22 @@ class Containment:
         return path in self.tree
 
     def children(self, path: str) -> list[str]:
-        """The paths right below ``path``, in the order of their edges."""
+        """Return the paths directly below ``path``, in the order of their edges."""
         return list(self.tree.successors(path))
 
     def parent(self, path: str) -> str | None:
-        """The path right above, None for the root."""
+        """Return the path directly above, or None for the root."""
         return next(iter(self.tree.predecessors(path)), None)
 
     def ancestors(self, path: str) -> Iterator[str]:
-        """The paths above, from the nearest to the root."""
+        """Yield the paths above, from the nearest to the root."""
         above = self.parent(path)
         while above is not None:
             yield above
             above = self.parent(above)
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
-        """``path`` and all below it, a vertex before its children, children in order."""
+        """Yield ``path`` and all paths below it, a vertex before its children, children in order."""
         pending = [path]
         while pending:
             here = pending.pop()
@@ -82,30 +82,30 @@ class Containment:
             pending.extend(reversed(self.children(here)))
 
     def parent_path(self, parent: str) -> str:
-        """The path of what a top-level resource calls its ``parent``. Raises `KeyError` for a node that isn't here."""
+        """Return the path of the ``parent`` that a top-level resource names. Raises `KeyError` for an unknown node."""
         return ROOT if parent == CLUSTER_PARENT else self.nodes[parent]
 
     def add(self, parent: str, vertex: Vertex) -> None:
-        """Hang ``vertex`` below ``parent``, after its present children."""
+        """Add ``vertex`` below ``parent``, after its present children."""
         self.revision += 1
         self.tree.add_node(vertex.path, vertex=vertex)
         self.tree.add_edge(parent, vertex.path)
 
     def replace(self, vertex: Vertex) -> None:
-        """Put ``vertex`` in the place of the one that has its path."""
+        """Replace the vertex that has the path of ``vertex``."""
         self.revision += 1
         self.tree.nodes[vertex.path]["vertex"] = vertex
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Take out ``paths``, which must be a whole subtree."""
+        """Remove ``paths``, which must be a whole subtree."""
         self.revision += 1
         self.tree.remove_nodes_from(list(paths))
 
 
 def without_levels(path: str) -> str:
-    """A vertex's path less the topology levels in it: the same wherever its node hangs.
+    """Return a vertex's path without topology levels, which is the same wherever its node is in the topology.
 
-    A level's name is ``type=value``, and no node or device has a ``=`` in its name.
+    The name of a level is ``type=value``, and no node or device has a ``=`` in its name.
     """
     if "=" not in path:
         return path

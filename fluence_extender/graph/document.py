@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from fluence_extender.graph.problem import Problem
+from fluence_extender.graph.errors import Problem
 
 LARGEST_TEXT = 2**20
 """Characters; a ConfigMap holds no more than 1 MiB."""

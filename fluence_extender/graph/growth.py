@@ -1,6 +1,6 @@
-"""Growing branches of a containment graph: from a node or a virtual resource to vertices with numbers.
+"""Growing branches of a containment graph: from a node or a virtual resource to numbered vertices.
 
-Invariant: nothing here changes the graph; a branch is a value until it is applied, and its cost is its own size.
+Invariant: nothing here changes the graph. A branch is a value until it is applied, and costs its own size.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fluence_extender.model.node import Node
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What joins a graph: ``vertices`` below their parents' paths, parents first.
+    """What is added to a graph: ``vertices``, each with its parent's path, parents first.
 
-    ``nodes`` and ``devices`` are the entries for the graph's indexes, ``replaced`` the physical nodes that
-    carry more properties now, ``counters`` the numbers that are free afterwards.
+    ``nodes`` and ``devices`` are the entries for the graph's indexes. ``replaced`` are the physical nodes that have
+    more properties afterwards, ``counters`` the numbers that are free afterwards.
     """
 
     vertices: tuple[tuple[str, Vertex], ...]
@@ -41,7 +41,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a device grows: ``depth`` devices below its backend's vertex, on the physical node ``host`` if any."""
+    """The place of a new device: ``depth`` devices below its backend's vertex, on the physical node ``host`` if any."""
 
     parent: str
     backend: str
@@ -52,12 +52,12 @@ class _Place:
         return replace(self, parent=vertex.path, depth=self.depth + 1)
 
     def vertex_id(self, rank: int, resource: VirtualResource) -> int:
-        """An id by which the node-centric policies can score nested nodes.
+        """Return an id with which the node-centric policies can score nested nodes.
 
-        They weigh a node by its id, then its ``uniq_id``, and on leaving it take back the weight of the node entered
-        last, an inner one's (fluxion reference 4.5): an inner node that weighs more would leave a score below zero,
-        which disqualifies all that follows. So a backend's vertices are numbered with the innermost first, within its
-        range of ranks; and on a physical node, which has its id already, they weigh exactly what it does.
+        They weigh a node by its id, then by its ``uniq_id``. On leaving it they subtract the weight of the node entered
+        last, which is an inner one (fluxion reference 4.5). If that one weighed more, the score would fall below zero,
+        and everything that follows would be disqualified. So the vertices of a backend are numbered innermost first,
+        within its range of ranks. On a physical node, which has its id already, they weigh exactly as much as it.
         """
         if self.host is not None:
             return self.host.id
@@ -77,7 +77,7 @@ class Growth:
         self._devices: dict[str, str] = {}
 
     def done(self) -> Addition:
-        """The branch as it has grown."""
+        """Return what has been collected."""
         return Addition(
             tuple(self._added.values()),
             self._counters,
@@ -87,7 +87,7 @@ class Growth:
         )
 
     def node(self, node: Node) -> None:
-        """Grow a physical node below its topology levels; a level whose label it lacks is left out."""
+        """Add a physical node below its topology levels; a level whose label the node lacks is left out."""
         parent = ROOT
         for level, label in self._containment.levels.items():
             value = node.labels.get(label)
@@ -110,7 +110,7 @@ class Growth:
             self._leaves(vertex, leaf, count)
 
     def resource(self, resource: VirtualResource) -> None:
-        """Grow a top-level virtual resource below its parent. Raises `KeyError` for an unknown parent."""
+        """Add a top-level virtual resource below its parent. Raises `KeyError` for an unknown parent."""
         joining = self._nodes.get(resource.parent) if resource.parent != CLUSTER_PARENT else None
         parent = joining or self._containment.parent_path(resource.parent)
         host = None if parent == ROOT else self._mark(parent, resource)
@@ -148,7 +148,7 @@ class Growth:
                 self._device(place.below(vertex), child_name, child)
 
     def _level(self, parent: str, level: str, value: str) -> str:
-        # "=" is in no node's or backend's name, so a level never takes the path of either.
+        # No node or backend has "=" in its name, so a level never takes the path of either.
         name = f"{level}={value}"
         path = f"{parent}/{name}"
         if path not in self._containment and path not in self._added:
@@ -173,7 +173,7 @@ class Growth:
         )
 
     def _mark(self, path: str, resource: VirtualResource) -> Vertex:
-        """Let a physical node say which classes hang below it."""
+        """Add the classes of a resource to the properties of the physical node above it."""
         _, added = self._added.get(path, ("", None))
         vertex = added or self._replaced.get(path) or self._containment.vertex(path)
         classes = {class_property(kind): "" for kind in sorted(resource.types())}
@@ -195,7 +195,7 @@ class Growth:
         return now.rank
 
     def _skip_ids(self, host: Vertex) -> None:
-        """Make the next ``uniq_id`` one that weighs the same as the host's (see `_Place.vertex_id`)."""
+        """Skip to the next ``uniq_id`` that weighs the same as the host's (see `_Place.vertex_id`)."""
         uniq_id = self._counters.uniq_id
         uniq_id += (host.uniq_id - uniq_id) % UNIQ_ID_CYCLE
         self._counters = replace(self._counters, uniq_id=uniq_id)
@@ -207,10 +207,10 @@ class Growth:
 
 
 def class_property(kind: str) -> str:
-    """The property of a vertex that is, or has below it, a device of type ``kind``."""
+    """Return the property of a vertex that is a device of type ``kind`` or has one below it."""
     return f"class={kind}"
 
 
 def attribute_property(key: str, value: str) -> str:
-    """The property of a vertex whose attribute ``key`` is ``value``."""
+    """Return the property of a vertex whose attribute ``key`` is ``value``."""
     return f"{RESOURCE_PREFIX}{key}={value}"

@@ -1,42 +1,28 @@
-"""The graph as a JSON Graph Format document, compact or with one vertex a leaf.
+"""The graph as a JSON Graph Format document, compact or with one vertex for each leaf.
 
-The compact form says ``"count": N`` in the metadata of an entry that stands for N equal sibling leaves, be it one; its
-``id``, ``uniq_id``, name and path are those of the first, and the others follow, each one higher.
-libreapi_cli reads the expanded form only (fluxion reference 2.1).
+In the compact form, an entry for N equal sibling leaves has ``"count": N`` in its metadata, even when N is 1. Its
+``id``, ``uniq_id``, name and path are those of the first leaf; each further leaf is one higher. libreapi_cli reads the
+expanded form only (fluxion reference 2.1).
 
-Invariant: expanding changes nothing in a document without counts; ``uniq_id`` values never meet.
+Invariant: expanding changes nothing in a document without counts, and no two ``uniq_id`` values are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.graph.vertex import NO_RANK, NODE_TYPE, Vertex
 
 if TYPE_CHECKING:
-    # The process of an engine reads documents and has no containment of its own.
+    # The process of an engine reads documents and doesn't load the containment graph.
     from fluence_extender.graph.containment import Containment
     from fluence_extender.graph.growth import Addition
 
 Jgf = dict[str, Any]
 
 MOST_VERTICES = 5_000_000
-
-
-class GraphTooLarge(ValueError):
-    """A graph would have more vertices than fit when each leaf is one."""
-
-    def __init__(self, vertices: int, limit: int) -> None:
-        self.vertices = vertices
-        self.limit = limit
-        super().__init__(
-            f"the graph would have {vertices} vertices with one a leaf, more than {limit}: "
-            "take the compact form (with --engine embedded, graph --compact)"
-        )
-
-    def __reduce__(self) -> tuple[type[GraphTooLarge], tuple[int, int]]:
-        return GraphTooLarge, (self.vertices, self.limit)
 
 
 def to_jgf(containment: Containment) -> Jgf:
@@ -48,7 +34,7 @@ def to_jgf(containment: Containment) -> Jgf:
 
 
 def vertices_jgf(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
-    """Return vertices and the edges to them, in compact form: each with the one above it, None for the root."""
+    """Return vertices and the edges to them in compact form; each is given with its parent, None for the root."""
     taken = list(vertices)
     edges = [(above, below) for below, above in taken if above is not None]
     return _document([below for below, _ in taken], edges)
@@ -57,7 +43,7 @@ def vertices_jgf(vertices: Iterable[tuple[Vertex, Vertex | None]]) -> Jgf:
 def addition_jgf(containment: Containment, addition: Addition) -> Jgf:
     """Return ``addition`` in compact form, with the path from the root down to it.
 
-    That is the form in which a matcher adds a subgraph. To be called before the addition is applied.
+    A matcher adds a subgraph in this form. Call this before the addition is applied.
     """
     added = {vertex.path: vertex for _, vertex in addition.vertices}
     replaced = {vertex.path: vertex for vertex in addition.replaced}
@@ -78,7 +64,7 @@ def addition_jgf(containment: Containment, addition: Addition) -> Jgf:
 
 
 def expand(jgf: Jgf, limit: int = MOST_VERTICES) -> Jgf:
-    """Return the document with one vertex a leaf; edges keep their order. Raises `GraphTooLarge`."""
+    """Return the document with one vertex for each leaf; edges keep their order. Raises `GraphTooLarge`."""
     graph = jgf["graph"]
     counts = {
         entry["id"]: entry["metadata"]["count"]
@@ -143,5 +129,39 @@ def _metadata(vertex: Vertex) -> Jgf:
 
 
 def _is_leaf(vertex: Vertex) -> bool:
-    """Whether the entry stands for leaves: it says its count even if that is 1, so that the form can't be mistaken."""
+    """Return whether the entry stands for leaves: it has a count even if that is 1, so that the form is certain."""
     return vertex.rank != NO_RANK and vertex.type != NODE_TYPE
+
+
+def in_units(document: Jgf, scale: Mapping[str, tuple[int, int]]) -> Jgf:
+    """Convert the counts of a compact document, to show them in whole cores and GiB whatever the engine counts in.
+
+    ``scale`` maps a leaf type to its present unit and the wanted one. Counts are rounded down, and an entry of which
+    nothing remains is left out. The document isn't changed.
+    """
+    kept: list[Jgf] = []
+    gone: set[str] = set()
+    for vertex in document["graph"]["nodes"]:
+        metadata = vertex["metadata"]
+        if metadata["type"] in scale:
+            present, wanted = scale[metadata["type"]]
+            count = metadata.get("count", 1) * present // wanted
+            if not count:
+                gone.add(vertex["id"])
+                continue
+            vertex = {**vertex, "metadata": {**metadata, "count": count}}
+        kept.append(vertex)
+    edges = [edge for edge in document["graph"]["edges"] if edge["target"] not in gone]
+    return {"graph": {"nodes": kept, "edges": edges}}
+
+
+def sized(document: Jgf) -> Jgf:
+    """Write each entry's count as the ``size`` of one vertex, which every JGF reader understands."""
+    nodes = []
+    for vertex in document["graph"]["nodes"]:
+        metadata = dict(vertex["metadata"])
+        count = metadata.pop("count", 1)
+        if count != 1:
+            metadata["size"] = count
+        nodes.append({**vertex, "metadata": metadata})
+    return {"graph": {"nodes": nodes, "edges": document["graph"]["edges"]}}

@@ -1,11 +1,11 @@
-"""Requests as jobspecs (RFC 14), the way this graph must be asked.
+"""Requests as jobspecs (RFC 14), in the form that fits this graph.
 
-Compute is slots of leaves on physical nodes. A device with children is taken whole, as a node-typed vertex below the
-vertices above it; of a leaf type so many units of one pool. Devices are selected by rank, because a constraint is
-tested on every node-typed vertex on the way down, and ranks can name those too (fluxion reference 3.4).
+Compute requests are slots of leaves on physical nodes. A device with children is requested whole, as a node-typed
+vertex below the vertices above it; a leaf type is requested as units of one pool. Devices are selected by rank: a
+constraint is tested on every node-typed vertex on the way down, and ranks can name those too (fluxion reference 3.4).
 
-Invariant: plain JSON values, and nothing that libreapi_cli refuses (fluxion reference 3.1); a duration of
-0 is "until cancelled".
+Invariant: a jobspec has plain JSON values and nothing that libreapi_cli refuses (fluxion reference 3.1). A duration of
+0 means "until cancelled".
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LABEL = "default"
 def compute_jobspec(
     counts: Mapping[str, int], slots: int, ranks: Iterable[int] | str | None = None
 ) -> Jobspec:
-    """Ask for ``slots`` times ``counts`` (leaf type -> leaves) on physical nodes.
+    """Return the request for ``slots`` times ``counts`` (leaf type -> leaves) on physical nodes.
 
-    With ``ranks`` (numbers, or an RFC 22 idset) only nodes of those are taken. Raises `ValueError` when ``counts``
-    asks for nothing: such a pod takes no leaf and needs no match.
+    ``ranks`` (numbers, or an RFC 22 idset) restrict it to those nodes. Raises `ValueError` when ``counts`` is empty:
+    such a pod takes no leaf and needs no match.
     """
     leaves = [{"type": leaf, "count": count} for leaf, count in counts.items() if count > 0]
     if not leaves or slots < 1:
@@ -40,9 +40,9 @@ def compute_jobspec(
 
 
 def jobspecs_for(devices: Iterable[Device], count: int) -> tuple[Jobspec, ...]:
-    """Ask for ``count`` of ``devices``, all of one type; none where there are no devices.
+    """Return requests for ``count`` of ``devices``, which have one type; none when there are no devices.
 
-    The answers are alternatives, to be tried in order: one for each depth, outer ones first, then pools.
+    The requests are alternatives, to be tried in order: one for each depth, outer devices first, then pools.
     """
     if count < 1:
         raise ValueError(f"a request for {count} devices")

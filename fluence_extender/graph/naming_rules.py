@@ -1,8 +1,8 @@
-"""Which types, names and attribute keys a resources file may use, and why not the others.
+"""The types, names and attribute keys that a resources file may use.
 
-A type ends a resource name (``fluxion.flux-framework.org/qpu``) and is a Fluxion vertex type; a name is part
-of a vertex path and an annotation value; an attribute key ends the annotations ``require-<key>`` and
-``attr-<key>``. Each rule answers with a message and its fix, or None.
+A type ends a resource name (``fluxion.flux-framework.org/qpu``) and is a Fluxion vertex type. A name is part of a
+vertex path and an annotation value. An attribute key ends the annotations ``require-<key>`` and ``attr-<key>``. Each
+rule returns a message and its fix, or None when the word is allowed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from difflib import get_close_matches
 from fluence_extender.graph.virtual import environment_name
 
 RESERVED_TYPES = frozenset(
-    # Fluxion's own types (fluxion reference 4.1), its prune filter wildcard, and what physical nodes consist
-    # of.
+    # Fluxion's own types (fluxion reference 4.1), its prune filter wildcard, and the parts of physical nodes.
     {
         "cluster",
         "core",
@@ -34,16 +33,16 @@ RESERVED_TYPES = frozenset(
 
 _TYPE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,252}", re.ASCII)
-# 63 characters of an annotation name, less those of "require-".
+# An annotation name has at most 63 characters, of which "require-" takes 8.
 _ATTRIBUTE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,53}[A-Za-z0-9])?", re.ASCII)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Rule = tuple[str, str] | None
-"""Message and fix, or None when all is well."""
+"""A message and its fix, or None when the word is allowed."""
 
 
 def type_rule(kind: str, taken: Collection[str] = RESERVED_TYPES) -> Rule:
-    """Whether ``kind`` can be a virtual resource type beside the ``taken`` ones."""
+    """Check that ``kind`` can be the type of a virtual resource and isn't ``taken``."""
     if kind in taken:
         return f"type {kind!r} is one the graph uses itself", "choose another type, such as qpu"
     if not _TYPE.fullmatch(kind):
@@ -55,7 +54,7 @@ def type_rule(kind: str, taken: Collection[str] = RESERVED_TYPES) -> Rule:
 
 
 def name_rule(name: str) -> Rule:
-    """Whether ``name`` can be part of a vertex path and a backend's name."""
+    """Check that ``name`` can be part of a vertex path and the name of a backend."""
     if _NAME.fullmatch(name):
         return None
     return (
@@ -65,7 +64,7 @@ def name_rule(name: str) -> Rule:
 
 
 def attribute_rule(key: str) -> Rule:
-    """Whether ``key`` can end an annotation name and doesn't stand for the backend itself."""
+    """Check that ``key`` can end an annotation name and doesn't stand for the backend itself."""
     if environment_name(key) == "FLUXION_BACKEND":
         return f"attribute {key!r} would hide the backend's own name", "choose another key"
     if not _ATTRIBUTE.fullmatch(key):
@@ -77,13 +76,13 @@ def attribute_rule(key: str) -> Rule:
 
 
 def value_rule(value: str) -> Rule:
-    """Whether ``value`` can travel in a graph and an annotation."""
+    """Check that ``value`` can be written into a graph and an annotation."""
     if _CONTROL.search(value):
         return f"value {value[:80]!r} holds control characters", "keep it to one line of plain text"
     return None
 
 
 def nearest(word: str, known: Collection[str]) -> str:
-    """Advice for a word that isn't among ``known``: the one it resembles, or all there are."""
+    """Return advice for a word that isn't ``known``: the known word that it resembles, or all known words."""
     close = get_close_matches(word, known, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))

@@ -1,9 +1,9 @@
 """Names for the vertices of a resources file.
 
-A resource without a name is called after its type with an index, counted over the whole file; a type with
-children and a count makes copies called name0, name1, ...
+A resource without a name is named after its type with an index, counted over the whole file. A type with children and a
+count makes copies named name0, name1, ...
 
-Invariant: backends (top-level vertices) have names that nothing else in the file has; siblings differ.
+Invariant: nothing else in the file has the name of a backend (a top-level vertex), and siblings have different names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Note = Callable[[Item, str, str], None]
 
 
 class NameGiver:
-    """Gives names in file order; ``note`` takes what is wrong with a declared one."""
+    """Gives names in file order; ``note`` receives what is wrong with a declared name."""
 
     def __init__(self, note: Note) -> None:
         self._note = note
@@ -26,7 +26,7 @@ class NameGiver:
         self._next: dict[str, int] = {}
 
     def reserve(self, item: Item) -> None:
-        """Keep every declared name below ``item`` from being given to a nameless resource."""
+        """Reserve every declared name below ``item``, so that no nameless resource gets it."""
         for one in item.items:
             name = one.entries.get("name")
             if name is not None and name.kind == "text":
@@ -36,7 +36,7 @@ class NameGiver:
                 self.reserve(parts)
 
     def give(self, item: Item, kind: str, vertices: int) -> tuple[str, ...]:
-        """One name for each of the ``vertices`` that the resource at ``item`` makes."""
+        """Return a name for each of the ``vertices`` that the resource at ``item`` makes."""
         declared = item.entries.get("name")
         if declared is None or declared.kind != "text" or not declared.text:
             return tuple(self._automatic(kind) for _ in range(vertices))
@@ -48,7 +48,7 @@ class NameGiver:
         return tuple(f"{declared.text}{index}" for index in range(vertices))
 
     def check_siblings(self, siblings: Iterable[VirtualResource]) -> None:
-        """Note every name that two of ``siblings`` make."""
+        """Note every name that two of ``siblings`` have."""
         seen: dict[str, VirtualResource] = {}
         for one in siblings:
             for name in one.names:

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 
 from fluence_extender.graph.attribute_sets import AttributeSets
 from fluence_extender.graph.document import Item, child_path, read_document
+from fluence_extender.graph.errors import InvalidResourcesFile, Problem
 from fluence_extender.graph.naming_rules import nearest, type_rule
-from fluence_extender.graph.problem import InvalidResourcesFile, Problem
 from fluence_extender.graph.resource_names import NameGiver
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 

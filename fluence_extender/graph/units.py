@@ -1,10 +1,10 @@
-"""From exact amounts to leaf counts and back: the one place where rounding to a matcher's units happens.
+"""From exact amounts to leaf counts: the one place where amounts are rounded to a matcher's units.
 
-A matcher grants whole leaves. One leaf of ``core`` stands for ``cpu_millicores``, one of ``memory`` for
-``memory_bytes``; devices are counted one by one. What a node offers rounds down and what a pod asks rounds up, so a
-match never promises more than there is.
+A matcher grants whole leaves. One leaf of ``core`` stands for ``cpu_millicores``, one leaf of ``memory`` for
+``memory_bytes``; devices are counted one by one. What a node offers is rounded down and what a pod requests is rounded
+up, so a match never promises more than exists.
 
-Invariant: the same resource name gives the same leaf type in every cluster, and no virtual type is ever one of these.
+Invariant: a resource name has the same leaf type in every cluster, and no virtual type is ever one of these.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ GPU_LEAF = "gpu"
 
 
 MOST_LEAVES = 2**32 - 1
-"""The largest count that a jobspec can ask for (fluxion reference 3.2); no node offers as many."""
+"""The largest count that a jobspec can request (fluxion reference 3.2); no node offers as many."""
 
 LARGEST_BLOCK = 64 * 2**10
-"""Bytes: no node makes all others count memory more coarsely than this (256 TiB a node)."""
+"""The largest memory block in bytes, which one huge node can force on all others; enough for 256 TiB a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What one leaf stands for: thousandths of a core, and bytes. Both at least 1.
+    """What one leaf stands for, in thousandths of a core and in bytes. Both are at least 1.
 
-    ``most_leaves`` of a type are counted of one node, whatever it claims to have; the accounts stay exact.
+    Of one node at most ``most_leaves`` leaves of a type are counted, whatever it claims; the accounts stay exact.
     """
 
     cpu_millicores: int
@@ -44,16 +44,16 @@ class Units:
 
 
 FINE = Units(cpu_millicores=1, memory_bytes=1024)
-"""For an engine to which counts cost nothing: millicores and KiB; larger blocks where a node has over 4 TiB."""
+"""For an engine in which counts cost nothing: millicores and KiB; larger blocks when a node has over 4 TiB."""
 
 COARSE = Units(cpu_millicores=1000, memory_bytes=2**30, most_leaves=2**16)
-"""Whole cores and GiB: for libreapi_cli, where each leaf is a vertex, so that one absurd node can't stop everything."""
+"""For libreapi_cli, in which each leaf is a vertex: whole cores and GiB, so that no absurd node stops everything."""
 
 
 def widened(units: Units, nodes: Iterable[Resources]) -> Units:
-    """``units`` with memory blocks doubled until all of each node's memory can be counted in them.
+    """Return ``units`` with the memory block doubled until all memory of each node can be counted.
 
-    Up to `LARGEST_BLOCK`; of a node that claims more only as much is counted.
+    The block stays at `LARGEST_BLOCK` or below; of a node with more memory, only what can be counted is.
     """
     largest = max((node[MEMORY] for node in nodes), default=0)
     block = units.memory_bytes
@@ -65,8 +65,8 @@ def widened(units: Units, nodes: Iterable[Resources]) -> Units:
 def finest_units(nodes: Iterable[Resources]) -> Units:
     """Return the finest units in which every node's memory can still be counted.
 
-    Millicores, and the least power of two of bytes: on nodes below 256 GiB whole megabytes (``500M``,
-    ``1Gi``) are exact in it.
+    These are millicores and the smallest possible power of two in bytes. On nodes below 256 GiB, whole megabytes
+    (``500M``, ``1Gi``) are exact in it.
     """
     largest = max((node[MEMORY] for node in nodes), default=0)
     unit = 1
@@ -76,12 +76,12 @@ def finest_units(nodes: Iterable[Resources]) -> Units:
 
 
 def leaf_type(resource: str) -> str | None:
-    """Return the leaf type of a Kubernetes resource name, None for one that isn't in the graph.
+    """Return the leaf type of a Kubernetes resource name, or None for one that isn't in the graph.
 
     ``cpu`` is ``core``; ``memory`` is ``memory``; ``nvidia.com/gpu``, ``amd.com/gpu`` and every other
-    ``*/gpu`` are ``gpu``; any other extended resource ``example.com/fpga`` is ``fpga@example.com``, which
-    keeps equal names of two vendors apart. Pod slots, ephemeral storage and huge pages are accounts only, and
-    our own ``fluxion.flux-framework.org/`` names are virtual resources.
+    ``*/gpu`` are ``gpu``. Any other extended resource ``example.com/fpga`` is ``fpga@example.com``, which distinguishes
+    equal names of two vendors. Pod slots, ephemeral storage and huge pages are counted in accounts only, and our own
+    ``fluxion.flux-framework.org/`` names are virtual resources.
     """
     if resource == CPU:
         return CORE_LEAF
@@ -94,14 +94,14 @@ def leaf_type(resource: str) -> str | None:
 
 
 def leaf_counts(resources: Resources, units: Units) -> dict[str, int]:
-    """Return how many leaves of each type ``resources`` (a node's) make, rounded down; zeros are left out."""
+    """Return how many leaves of each type a node's ``resources`` make, rounded down; zeros are left out."""
     return _counts(resources, units, lambda amount, unit: amount // unit, units.most_leaves)
 
 
 def request_counts(resources: Resources, units: Units) -> dict[str, int]:
-    """Return how many leaves of each type cover ``resources`` (a pod's), rounded up; zeros are left out.
+    """Return how many leaves of each type cover a pod's ``resources``, rounded up; zeros are left out.
 
-    More than any node can have is `MOST_LEAVES`, so that it is unsatisfiable and not a malformed jobspec.
+    Counts that no node can have become `MOST_LEAVES`, so that the request is unsatisfiable and not malformed.
     """
     return _counts(resources, units, lambda amount, unit: -(-amount // unit), MOST_LEAVES)
 

@@ -1,6 +1,6 @@
 """The vertices of a containment graph.
 
-Invariant: a vertex never changes its path, rank and ``uniq_id``; ids, ranks and ``uniq_id`` values aren't used twice.
+Invariant: a vertex keeps its path, rank and ``uniq_id``; no id, rank or ``uniq_id`` is used again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ UNIQ_ID_CYCLE = 10_000
 
 PHYSICAL = "virtual=false"
 VIRTUAL = "virtual=true"
-"""Fluxion matches a property by its key alone, so the key holds the value too (fluxion reference 3.4)."""
+"""Fluxion matches a property by its key alone, so the key contains the value (fluxion reference 3.4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
     """One vertex, or an entry of ``count`` equal sibling leaves.
 
-    An entry's ``path``, ``name``, ``id`` and ``uniq_id`` are those of its first leaf; the others follow, each
-    one higher. ``rank`` is that of the node it belongs to, -1 above the nodes. ``resource`` and ``backend``
-    (the name of the top-level vertex) are set on the node-typed vertices of virtual resources.
+    The ``path``, ``name``, ``id`` and ``uniq_id`` of an entry are those of its first leaf; each further leaf is one
+    higher. ``rank`` is that of the vertex's node, -1 above the nodes. ``resource`` and ``backend`` (the name of the
+    top-level vertex) are set on the node-typed vertices of virtual resources.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The next free numbers: ``rank`` of a node, ``uniq_id`` of a vertex, ``level`` of a zone, rack or the like."""
+    """The next free ``rank`` of a node, ``uniq_id`` of a vertex, and id of a topology ``level``."""
 
     rank: int = 0
     uniq_id: int = 1

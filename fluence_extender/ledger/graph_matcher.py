@@ -15,8 +15,9 @@ import structlog
 from fluence_extender.graph.changes import Removal
 from fluence_extender.graph.cluster_graph import NO_RESOURCES
 from fluence_extender.graph.containment import LEVELS
+from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.graph.growth import Addition
-from fluence_extender.graph.jgf import GraphTooLarge, addition_jgf, to_jgf
+from fluence_extender.graph.jgf import addition_jgf, to_jgf
 from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec
 from fluence_extender.graph.live_graph import Edit, LiveGraph
 from fluence_extender.graph.units import FINE, Units, request_counts

@@ -16,7 +16,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from fluence_extender.graph.jgf import GraphTooLarge
+from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.matcher.errors import EngineLost, MatcherError
 from fluence_extender.matcher.factory import Engine, create_matcher
 from fluence_extender.matcher.port import (

@@ -24,8 +24,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fluence_extender.graph.document import Item, child_path, read_document
+from fluence_extender.graph.errors import Problem
 from fluence_extender.graph.naming_rules import nearest
-from fluence_extender.graph.problem import Problem
 from fluence_extender.selection.backend import QUBITS, Backend, parse_number
 from fluence_extender.selection.errors import InvalidAttributeFile
 from fluence_extender.selection.pricing import PER_MINUTE, PER_SHOT, PER_TASK

@@ -9,9 +9,8 @@ from typing import Any
 from fluence_extender.cluster.port import Kind, ResourcesFile
 from fluence_extender.cluster.snapshot import listed_once
 from fluence_extender.graph.cluster_graph import build_containment
-from fluence_extender.graph.jgf import expand, to_jgf
+from fluence_extender.graph.jgf import expand, sized, to_jgf
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.graph.shown import sized
 from fluence_extender.graph.units import COARSE
 from fluence_extender.model.node import Node
 

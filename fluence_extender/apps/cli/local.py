@@ -17,7 +17,7 @@ from fluence_extender.apps.cli.options import POLICY
 def check(file: Path) -> None:
     """Validate a resources.yaml; every fault is named with its line and what to do. Exit code 1 if there is one."""
     from fluence_extender.cluster.resources_file import ResourcesFileError, read_resources_file
-    from fluence_extender.graph.problem import InvalidResourcesFile
+    from fluence_extender.graph.errors import InvalidResourcesFile
     from fluence_extender.graph.resources_file import parse_resources
 
     try:

@@ -37,8 +37,7 @@ def graph(
     from fluence_extender.cluster.errors import BadKubeconfig
     from fluence_extender.cluster.port import ClusterError
     from fluence_extender.cluster.resources_file import ResourcesFileError
-    from fluence_extender.graph.jgf import GraphTooLarge
-    from fluence_extender.graph.problem import InvalidResourcesFile
+    from fluence_extender.graph.errors import GraphTooLarge, InvalidResourcesFile
 
     set_up_logging(level=logging.WARNING)
     source: str | Path = resources or resources_namespace
@@ -95,7 +94,7 @@ def simulate(
     from fluence_extender.cluster.errors import BadKubeconfig
     from fluence_extender.cluster.port import ClusterError
     from fluence_extender.cluster.resources_file import ResourcesFileError
-    from fluence_extender.graph.problem import InvalidResourcesFile
+    from fluence_extender.graph.errors import InvalidResourcesFile
     from fluence_extender.whatif.documents import BadManifest
 
     set_up_logging(level=logging.ERROR)

@@ -19,7 +19,7 @@ from fluence_extender.cluster.connection import Connection, connect
 from fluence_extender.cluster.port import Observation, ResourcesFile, Sink
 from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher
-from fluence_extender.graph.problem import InvalidResourcesFile
+from fluence_extender.graph.errors import InvalidResourcesFile
 
 if TYPE_CHECKING:
     from fluence_extender.apps.extender.engines import Engine

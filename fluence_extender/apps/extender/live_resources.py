@@ -11,7 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from fluence_extender.cluster import port
-from fluence_extender.graph.problem import InvalidResourcesFile
+from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.virtual import VirtualResources
 

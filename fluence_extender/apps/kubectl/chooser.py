@@ -14,7 +14,7 @@ from fluence_extender.apps.kubectl.braket import BraketLive
 from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed
 from fluence_extender.apps.kubectl.program import kubectl_output
 from fluence_extender.apps.kubectl.terminal import tell_note, waiting
-from fluence_extender.graph.problem import InvalidResourcesFile
+from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from fluence_extender.selection.attributes_file import parse_attributes
 from fluence_extender.selection.backend import Backend

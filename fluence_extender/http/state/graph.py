@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.jgf import MOST_VERTICES, GraphTooLarge, Jgf, expand, vertices_jgf
-from fluence_extender.graph.shown import in_units, sized
+from fluence_extender.graph.errors import GraphTooLarge
+from fluence_extender.graph.jgf import MOST_VERTICES, Jgf, expand, in_units, sized, vertices_jgf
 from fluence_extender.graph.units import COARSE, Units
 from fluence_extender.graph.vertex import Vertex
 from fluence_extender.http.state.nodes import cluster_revision

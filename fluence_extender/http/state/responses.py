@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
-from fluence_extender.graph.jgf import GraphTooLarge
+from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.http.readiness import Readiness
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.paging import BadToken, Page

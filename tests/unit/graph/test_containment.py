@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from fluence_extender.graph.cluster_graph import check_against_cluster
-from fluence_extender.graph.problem import InvalidResourcesFile
+from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import Units
 from tests.unit.graph.clusters import QUANTUM, RACK, TOPOLOGY, ZONE, cluster, node

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.graph.jgf import GraphTooLarge, expand, to_jgf
+from fluence_extender.graph.errors import GraphTooLarge
+from fluence_extender.graph.jgf import expand, to_jgf
 from fluence_extender.graph.units import FINE
 from tests.unit.graph.clusters import QUANTUM, ZONE, cluster, node
 

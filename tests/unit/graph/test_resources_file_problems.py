@@ -2,7 +2,7 @@
 
 import pytest
 
-from fluence_extender.graph.problem import InvalidResourcesFile, Problem
+from fluence_extender.graph.errors import InvalidResourcesFile, Problem
 from fluence_extender.graph.resources_file import parse_resources
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from fluence_extender.graph.problem import InvalidResourcesFile
+from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.selection.attributes_file import attribute_schema, parse_attributes
 from fluence_extender.selection.backend import Backend, parse_number
 from fluence_extender.selection.errors import InvalidAttributeFile

@@ -9,7 +9,8 @@ import pytest
 from fluence_extender.graph import jgf
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.shown import in_units, sized
+from fluence_extender.graph.errors import GraphTooLarge
+from fluence_extender.graph.jgf import in_units, sized
 from fluence_extender.graph.units import FINE
 from fluence_extender.http.state import graph as module
 from fluence_extender.http.state.graph import pieces_of, scale_of
@@ -67,5 +68,5 @@ async def test_a_graph_with_too_many_leaves_is_refused_before_it_is_made(
 ) -> None:
     monkeypatch.setattr(module, "MOST_VERTICES", 100)
     containment = cluster(40)
-    with pytest.raises(jgf.GraphTooLarge):
+    with pytest.raises(GraphTooLarge):
         await pieces_of(lambda: containment, True)
