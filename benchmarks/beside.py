@@ -22,7 +22,7 @@ import uvloop
 from benchmarks.preemption import cluster
 from benchmarks.stalls import Stalls
 from fluence_extender.gangs.leadership.audit import Auditor
-from fluence_extender.whatif.live import Simulator
+from fluence_extender.whatif.simulator import Simulator
 
 PODS = 9_000
 

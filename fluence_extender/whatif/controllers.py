@@ -1,7 +1,7 @@
-"""The pods that controllers make of their objects, numbered and labelled as they do it.
+"""The pods that controllers make of their objects, numbered and labelled as the controllers do it.
 
-A pod is told as a manifest with metadata, spec and, where it has one, its owner (kind, name, uid). What isn't written
-has the default of its API; of what runs again and again it is one run.
+A pod is given as a manifest with metadata, spec and, where it has one, its owner (kind, name, uid). Missing fields have
+the defaults of their API. Of an object that runs repeatedly, such as a CronJob, the pods of one run are given.
 """
 
 from __future__ import annotations
@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fluence_extender.gangs.membership.conventions.operators import MPI_OPERATOR
+from fluence_extender.gangs.membership.conventions.pod_groups import COSCHEDULING_NAMES, COSCHEDULING_SIZES
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
+    COSCHEDULING_GROUP,
+    FLUX_SIZE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
     JOB_INDEX,
     JOB_NAME,
     JOB_SET_NAME,
+    LONGEST_LABEL,
     LWS_GROUP_INDEX,
     LWS_NAME,
     LWS_REVISION,
@@ -28,10 +34,9 @@ from fluence_extender.model.names import (
     TRAINING_REPLICA_INDEX,
 )
 from fluence_extender.whatif.documents import BadManifest, Manifest
-from fluence_extender.whatif.object_labels import labels_handed_on
 
 Maker = Callable[[Manifest], Iterator[Manifest]]
-"""Raises `BadManifest`, and what reading a mapping of another form raises."""
+"""Yields pods. Raises `BadManifest`, and what reading a mapping of another form raises."""
 
 
 def _template(
@@ -59,7 +64,7 @@ def _count(value: Any, default: int) -> int:
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadManifest(f"{value!r} is no number of pods")
+        raise BadManifest(f"{value!r} is not a number of pods")
     return value
 
 
@@ -72,8 +77,8 @@ def _of_job(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> It
     count = min(parallelism, _count(spec.get("completions"), parallelism))
     for number in range(count):
         index = {COMPLETION_INDEX: str(number)}
-        told = {JOB_NAME: name, **labels}
-        yield _template(spec["template"], f"{name}-{number}", told, index, ("Job", name, f"job-{name}"))
+        owner = ("Job", name, f"job-{name}")
+        yield _template(spec["template"], f"{name}-{number}", {JOB_NAME: name, **labels}, index, owner)
 
 
 def _job(manifest: Manifest) -> Iterator[Manifest]:
@@ -81,17 +86,17 @@ def _job(manifest: Manifest) -> Iterator[Manifest]:
 
 
 def _cron_job(manifest: Manifest) -> Iterator[Manifest]:
-    """The pods of one run."""
+    """Yield the pods of one run."""
     yield from _of_job(manifest["spec"]["jobTemplate"]["spec"], manifest["metadata"]["name"], {})
 
 
 def _replicas(manifest: Manifest) -> Iterator[Manifest]:
     spec, name, kind = manifest["spec"], manifest["metadata"]["name"], manifest["kind"]
     owner = ("ReplicaSet" if kind == "Deployment" else kind, name, f"{kind}-{name}")
-    handed_on = labels_handed_on(manifest)
+    added = labels_for_template(manifest)
     for number in range(_count(spec.get("replicas"), 1)):
         index = {POD_INDEX: str(number)} if kind == "StatefulSet" else {}
-        yield _template(spec["template"], f"{name}-{number}", {**handed_on, **index}, {}, owner)
+        yield _template(spec["template"], f"{name}-{number}", {**added, **index}, {}, owner)
 
 
 def _job_set(manifest: Manifest) -> Iterator[Manifest]:
@@ -154,13 +159,49 @@ MAKERS: Mapping[str, tuple[str, Maker]] = {
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", _leader_worker_set),
     "MPIJob": ("kubeflow.org/v2beta1", _mpi_job),
 }
-"""By kind: the API that is meant where none is said, of which any version will do; and what makes the pods."""
+"""By kind: the API that is meant where the manifest names none, in any version; and what makes the pods."""
 
 
 def maker(manifest: Manifest) -> Maker | None:
-    """What makes the pods of an object; None where nothing is known of them, as of a Job of another API."""
+    """Return what makes the pods of an object; None for an unknown kind, such as a Job of another API."""
     usual, make = MAKERS.get(manifest["kind"], ("", None))
     if make is None:
         return None
-    said = manifest["apiVersion"] = str(manifest.get("apiVersion") or usual)
-    return make if said.rpartition("/")[0] == usual.rpartition("/")[0] else None
+    version = manifest["apiVersion"] = str(manifest.get("apiVersion") or usual)
+    return make if version.rpartition("/")[0] == usual.rpartition("/")[0] else None
+
+
+LABELLED_KINDS = ("Deployment", "ReplicaSet", "StatefulSet")
+
+
+def labels_for_template(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels that an admission policy adds to the template of an object with labels of flux-k8s on itself.
+
+    These are the name of the group and its size, each unless the template has it. The policy is ``fluence-groups``
+    (``deploy/base/groups.yaml``, which says why), and a test compares both on the same objects. ``manifest`` has the
+    name and namespace that it is created with. Raise what reading a mapping of another form raises.
+    """
+    meta = manifest["metadata"]
+    labels = meta.get("labels")
+    if manifest["kind"] not in LABELLED_KINDS or not isinstance(labels, dict) or _of_a_controller(manifest):
+        return {}
+    group, size = labels.get(COSCHEDULING_GROUP), labels.get(FLUX_SIZE)
+    if not group and not size:
+        return {}
+    template = manifest["spec"]["template"].get("metadata") or {}
+    own, notes = template.get("labels") or {}, template.get("annotations") or {}
+    named = any(own.get(key) for key in (*COSCHEDULING_NAMES, GROUP_LABEL))
+    sized = any(key in own for key in COSCHEDULING_SIZES) or GROUP_SIZE_ANNOTATION in notes
+    added = {}
+    name = group or f"fluence-group-{meta['namespace']}-{meta['name']}"
+    if not named and len(name) <= LONGEST_LABEL:
+        added[COSCHEDULING_GROUP] = name
+    if not sized and (size or not named):
+        added[FLUX_SIZE] = size or str(manifest["spec"].get("replicas") or 1)
+    return added
+
+
+def _of_a_controller(manifest: Mapping[str, Any]) -> bool:
+    """Return whether the object is a ReplicaSet that a controller, such as a Deployment, knows by its template."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return manifest["kind"] == "ReplicaSet" and any(one.get("controller") for one in owners)

@@ -1,6 +1,6 @@
-"""The objects in manifests, and in what kubectl writes about a cluster, in YAML or JSON.
+"""The objects in manifests, and in what kubectl prints about a cluster, in YAML or JSON.
 
-Who asks is not trusted: how much may be asked is bounded. A cluster is a file of one's own, and may be large.
+Whoever sends manifests is not trusted, so their size is bounded. A cluster is read from a local file, and may be large.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Manifest = dict[str, Any]
 
 
 class BadManifest(ValueError):
-    """A manifest can't be read; the text says which and why."""
+    """A manifest can't be read; the message names it and says why."""
 
 
-class NothingAsked(BadManifest):
-    """No object makes a pod, so that nothing can be said; the text says what would."""
+class NothingToSimulate(BadManifest):
+    """No object makes a pod; the message says which objects would."""
 
 
 class _Head(msgspec.Struct):
@@ -37,7 +37,7 @@ _head = msgspec.json.Decoder(_Head).decode
 
 
 def read_manifests(text: bytes | str) -> list[Manifest]:
-    """The objects in YAML or JSON, lists taken apart. Raises `BadManifest`."""
+    """Return the objects in YAML or JSON, and those in lists. Raise `BadManifest`."""
     left = [MOST_VALUES]
     found: list[Manifest] = []
     for number, document in enumerate(_documents(text), 1):
@@ -49,13 +49,13 @@ def read_manifests(text: bytes | str) -> list[Manifest]:
 
 
 def read_cluster(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """The objects in what kubectl writes, each as its kind and as JSON; of any number. Raises `BadManifest`."""
+    """Yield each object in what kubectl prints, as its kind and as JSON, in any number. Raise `BadManifest`."""
     if text.lstrip()[:1] == b"{":
         try:
             yield from _raw_objects(text)
             return
         except (msgspec.MsgspecError, RecursionError):
-            # Several objects one after the other, or YAML after all.
+            # It may be several objects one after the other, or YAML in braces.
             pass
     for number, document in enumerate(_documents(text), 1):
         for one in _objects(document, f"document {number}"):
@@ -63,7 +63,7 @@ def read_cluster(text: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
-    """A manifest as the API server would give it. Raises `BadManifest` for what JSON doesn't have."""
+    """Return a manifest as the API server would return it. Raise `BadManifest` for values that JSON can't express."""
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except (TypeError, ValueError, RecursionError) as error:
@@ -74,32 +74,32 @@ def _raw_objects(text: bytes) -> Iterable[tuple[str, bytes]]:
     head = _head(text)
     if head.items is None or not head.kind.endswith("List"):
         return [(head.kind, text)]
-    of_list = head.kind.removesuffix("List")
-    return [(_head(item).kind or of_list, bytes(item)) for item in head.items]
+    item_kind = head.kind.removesuffix("List")
+    return [(_head(item).kind or item_kind, bytes(item)) for item in head.items]
 
 
 def _documents(text: bytes | str) -> Iterator[object]:
-    """The values in YAML or JSON. Raises `BadManifest`."""
+    """Yield the values in YAML or JSON. Raise `BadManifest`."""
     if text.lstrip()[:1] in (b"{", "{"):
         try:
             yield msgspec.json.decode(text)
             return
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # YAML has braces, too; if it isn't that either, its reader says where it ends.
+            # YAML may begin with a brace, too. If it isn't YAML either, the YAML reader tells where it is wrong.
             pass
     try:
         yield from documents(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadManifest(f"not YAML or JSON: {_said(error)}") from error
+        raise BadManifest(f"not YAML or JSON: {_on_one_line(error)}") from error
 
 
 def _count_values(value: object, left: list[int], depth: int) -> None:
-    """Refuse documents that aliases make huge, and endless ones."""
+    """Refuse endless documents, and those that aliases make huge."""
     left[0] -= 1
     if left[0] < 0:
         raise BadManifest(f"more than {MOST_VALUES:,} values")
     if depth > DEEPEST:
-        raise BadManifest(f"more than {DEEPEST} mappings and lists one in another")
+        raise BadManifest(f"mappings and lists nested more than {DEEPEST} deep")
     if isinstance(value, dict):
         for one in value.values():
             _count_values(one, left, depth + 1)
@@ -112,7 +112,7 @@ def _objects(document: object, where: str) -> Iterator[Manifest]:
     if document is None:
         return
     if not isinstance(document, dict):
-        raise BadManifest(f"{where} is no object (a mapping with apiVersion, kind and metadata)")
+        raise BadManifest(f"{where} is not an object (a mapping with apiVersion, kind and metadata)")
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
         name = _name(document)
@@ -122,15 +122,15 @@ def _objects(document: object, where: str) -> Iterator[Manifest]:
         return
     items = document["items"] or []
     if not isinstance(items, list):
-        raise BadManifest(f"{where}: items of {kind} isn't a list")
-    of_list = kind.removesuffix("List")
+        raise BadManifest(f"{where}: items of {kind} is not a list")
+    item_kind = kind.removesuffix("List")
     for number, item in enumerate(items, 1):
-        whole = {"kind": of_list, **item} if isinstance(item, dict) and of_list else item
+        whole = {"kind": item_kind, **item} if isinstance(item, dict) and item_kind else item
         yield from _objects(whole, f"{where}, item {number}")
 
 
-def _said(error: Exception) -> str:
-    """An error of the YAML reader on one line, without the names that it gives to texts."""
+def _on_one_line(error: Exception) -> str:
+    """Return an error of the YAML reader on one line, without the reader's name for the text."""
     text = " ".join(str(error).split())
     for name in ("byte string", "unicode string"):
         text = text.replace(f'in "<{name}>", ', "at ")

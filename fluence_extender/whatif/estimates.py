@@ -1,8 +1,8 @@
-"""About when waiting gangs start: computed beside the event loop every now and then, kept with each gang.
+"""When waiting gangs are expected to start, computed now and then in another thread, and kept with each gang.
 
-The most important gangs that wait are looked at, each after what the ones before it were promised. An estimate is only
-replaced by one that differs noticeably, so that what people read doesn't flicker; how far the first and the last one
-were off is measured when the gang gets its places.
+Only the most important of the waiting gangs are estimated, each after what the gangs before it were promised. An
+estimate is only replaced by one that differs noticeably, so that the text which users read doesn't flicker. When a gang
+gets its places, the errors of its first and its last estimate are measured.
 """
 
 from __future__ import annotations
@@ -23,36 +23,34 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.placement.plan import Demand, SettledMember
 from fluence_extender.placement.ranks import rank_key
-from fluence_extender.whatif.forecast import Forecast
-from fluence_extender.whatif.live import copied
-from fluence_extender.whatif.simulation import OutOfTime
-from fluence_extender.whatif.snapshot import Snapshot, planning
-from fluence_extender.whatif.turns import short_turns
+from fluence_extender.whatif.forecast import Forecast, OutOfTime
+from fluence_extender.whatif.simulator import short_switch_interval, snapshot_with_ends
+from fluence_extender.whatif.snapshot import LedgerCopy, Snapshot
 
 PERIOD = 10.0
-"""Seconds between two looks at who waits; while nothing has changed nothing is computed."""
+"""The least number of seconds between two computations; while nothing has changed nothing is computed."""
 
 REST = 20.0
-"""So many times as long as a computation took passes before the next: it takes a twentieth of one core at most."""
+"""After a computation at least this many times its duration passes: it takes a twentieth of one core at most."""
 
 MOST = 32
-"""How many waiting gangs get an estimate at once."""
+"""How many waiting gangs are estimated at once."""
 
 PATIENCE = 5.0
-"""Seconds of computing for all of them together."""
+"""Seconds that may be spent on all of them together."""
 
-LOOK = 1.0
-"""Seconds between two looks at who has got places."""
+MEASURE_PERIOD = 1.0
+"""Seconds between two checks for gangs that have got places."""
 
 NOTICEABLE = 60.0, 0.1
-"""An estimate that differs by less than so many seconds, and by less than this share of the wait, isn't told."""
+"""An estimate is kept if the new one differs by less than these seconds, or by less than this share of the wait."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A waiting gang as the computation needs it."""
+    """A waiting gang as the computation needs it; ``duration`` is None if a member doesn't declare one."""
 
     key: GangKey
     demands: tuple[Demand, ...]
@@ -61,7 +59,9 @@ class Queued:
 
 
 @dataclass(slots=True)
-class _Given:
+class _Published:
+    """The first and the last estimate of a gang, in seconds since the epoch."""
+
     first: float
     last: float
 
@@ -73,31 +73,33 @@ def estimate(
     now: float,
     patience: float = PATIENCE,
 ) -> dict[GangKey, float]:
-    """When each gang of ``queue`` starts, seconds since the epoch; those for which that can't be said are left out."""
+    """Return when each gang of ``queue`` starts, in seconds since the epoch; gangs without an estimate are left out."""
     until = time.monotonic() + patience
 
     def tick() -> None:
         if time.monotonic() > until:
             raise OutOfTime
 
-    copy, planner = planning(taken)
-    forecast = Forecast(copy, planner, ends, taken.uses, tick)
+    forecast = Forecast(LedgerCopy(taken), ends, taken.uses, tick)
     found: dict[GangKey, float] = {}
     try:
-        for one in queue:
-            at = forecast.earliest(one.demands, one.key, now, one.settled)
+        for gang in queue:
+            at = forecast.earliest(gang.demands, gang.key, now, gang.settled)
             if at is None:
                 continue
-            found[one.key] = at
-            until_end = at + one.duration if one.duration is not None else None
-            forecast.promise(one.demands, one.key, at, until_end, one.settled)
+            found[gang.key] = at
+            until_end = at + gang.duration if gang.duration is not None else None
+            forecast.promise(gang.demands, gang.key, at, until_end, gang.settled)
     except OutOfTime:
         log.info("estimates of starts took too long", estimated=len(found), waiting=len(queue))
     return found
 
 
 class Estimates:
-    """Keeps `Gang.starts_about` up to date; ``missed`` is told by how many seconds the first and last one were off."""
+    """Keeps `Gang.starts_about` up to date.
+
+    ``missed`` is called with ``first`` or ``last`` and with the number of seconds by which that estimate was off.
+    """
 
     def __init__(
         self,
@@ -108,14 +110,14 @@ class Estimates:
         self._controller = controller
         self._missed = missed
         self._now = now
-        self._given: dict[GangKey, _Given] = {}
-        self._seen: object = None
+        self._published: dict[GangKey, _Published] = {}
+        self._state: object = None
         self._next = 0.0
 
     async def run(self) -> None:
         """Estimate and measure until cancelled."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(MEASURE_PERIOD)
             self.measure()
             began = time.monotonic()
             if began < self._next or not self._controller.started:
@@ -123,44 +125,44 @@ class Estimates:
             try:
                 await self.refresh()
             except Exception:
-                # A defect here must not end the service, which does without estimates.
+                # A defect here must not end the service, which works without estimates.
                 log.exception("starts could not be estimated")
             self._next = began + max(PERIOD, REST * (time.monotonic() - began))
 
     async def refresh(self) -> None:
-        """Compute the estimates anew if anything has changed that they depend on."""
+        """Compute the estimates again if anything has changed that they depend on."""
         queue = self._queue()
-        seen = (self._controller.ledger.version, tuple(one.key for one in queue))
-        if seen == self._seen:
+        state = (self._controller.ledger.version, tuple(gang.key for gang in queue))
+        if state == self._state:
             return
-        self._seen = seen
+        self._state = state
         if not queue:
-            self._tell({})
+            self._publish({})
             return
-        taken, ends = copied(self._controller)
+        taken, ends = snapshot_with_ends(self._controller)
         if not ends:
-            self._tell({})
+            self._publish({})
             return
-        with short_turns():
+        with short_switch_interval():
             found = await asyncio.to_thread(estimate, taken, ends, queue, self._now())
-        self._tell(found)
+        self._publish(found)
 
     def measure(self) -> None:
-        """Compare the estimates of gangs that have got their places with what came true."""
+        """Measure the errors of the estimates of gangs that have got their places."""
         gangs = self._controller.registry.gangs
-        for key in list(self._given):
+        for key in list(self._published):
             gang = gangs.get(key)
             if gang is not None and needy(gang):
                 continue
-            given = self._given.pop(key)
+            published = self._published.pop(key)
             if gang is None or not gang.alive():
                 continue
             gang.starts_about = None
-            self._missed("first", self._now() - given.first)
-            self._missed("last", self._now() - given.last)
+            self._missed("first", self._now() - published.first)
+            self._missed("last", self._now() - published.last)
 
     def _queue(self) -> list[Queued]:
-        """Who waits for room, in the order in which they are tried."""
+        """Return the first of the gangs that wait for capacity, in the order in which they are tried."""
         waiting = [
             gang
             for gang in self._controller.registry.gangs.values()
@@ -184,7 +186,7 @@ class Estimates:
         longest = None if None in durations else max(one for one in durations if one is not None)
         return Queued(gang.key, tuple(demand(pod) for pod in pods[:missing]), tuple(settled), longest)
 
-    def _tell(self, found: Mapping[GangKey, float]) -> None:
+    def _publish(self, found: Mapping[GangKey, float]) -> None:
         now = self._now()
         for key, gang in self._controller.registry.gangs.items():
             at = found.get(key)
@@ -196,8 +198,8 @@ class Estimates:
                     gang.starts_about = None
                     self._controller.registry.revision += 1
                 continue
-            given = self._given.setdefault(key, _Given(at, at))
-            given.last = at
+            published = self._published.setdefault(key, _Published(at, at))
+            published.last = at
             if old is None or abs(at - old) > max(NOTICEABLE[0], NOTICEABLE[1] * (at - now)):
                 gang.starts_about = at
                 self._controller.registry.revision += 1

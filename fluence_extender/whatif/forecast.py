@@ -1,8 +1,8 @@
-"""When there is room: running pods end when they say they do, and what they held is free from then on.
+"""When there will be capacity: running pods end when they declare it, and what they hold is free from then on.
 
-Free room only grows with time, so the first moment at which a gang fits is found by bisection over the ends. Room that
-was promised to an earlier gang counts as taken from now on, until that gang has ended: an estimate may be too late by
-that, and is too early where somebody runs on beyond what he said or a gang that comes later is more important.
+Free capacity only grows with time, so bisection over the ends finds the first moment at which a gang fits. What was
+promised to an earlier gang counts as taken from now on, until that gang ends. So an estimate may be too late. It is too
+early if a pod runs on beyond its declared end, or if a more important gang comes later.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ from dataclasses import dataclass
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
-from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
-from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.plan import Demand, GangRefused, SettledMember
+from fluence_extender.whatif.snapshot import LedgerCopy
+
+
+class OutOfTime(Exception):
+    """The time that may be spent on the computation is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """From ``at`` (seconds since the epoch) on nobody has ``use`` any more."""
+    """The end of ``use`` at a time in seconds since the epoch."""
 
     at: float
     use: PodUse
 
 
 def end_of(pod: Pod, job: Job | None) -> float | None:
-    """When a running pod ends at the latest, seconds since the epoch; None where that isn't said."""
+    """Return when a running pod ends at the latest, in seconds since the epoch; None where nothing declares it."""
     ends = [job.ends] if job is not None and job.ends is not None else []
     if pod.duration is not None and pod.started:
         ends.append(pod.started + pod.duration)
@@ -35,22 +39,21 @@ def end_of(pod: Pod, job: Job | None) -> float | None:
 
 
 class Forecast:
-    """A copy of the ledger that can be looked at as it will be once certain pods have ended.
+    """Shows a copy of the ledger as it will be once certain pods have ended.
 
-    ``tick`` is called before each plan, and may raise to put an end to it.
+    ``tick`` is called before each plan, and may raise `OutOfTime`.
     """
 
     def __init__(
         self,
-        copy: PlanningCopy,
-        planner: Planner,
+        ledger: LedgerCopy,
         ends: Mapping[str, float],
         uses: Mapping[str, PodUse],
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._tick = tick
-        self._copy = copy
-        self._planner = planner
+        self._copy = ledger.planning
+        self._planner = ledger.planner
         self._ends = sorted(
             (End(ends[uid], use) for uid, use in uses.items() if uid in ends),
             key=lambda end: (end.at, end.use.uid),
@@ -60,10 +63,10 @@ class Forecast:
     def earliest(
         self, demands: Sequence[Demand], gang: object, now: float, settled: Sequence[SettledMember] = ()
     ) -> float | None:
-        """The first moment at which the gang fits, ``now`` at the earliest; None where the known ends don't suffice."""
+        """Return the first moment from ``now`` on at which the gang fits; None where the known ends aren't enough."""
         if self._fits(0, demands, gang, settled):
             return now
-        steps = [number for number in range(1, len(self._ends) + 1) if self._last_at(number)]
+        steps = [number for number in range(1, len(self._ends) + 1) if self._last_of_moment(number)]
         if not steps or not self._fits(steps[-1], demands, gang, settled):
             return None
         low, high = 0, len(steps) - 1
@@ -83,8 +86,8 @@ class Forecast:
         until: float | None,
         settled: Sequence[SettledMember] = (),
     ) -> None:
-        """Let the gang hold from now on what it gets ``at`` that time, and ``until`` it has ended."""
-        self._go(bisect.bisect_right(self._ends, at, key=lambda end: end.at))
+        """Let the gang hold, from now on and ``until`` it ends, the places that it gets ``at`` that time."""
+        self._pass(bisect.bisect_right(self._ends, at, key=lambda end: end.at))
         try:
             placed = self._planner.plan(demands, gang, settled)
         except GangRefused:
@@ -95,22 +98,22 @@ class Forecast:
         for one in placed:
             end = End(until, held[one.uid])
             place = bisect.bisect_right(self._ends, end.at, key=lambda other: other.at)
-            self._go(min(self._passed, place))
+            self._pass(min(self._passed, place))
             self._ends.insert(place, end)
 
     def rewind(self) -> None:
         """Show the ledger as it is now."""
-        self._go(0)
+        self._pass(0)
 
-    def _last_at(self, number: int) -> bool:
-        """Whether the ends before ``number`` are all up to their moment: the next is later."""
+    def _last_of_moment(self, number: int) -> bool:
+        """Return whether the first ``number`` ends include all that happen at the same moment as their last."""
         return number == len(self._ends) or self._ends[number].at > self._ends[number - 1].at
 
     def _fits(
         self, passed: int, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember]
     ) -> bool:
         self._tick()
-        self._go(passed)
+        self._pass(passed)
         try:
             self._planner.plan(demands, gang, settled)
         except GangRefused:
@@ -118,11 +121,11 @@ class Forecast:
         self._copy.undo([demand.pod.uid for demand in demands])
         return True
 
-    def _go(self, passed: int) -> None:
-        """Show the ledger as it is after the first ``passed`` ends."""
-        while self._passed < passed:
+    def _pass(self, count: int) -> None:
+        """Show the ledger as it is after the first ``count`` ends."""
+        while self._passed < count:
             self._copy.end(self._ends[self._passed].use)
             self._passed += 1
-        while self._passed > passed:
+        while self._passed > count:
             self._passed -= 1
             self._copy.bring_back(self._ends[self._passed].use)

@@ -1,7 +1,7 @@
-"""Manifests to pods and gangs: what the controllers would make of them, as far as placement can see.
+"""Manifests to pods and gangs: what controllers would make of them, as far as placement can tell.
 
-Understood are pods and what makes pods; objects that only say something about gangs are read as well, and others are
-named and left alone. Gangs and ranks are told from the pods as usual.
+Pods are read, objects that make pods, and objects that only describe gangs; other objects are listed and left out.
+Gangs and ranks are recognized from the pods by the usual conventions.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.plan import Demand
 from fluence_extender.whatif.controllers import MAKERS, Maker, maker
-from fluence_extender.whatif.documents import BadManifest, Manifest, NothingAsked, as_json
-from fluence_extender.whatif.priorities import PriorityClasses
-from fluence_extender.whatif.remarked import Remarked, full_name
+from fluence_extender.whatif.documents import BadManifest, Manifest, NothingToSimulate, as_json
+from fluence_extender.whatif.priority_classes import PriorityClasses
+from fluence_extender.whatif.remarks import Remarks, full_name
 
 MOST_PODS = 10_000
 
-NAMED = 4
-"""So many objects are named of which no pods come."""
+NAMED_OBJECTS = 4
+"""How many of the objects that make no pods are named in an error."""
 
 
 class TooManyPods(BadManifest):
-    """More is asked than is answered."""
+    """The manifests make more pods than are simulated at once."""
 
 
 @dataclass(slots=True)
-class Wanted:
-    """One gang that is asked about: its pods by rank, and how many of them make it whole.
+class RequestedGang:
+    """One gang that is asked about: its pods, and how many of them make it whole.
 
-    ``unknown_class`` is the PriorityClass that one of them names and of which nothing is known, "" for none.
+    ``topology`` holds, by pod uid, the levels that a PodGroup requires and the size of the pod's Job.
+    ``unknown_class`` is a PriorityClass that one of the pods names and that isn't known, "" if there is none.
     """
 
     key: GangKey
@@ -53,108 +54,111 @@ class Wanted:
     unknown_class: str = ""
 
     def demand(self, pod: Pod) -> Demand:
-        """What a planner is asked for one of the pods."""
+        """Return what a planner is asked for one of the pods."""
         return Demand(pod, frozenset(), *self.topology[pod.uid])
 
     @property
-    def levels(self) -> bool:
-        """Whether a PodGroup requires something of where the pods are."""
+    def has_levels(self) -> bool:
+        """Return whether a PodGroup requires a topology domain."""
         return any(levels for levels, _ in self.topology.values())
 
     @property
     def priority(self) -> int:
-        """The priority that counts for preempting: the lowest of its pods'."""
+        """Return the priority that counts for preempting: the lowest of the pods."""
         return min(pod.priority for pod in self.pods)
 
 
 @dataclass(slots=True)
-class Asked:
-    """All that the manifests ask for; ``ignored`` names the objects that make no pods, ``notes`` what was assumed."""
+class SimulationRequest:
+    """The gangs of some manifests.
 
-    gangs: list[Wanted]
+    ``ignored`` are the names of the objects that make no pods, ``notes`` are sentences about what was assumed.
+    """
+
+    gangs: list[RequestedGang]
     ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 class _Index(WorkloadIndex):
-    """The objects among the manifests, and ``there`` the PodGroups that a cluster has already."""
+    """The objects among the manifests, and the PodGroups that the ``cluster`` has already."""
 
-    def __init__(self, there: Workloads | None) -> None:
+    def __init__(self, cluster: Workloads | None) -> None:
         super().__init__()
-        self._there = there
+        self._cluster = cluster
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         found = super().find(kind, namespace, name)
-        if found is None and self._there is not None and kind in (PodGroup, CoschedulingGroup):
-            return self._there.find(kind, namespace, name)
+        if found is None and self._cluster is not None and kind in (PodGroup, CoschedulingGroup):
+            return self._cluster.find(kind, namespace, name)
         return found
 
 
-def asked(
+def requested_gangs(
     manifests: list[Manifest],
     namespace: str = "default",
     classes: Sequence[Manifest] | None = None,
-    there: Workloads | None = None,
-) -> Asked:
-    """The gangs that ``manifests`` make.
+    cluster: Workloads | None = None,
+) -> SimulationRequest:
+    """Return the gangs that ``manifests`` make.
 
-    ``classes`` are the cluster's PriorityClasses, ``there`` its PodGroups, None where they aren't known. Raises
-    `BadManifest`, and `NothingAsked` where they make none.
+    ``classes`` are the PriorityClasses of the cluster, and ``cluster`` finds its PodGroups; None where they aren't
+    known. Raise `BadManifest`, and `NothingToSimulate` if the manifests make no pods.
     """
-    index = _Index(there)
+    index = _Index(cluster)
     pods: list[Pod] = []
-    result = Asked([])
-    remarked = Remarked()
+    result = SimulationRequest([])
+    remarks = Remarks()
     known_classes = PriorityClasses(manifests, classes)
     for manifest in _named(manifests, namespace, result.notes):
         make = maker(manifest)
-        known = _note(manifest, index)
+        describes_gangs = _put_workload(manifest, index)
         if make is None:
-            if not known and not known_classes.knows(manifest):
+            if not describes_gangs and not known_classes.is_class(manifest):
                 result.ignored.append(full_name(manifest))
             continue
         made = list(_made(make, manifest, len(pods), known_classes))
         if not made:
             result.notes.append(
-                f"{full_name(manifest)} asks for no pods: its replicas, parallelism or completions are 0"
+                f"{full_name(manifest)} makes no pods: its replicas, parallelism or completions are 0"
             )
-        remarked.look(manifest, made)
+        remarks.add(manifest, made)
         pods.extend(made)
     if not pods:
-        raise NothingAsked(_nothing(result))
+        raise NothingToSimulate(_nothing(result))
     others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
     if others:
-        result.notes.append(f"asked as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}")
+        result.notes.append(f"simulated as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}")
     result.gangs = _gangs(pods, index)
-    for wanted in result.gangs:
-        wanted.unknown_class = next(filter(None, (known_classes.missing(pod.uid) for pod in wanted.pods)), "")
+    for gang in result.gangs:
+        gang.unknown_class = next(filter(None, (known_classes.missing(pod.uid) for pod in gang.pods)), "")
     result.notes.extend(known_classes.notes())
-    remarked.look_at_alone(one.pods[0] for one in result.gangs if one.key.convention is Convention.ALONE)
-    result.notes.extend(remarked.notes())
+    remarks.add_ungrouped(gang.pods[0] for gang in result.gangs if gang.key.convention is Convention.ALONE)
+    result.notes.extend(remarks.notes())
     return result
 
 
-def _nothing(result: Asked) -> str:
-    """Why there is nothing to simulate, and what to do."""
-    unknown = [f"nothing is known of pods that {one} makes" for one in result.ignored[:NAMED]]
-    why = [*result.notes[:NAMED], *unknown]
+def _nothing(result: SimulationRequest) -> str:
+    """Return why there is nothing to simulate, and what to do."""
+    unknown = [f"the pods that {one} makes are not known" for one in result.ignored[:NAMED_OBJECTS]]
+    why = [*result.notes[:NAMED_OBJECTS], *unknown]
     more = len(result.notes) + len(result.ignored) - len(why)
     if more > 0:
         why.append(f"and {more} more")
-    told = "; ".join(why) or "no object in these manifests makes a pod"
-    return f"nothing to simulate: {told}. Give pods, or one of {', '.join(list(MAKERS)[1:])}"
+    text = "; ".join(why) or "no object in these manifests makes a pod"
+    return f"nothing to simulate: {text}. Give pods, or one of {', '.join(list(MAKERS)[1:])}"
 
 
 def _named(manifests: Iterable[Manifest], namespace: str, notes: list[str]) -> Iterator[Manifest]:
-    """The objects, each with its namespace and a name."""
+    """Yield the objects, each with a namespace and a name."""
     names = _Names()
     for manifest in manifests:
         meta = manifest.setdefault("metadata", {})
         if not isinstance(meta, dict):
-            raise BadManifest(f"{manifest['kind']}: metadata isn't a mapping")
+            raise BadManifest(f"{manifest['kind']}: metadata is not a mapping")
         meta.setdefault("namespace", namespace)
-        meta["name"] = meta.get("name") or names.made(manifest["kind"], meta)
-        if names.twice(manifest):
+        meta["name"] = meta.get("name") or names.generate(manifest["kind"], meta)
+        if names.is_repeated(manifest):
             notes.append(
                 f"{full_name(manifest)} is there more than once: in a cluster the last one would replace the others"
             )
@@ -165,17 +169,17 @@ class _Names:
     """The names of the objects of some manifests."""
 
     def __init__(self) -> None:
-        self._made: Counter[str] = Counter()
+        self._generated: Counter[str] = Counter()
         self._seen: set[tuple[str, str, str]] = set()
 
-    def made(self, kind: str, meta: Mapping[str, Any]) -> str:
-        """A name for an object that has none, as ``generateName`` asks for it."""
+    def generate(self, kind: str, meta: Mapping[str, Any]) -> str:
+        """Return a name for an object that has none, with the prefix of its ``generateName``."""
         prefix = str(meta.get("generateName") or kind.lower())
-        self._made[prefix] += 1
-        return f"{prefix}{self._made[prefix]}"
+        self._generated[prefix] += 1
+        return f"{prefix}{self._generated[prefix]}"
 
-    def twice(self, manifest: Manifest) -> bool:
-        """Whether another object of that kind and name has been seen."""
+    def is_repeated(self, manifest: Manifest) -> bool:
+        """Return whether another object of that kind and name came before."""
         meta = manifest["metadata"]
         key = manifest["kind"], str(meta["namespace"]), str(meta["name"])
         seen = key in self._seen
@@ -184,6 +188,7 @@ class _Names:
 
 
 def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses) -> Iterator[Pod]:
+    """Yield the pods of one object; ``before`` pods were made by the objects before it."""
     where = full_name(manifest)
     if manifest.get("spec") is None:
         raise BadManifest(f"{where}: spec is missing")
@@ -212,8 +217,8 @@ def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses)
     return replace(pod, owner=Owner(*owner) if owner else None)
 
 
-def _note(manifest: Manifest, index: WorkloadIndex) -> bool:
-    """Keep what says how large gangs are; whether this is such an object."""
+def _put_workload(manifest: Manifest, index: WorkloadIndex) -> bool:
+    """Put an object that describes gangs into the index; return whether this is one."""
     if manifest["kind"] not in _DECODED:
         return False
     try:
@@ -233,24 +238,24 @@ _typed = msgspec.json.Decoder(_Typed).decode
 
 
 def workload(kind: str, raw: bytes) -> Workload | None:
-    """The object that says how large gangs are, None for others. Raises `msgspec.MsgspecError`."""
+    """Return an object that describes gangs, None for others. Raise `msgspec.MsgspecError`."""
     if kind not in _DECODED:
         return None
     decode = _DECODERS.get((_typed(raw).api_version.partition("/")[0], kind))
     return decode(raw) if decode is not None else None
 
 
-def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[Wanted]:
-    found: dict[GangKey, Wanted] = {}
+def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
+    found: dict[GangKey, RequestedGang] = {}
     memberships: dict[GangKey, list[Membership]] = {}
     for pod in pods:
         membership = index.membership(pod)
-        wanted = found.setdefault(membership.key, Wanted(membership.key))
-        wanted.pods.append(pod)
+        gang = found.setdefault(membership.key, RequestedGang(membership.key))
+        gang.pods.append(pod)
         memberships.setdefault(membership.key, []).append(membership)
-        wanted.topology[pod.uid] = owner_topology(index, pod)
-    for key, wanted in found.items():
-        wanted.size = agreed_size(key, memberships[key])
+        gang.topology[pod.uid] = owner_topology(index, pod)
+    for key, gang in found.items():
+        gang.size = agreed_size(key, memberships[key])
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-"""What-if without a service: a cluster made of node and pod objects, from a file or from one look at the API server."""
+"""What-if without the service: a cluster made of node and pod objects, from a file or from one list of each kind."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ from fluence_extender.model.workload import Job, Workload
 from fluence_extender.whatif.documents import BadManifest, Manifest
 from fluence_extender.whatif.forecast import end_of
 from fluence_extender.whatif.manifests import workload
-from fluence_extender.whatif.preemption import Surroundings
-from fluence_extender.whatif.snapshot import GraphCopy, Snapshot
-from fluence_extender.whatif.standing import CopiedGangs
+from fluence_extender.whatif.preemption_preview import PreemptionContext
+from fluence_extender.whatif.snapshot import CopiedGangs, GraphCopy, Snapshot
 
 
 @dataclass(slots=True)
-class Objects:
-    """What a cluster consists of, as far as placement is concerned.
+class ClusterObjects:
+    """The objects of a cluster that placement depends on.
 
-    ``groups`` are what says how large gangs are; ``classes`` are its PriorityClasses and ``budgets`` its
-    PodDisruptionBudgets, None where they weren't given.
+    ``groups`` describe gangs. ``classes`` are the PriorityClasses and ``budgets`` the PodDisruptionBudgets, None where
+    they weren't given.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -50,7 +49,7 @@ class Objects:
     budgets: Sequence[Budget] | None = None
 
     def workloads(self) -> WorkloadIndex:
-        """What says how large its gangs are."""
+        """Return an index of the objects that describe gangs."""
         index = WorkloadIndex()
         for thing in (*self.jobs.values(), *self.groups):
             index.put(thing)
@@ -61,32 +60,32 @@ class _Conditions(msgspec.Struct):
     conditions: list[msgspec.Raw] | None = None
 
 
-class _Named(msgspec.Struct):
+class _Metadata(msgspec.Struct):
     name: str = ""
 
 
 class _Outline(msgspec.Struct):
-    metadata: _Named | None = None
+    metadata: _Metadata | None = None
     status: _Conditions | None = None
 
 
 _outline = msgspec.json.Decoder(_Outline).decode
 
 
-def objects(seen: Iterable[tuple[str, bytes]]) -> Objects:
-    """Nodes, running pods and Jobs, given as kind and JSON. Raises `BadManifest`."""
-    found = Objects()
-    for number, (kind, raw) in enumerate(seen):
+def cluster_objects(objects: Iterable[tuple[str, bytes]]) -> ClusterObjects:
+    """Decode the objects of a cluster, each given as its kind and as JSON. Raise `BadManifest`."""
+    found = ClusterObjects()
+    for number, (kind, raw) in enumerate(objects):
         try:
-            _take_in(found, kind, raw, number)
+            _add(found, kind, raw, number)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise BadManifest(f"{kind} {_named(raw) or number}: {error}") from error
+            raise BadManifest(f"{kind} {_name(raw) or number}: {error}") from error
     if not found.nodes:
         raise BadManifest("there is no Node among the nodes")
     return found
 
 
-def _take_in(found: Objects, kind: str, raw: bytes, number: int) -> None:
+def _add(found: ClusterObjects, kind: str, raw: bytes, number: int) -> None:
     match kind:
         case "Node":
             found.nodes.append(_node(raw))
@@ -107,13 +106,13 @@ def _take_in(found: Objects, kind: str, raw: bytes, number: int) -> None:
 
 
 def _node(raw: bytes) -> Node:
-    """A node; one whose conditions were left out is taken for ready."""
+    """Decode a node; one whose conditions were left out counts as ready."""
     node, outline = decode_node(raw), _outline(raw)
-    said = outline.status is not None and outline.status.conditions
-    return node if said else replace(node, ready=True)
+    has_conditions = outline.status is not None and outline.status.conditions
+    return node if has_conditions else replace(node, ready=True)
 
 
-def _named(raw: bytes) -> str:
+def _name(raw: bytes) -> str:
     try:
         outline = _outline(raw)
     except msgspec.MsgspecError:
@@ -122,52 +121,52 @@ def _named(raw: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A cluster to ask about: what is taken there, when its pods end, and what preemption depends on."""
+class OfflineCluster:
+    """A cluster to simulate on: its snapshot, when its pods end, and what preemption depends on."""
 
     taken: Snapshot
     ends: Mapping[str, float]
-    around: Surroundings
+    context: PreemptionContext
 
 
-def cluster(
-    there: Objects, resources: VirtualResources, levels: Mapping[str, str], policy: str = "lonode"
-) -> Seen:
-    """The cluster as a snapshot. Raises `InvalidResourcesFile`."""
-    containment = build_containment(there.nodes, resources, levels=levels)
+def offline_cluster(
+    objects: ClusterObjects, resources: VirtualResources, levels: Mapping[str, str], policy: str = "lonode"
+) -> OfflineCluster:
+    """Build a cluster from its objects. Raise `InvalidResourcesFile`."""
+    containment = build_containment(objects.nodes, resources, levels=levels)
     catalogue = device_catalogue(containment)
-    accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in there.nodes}
+    accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in objects.nodes}
     uses: dict[str, PodUse] = {}
     ends: dict[str, float] = {}
-    running = [pod for pod in there.pods if not pod.finished and pod.node in accounts]
+    running = [pod for pod in objects.pods if not pod.finished and pod.node in accounts]
     for pod in running:
         accounts[pod.node].add(pod.uid, pod.requests, foreign=not pod.ours, ports=pod.host_ports)
         assignment = Assignment(pod.uid, pod.node, _shares(pod, catalogue))
         uses[pod.uid] = PodUse(assignment, pod.requests, pod.host_ports)
-        job = there.jobs.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
+        job = objects.jobs.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
         end = end_of(pod, job)
         if end is not None:
             ends[pod.uid] = end
-    gangs = _gangs(there, [pod for pod in running if pod.ours], uses)
+    gangs = _gangs(objects, [pod for pod in running if pod.ours], uses)
     ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
     free = CapacityTable.of({name: NodeCapacity(one.free, one.ports) for name, one in accounts.items()})
     whole = CapacityTable.of({name: NodeCapacity(one.allocatable) for name, one in accounts.items()})
     taken = Snapshot(
-        there.nodes,
+        objects.nodes,
         (free, whole),
         tuple(ranked if policy in LOW_FIRST else reversed(ranked)),
         GraphCopy(levels, catalogue),
         uses=uses,
-        held={pod.uid: uses[pod.uid] for pod in running if pod.ours},
+        allocations={pod.uid: uses[pod.uid] for pod in running if pod.ours},
         gang_nodes=_gang_nodes(gangs, uses, policy),
     )
-    going = frozenset(pod.uid for pod in running if pod.ours and pod.deleting)
-    return Seen(taken, ends, Surroundings(gangs, going, budgets=there.budgets))
+    departing = frozenset(pod.uid for pod in running if pod.ours and pod.deleting)
+    return OfflineCluster(taken, ends, PreemptionContext(gangs, departing, budgets=objects.budgets))
 
 
-def _gangs(there: Objects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -> CopiedGangs:
-    """The gangs of pods that run, as their controllers and labels say."""
-    index = there.workloads()
+def _gangs(objects: ClusterObjects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -> CopiedGangs:
+    """Return the gangs of running pods, recognized from their controllers and labels."""
+    index = objects.workloads()
     members: dict[GangKey, list[tuple[Pod, Membership, Assignment]]] = {}
     for pod in running:
         membership = index.membership(pod)
@@ -188,6 +187,7 @@ def _gang_nodes(gangs: CopiedGangs, uses: Mapping[str, PodUse], policy: str) -> 
 
 
 def _shares(pod: Pod, catalogue: DeviceCatalogue) -> tuple[DeviceShare, ...]:
+    """Return the devices that are recorded on a pod of ours, as far as they exist."""
     found = []
     for one in recorded_devices(pod.annotations) if pod.ours else ():
         device = catalogue.at(one.path)

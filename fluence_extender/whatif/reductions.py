@@ -1,4 +1,4 @@
-"""By how much less a gang would fit now: the largest version of it of each kind that does."""
+"""How much less of a gang would fit now: the largest version of each kind that does."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from fluence_extender.model.quantity import floor_whole, in_exact_binary
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from fluence_extender.placement.demand import shape_key
 from fluence_extender.placement.explain import amount_text
-from fluence_extender.placement.plan import Demand, Planner
-from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.plan import Demand
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.shortage import weights
 from fluence_extender.placement.topology_constraints import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
-from fluence_extender.whatif.manifests import Wanted
+from fluence_extender.whatif.manifests import RequestedGang
+from fluence_extender.whatif.snapshot import LedgerCopy
 
 STEPS = {CPU: 1, MEMORY: 2**20, EPHEMERAL_STORAGE: 2**20}
-"""How finely a smaller request is looked for, a millicore and a mebibyte; others are whole devices or pages."""
+"""How finely a smaller request is looked for: a millicore, a mebibyte; other resources are whole devices or pages."""
 
 HUGE_PAGES = "hugepages-"
 MOST_SHAPES = 16
-"""Of gangs with more kinds of members only the first ones are counted that fit."""
+"""For gangs with more kinds of members than this, only the members with the lowest ranks are tried."""
 
-NAMED = 4
-"""So many members that would have to be left out are named."""
+NAMED_MEMBERS = 4
+"""How many of the members that would have to be left out are named."""
 
-BONDS = (
+TOPOLOGY_KEYS = (
     TOPOLOGY_REQUIRED_ANNOTATION,
     TOPOLOGY_PREFERRED_ANNOTATION,
     PODSET_REQUIRED,
     PODSET_PREFERRED,
     SLICE_REQUIRED,
 )
+"""The annotations that bind the members of a gang to a topology domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One change by which the gang would fit now: ``what`` is members, a resource, or topology."""
+    """One change with which the gang would fit now; ``what`` is ``members``, a resource, or ``topology``."""
 
     what: str
     wanted: str
@@ -49,40 +50,37 @@ class Reduction:
     text: str
 
 
-class Probe:
-    """Smaller versions of one gang, tried on the copy as it is now."""
+class Reducer:
+    """Tries smaller versions of one gang on the ledger's copy as it is now; ``tick`` may raise to end that."""
 
-    def __init__(
-        self, copy: PlanningCopy, planner: Planner, wanted: Wanted, tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, ledger: LedgerCopy, gang: RequestedGang, tick: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._gang = gang
         self._tick = tick
-        self._copy = copy
-        self._planner = planner
-        self._wanted = wanted
 
     def reductions(self, pods: Sequence[Pod]) -> Iterator[Reduction | None]:
-        """The smallest change of each kind; None for a kind by which nothing is gained."""
-        yield self._fewer(pods)
+        """Yield the smallest change of each kind; None for a kind that does not help."""
+        yield self._fewer_members(pods)
         for name in sorted({name for pod in pods for name in pod.requests if name != PODS}):
-            yield self._less(pods, name)
-        if any(key in pod.annotations for pod in pods for key in BONDS) or self._wanted.levels:
-            yield self._apart(pods)
+            yield self._smaller_requests(pods, name)
+        if any(key in pod.annotations for pod in pods for key in TOPOLOGY_KEYS) or self._gang.has_levels:
+            yield self._without_topology(pods)
 
-    def _fewer(self, pods: Sequence[Pod]) -> Reduction | None:
+    def _fewer_members(self, pods: Sequence[Pod]) -> Reduction | None:
         most = _largest(len(pods) - 1, lambda count: self._fits(pods[:count])) or 0
-        some = self._smaller_ones(pods)
+        some = self._smallest_first(pods)
         wanted = len(pods)
         if len(some) > most:
             fitting = {pod.uid for pod in some}
-            left = first_few([pod.name for pod in pods if pod.uid not in fitting], NAMED)
-            text = f"{len(some)} of {wanted} members fit, without {left}"
+            left_out = first_few([pod.name for pod in pods if pod.uid not in fitting], NAMED_MEMBERS)
+            text = f"{len(some)} of {wanted} members fit, without {left_out}"
             return Reduction("members", str(wanted), str(len(some)), text)
         if not most:
             return None
         return Reduction("members", str(wanted), str(most), f"{most} of {wanted} members fit")
 
-    def _smaller_ones(self, pods: Sequence[Pod]) -> list[Pod]:
-        """As many as fit where those that ask for less come first, whatever their ranks; nobody where all are alike."""
+    def _smallest_first(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Return as many members as fit if those that ask for less come first; none if all members are alike."""
         shapes: dict[object, list[Pod]] = defaultdict(list)
         for pod in pods:
             devices = (frozenset(kinds.items()) for kinds in (pod.devices, pod.requires))
@@ -90,18 +88,18 @@ class Probe:
         taken: list[Pod] = []
         if 1 < len(shapes) <= MOST_SHAPES:
             groups = list(shapes.values())
-            heavy = weights([some[0].requests for some in groups], self._copy.free.now())
+            heavy = weights([some[0].requests for some in groups], self._ledger.free.now())
             scarce = [sum(some[0].devices.values()) for some in groups]
             for at in sorted(range(len(groups)), key=lambda at: (scarce[at], heavy[at])):
                 taken = self._with_most_of(groups[at], taken)
         return taken
 
     def _with_most_of(self, alike: Sequence[Pod], taken: list[Pod]) -> list[Pod]:
-        """``taken`` and as many of ``alike`` as fit beside them."""
+        """Return ``taken`` and as many of ``alike`` as fit with them."""
         most = _largest(len(alike), lambda count: self._fits(_ranked(taken, alike[:count])))
         return _ranked(taken, alike[:most]) if most else taken
 
-    def _less(self, pods: Sequence[Pod], name: str) -> Reduction | None:
+    def _smaller_requests(self, pods: Sequence[Pod], name: str) -> Reduction | None:
         largest = max(pod.requests[name] for pod in pods)
         step = _step(name)
         most = _largest((largest - 1) // step, lambda steps: self._fits(_capped(pods, name, steps * step)))
@@ -113,24 +111,26 @@ class Probe:
         text = f"{_all_fit(len(pods))} with {least}{fitting}{each}, not {wanted}"
         return Reduction(name, wanted, fitting, text)
 
-    def _apart(self, pods: Sequence[Pod]) -> Reduction | None:
+    def _without_topology(self, pods: Sequence[Pod]) -> Reduction | None:
         free = [
-            replace(pod, annotations={key: text for key, text in pod.annotations.items() if key not in BONDS})
+            replace(
+                pod,
+                annotations={key: text for key, text in pod.annotations.items() if key not in TOPOLOGY_KEYS},
+            )
             for pod in pods
         ]
         if not self._fits(free, [Demand(pod) for pod in free]):
             return None
         whose = "their" if len(pods) > 1 else "its"
-        return Reduction(
-            "topology", "near each other", "anywhere", f"{_all_fit(len(pods))} without {whose} topology"
-        )
+        text = f"{_all_fit(len(pods))} without {whose} topology"
+        return Reduction("topology", "near each other", "anywhere", text)
 
     def _fits(self, pods: Sequence[Pod], demands: Sequence[Demand] | None = None) -> bool:
         self._tick()
-        asked = demands or tuple(self._wanted.demand(pod) for pod in pods)
-        if self._planner.find(asked, self._wanted.key) is None:
+        tried = demands or tuple(self._gang.demand(pod) for pod in pods)
+        if self._ledger.planner.find(tried, self._gang.key) is None:
             return False
-        self._copy.undo([pod.uid for pod in pods])
+        self._ledger.planning.undo([pod.uid for pod in pods])
         return True
 
 
@@ -141,7 +141,7 @@ def _step(name: str) -> int:
 
 
 def _exactly(name: str, amount: int) -> str:
-    """An amount that can be written into a manifest as it is: rounded, it might not fit."""
+    """Return an amount that can be written into a manifest as it is; a rounded one might not fit."""
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith(HUGE_PAGES):
         return f"{in_exact_binary(amount)} {name}"
     return amount_text(name, amount)
@@ -156,7 +156,7 @@ def _all_fit(count: int) -> str:
 
 
 def _largest(most: int, fits: Callable[[int], bool]) -> int | None:
-    """The largest number from 1 to ``most`` that fits, where all smaller ones do too; None when none does."""
+    """Return the largest number from 1 to ``most`` that fits, given that all smaller ones do; None if none fits."""
     if most < 1 or not fits(1):
         return None
     low, high = 1, most
@@ -170,6 +170,7 @@ def _largest(most: int, fits: Callable[[int], bool]) -> int | None:
 
 
 def _capped(pods: Sequence[Pod], name: str, most: int) -> list[Pod]:
+    """Return the pods with no more than ``most`` of one resource requested by each."""
     capped = {
         requests: Resources({**requests, name: min(requests[name], most)})
         for requests in {pod.requests for pod in pods}

@@ -1,15 +1,17 @@
-"""The ledger as it was at one moment, to plan on beside the event loop.
+"""Copies of the ledger and of the gangs as they were at one moment, to plan on in another thread.
 
-Taking references to immutable values is done in milliseconds between two observations; all that follows works on the
-copy alone, in another thread.
+Taking a `Snapshot` only copies references to immutable values, which takes milliseconds of the event loop. All further
+work is done on a `LedgerCopy` of it, in another thread, and never changes the ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
@@ -17,6 +19,7 @@ from fluence_extender.ledger.device_drafts import why_not
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse, device_uses, pod_use
 from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.reason import Reason
@@ -29,75 +32,56 @@ from fluence_extender.placement.planning_copy import PlanningCopy
 
 @dataclass(frozen=True, slots=True)
 class GraphCopy:
-    """The resource graph, as far as placement asks about it."""
+    """The part of the resource graph that placement reads."""
 
     levels: Mapping[str, str]
     catalogue: DeviceCatalogue
 
 
-class Holds(Protocol):
+class Allocated(Protocol):
     """What one pod holds."""
 
     @property
     def assignment(self) -> Assignment:
-        """Its place."""
+        """The pod's node and devices."""
         ...
 
     @property
     def requests(self) -> Resources:
-        """What it asks for."""
+        """The pod's requests."""
         ...
 
     @property
     def ports(self) -> tuple[HostPort, ...]:
-        """Its host ports."""
+        """The pod's host ports."""
         ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a copy is made of, and the rules by which it plans.
+    """The ledger as it was at one moment.
 
-    ``table`` are what the nodes have left and what they have when nothing runs.
-    ``order`` are the nodes as the policy fills them; ``uses`` what pods hold whose end is known or that have devices,
-    ``held`` what all pods of ours hold; ``rounded`` rounds requests as they are counted; ``shut`` are nodes that take
-    nothing new, ``preemptor_holds`` those that are held for a preemptor. ``gang_nodes`` are the
-    gangs on each node where only pods of one gang may share a node.
+    ``tables`` are the free capacity of the nodes, and their capacity when nothing runs; a `LedgerCopy` writes to them.
+    ``order`` are the nodes in the order in which the policy fills them. ``closed`` are the nodes that take no new pods,
+    ``preemptor_holds`` the nodes that are held for preemptors. ``rounded`` rounds requests as the ledger counts them.
+    ``uses`` is what those pods use whose end is known or that have devices, ``allocations`` what all of our pods hold.
+    ``gang_nodes`` are the gangs on each node, where only pods of one gang may share a node.
     """
 
     nodes: Sequence[Node]
     tables: tuple[CapacityTable, CapacityTable]
     order: tuple[str, ...]
     graph: GraphCopy
-    shut: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
     rounded: Callable[[Resources], Resources] = lambda requests: requests
     uses: Mapping[str, PodUse] = field(default_factory=dict)
-    held: dict[str, Holds] = field(default_factory=dict)
+    allocations: Mapping[str, Allocated] = field(default_factory=dict)
     preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
     gang_nodes: GangNodes = field(default_factory=GangNodes)
-    _place: dict[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._place = {name: place for place, name in enumerate(self.order)}
-
-    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """The nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
-        return self.preemptor_holds.closed_to(gang) | self.shut | self.gang_nodes.closed_to(gang, without)
-
-    def hold(self, use: PodUse, gang: object) -> None:
-        """Take note of what a pod more holds; its room is counted elsewhere."""
-        self.held[use.uid] = use
-        self.gang_nodes.add(use.uid, use.assignment.node, gang)
-
-    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Those of ``names`` that there are, in the order the policy fills them."""
-        if len(names) == len(self.order):
-            return self.order
-        return tuple(sorted((name for name in names if name in self._place), key=self._place.__getitem__))
 
 
 def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
-    """Copy the ledger as it is now; ``ending`` are the uids of running pods whose end is known."""
+    """Take a snapshot of the ledger; ``ending`` are the uids of running pods whose end is known."""
     present = list(nodes)
     uses = (pod_use(ledger, uid) for uid in ending)
     return Snapshot(
@@ -114,20 +98,71 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
     )
 
 
-def planning(taken: Snapshot) -> tuple[PlanningCopy, Planner]:
-    """A copy of the ledger as it was, which uses ``taken`` up, and a planner on it."""
-    index = EligibilityIndex()
-    for node in taken.nodes:
-        index.put(node)
-    holders = {uid: use for uid, use in taken.uses.items() if use.assignment.devices}
-    shares = [share for use in holders.values() for share in use.assignment.devices]
-    devices = _DraftedDevices(taken.tables[0], index.nodes.keys(), taken.graph.catalogue, shares)
-    copy = PlanningCopy(taken.tables, taken.graph, taken, holders, devices)
-    return copy, Planner(copy, index)
+@dataclass(frozen=True, slots=True)
+class _Account:
+    users: Mapping[str, Resources]
+
+
+class LedgerCopy:
+    """A ledger made of a snapshot, whose tables it uses up.
+
+    Gangs are planned on ``planning`` by ``planner``. The search for victims reads the copy as it reads the ledger.
+    """
+
+    def __init__(self, taken: Snapshot) -> None:
+        self._taken = taken
+        self.preemptor_holds = taken.preemptor_holds
+        self.foreign: Mapping[str, str] = {}
+        self._place = {name: place for place, name in enumerate(taken.order)}
+        self.allocations: dict[str, PodUse] = {}
+        self._users: dict[str, Resources] = {}
+        sizes: dict[Resources, Resources] = {}
+        for held in taken.allocations.values():
+            requests = sizes.get(held.requests)
+            if requests is None:
+                requests = sizes[held.requests] = taken.rounded(held.requests)
+            self._add(PodUse(held.assignment, requests, held.ports))
+        # A pod is only looked up in the account of its own node, so that one account serves for all nodes.
+        self.accounts = dict.fromkeys(taken.order, _Account(self._users))
+        index = EligibilityIndex()
+        for node in taken.nodes:
+            index.put(node)
+        holders = {uid: use for uid, use in taken.uses.items() if use.assignment.devices}
+        shares = [share for use in holders.values() for share in use.assignment.devices]
+        devices = _DraftedDevices(taken.tables[0], index.nodes.keys(), taken.graph.catalogue, shares)
+        self.planning = PlanningCopy(taken.tables, taken.graph, self, holders, devices)
+        self.planner = Planner(self.planning, index)
+        self.free = self.planning.free
+        self.whole = self.planning.whole
+        self.graph = taken.graph
+
+    def hold(self, use: PodUse, gang: object) -> None:
+        """Add what a pod of ``gang`` was given on ``planning``, where its capacity has been counted already."""
+        self._add(use)
+        self._taken.gang_nodes.add(use.uid, use.assignment.node, gang)
+
+    def _add(self, use: PodUse) -> None:
+        self.allocations[use.uid] = use
+        self._users[use.uid] = use.requests
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
+        held = self.preemptor_holds.closed_to(gang)
+        return held | self._taken.closed | self._taken.gang_nodes.closed_to(gang, without)
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return those of ``names`` that exist, in the order in which the policy fills them."""
+        if len(names) == len(self._taken.order):
+            return self._taken.order
+        return tuple(sorted((name for name in names if name in self._place), key=self._place.__getitem__))
+
+    def rounded(self, requests: Resources) -> Resources:
+        """Return ``requests`` as the ledger counts them."""
+        return self._taken.rounded(requests)
 
 
 class _DraftedDevices:
-    """The devices of a copy, drafted pod by pod as the service does."""
+    """The devices of a copy, which are drafted pod by pod as on the ledger."""
 
     def __init__(
         self,
@@ -145,13 +180,14 @@ class _DraftedDevices:
     def draft(
         self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
     ) -> tuple[DeviceShare, ...] | Reason:
-        """Hold what the pod asks for, or say why that can't be done."""
+        """Hold what the pod asks for, or return why that is not possible."""
         nodes = set(self._nodes) - set(barred_nodes)
         asker = Asker(pod, nodes)
         search = DeviceSearch([asker], self._catalogue, self._use, self._free)
         for way, _ in search.ways():
             found = list(way[pod.uid])
-            # The search takes its choices back when it goes on, which it doesn't: they are counted here instead.
+            # A search that goes on takes its choices back. This one ends here, so it releases them and `hold` counts
+            # them instead.
             search.release()
             return self.hold(pod, found)
         for kind, amount in sorted(pod.devices.items()):
@@ -179,8 +215,45 @@ class _DraftedDevices:
             self._use.take(device, -amount)
 
     def end(self, shares: Iterable[DeviceShare], back: bool) -> None:
-        """Count shares as free that others hold, or take that back."""
+        """Count shares that other pods hold as free; with ``back``, count them as held again."""
         for share in shares:
             device = self._catalogue.at(share.path)
             if device is not None:
                 self._use.take(device, share.amount if back else -share.amount)
+
+
+@dataclass(slots=True)
+class CopiedGangs:
+    """The gangs that may become victims: their members with their places."""
+
+    gangs: dict[GangKey, Gang] = field(default_factory=dict)
+
+    @property
+    def lowest_priority(self) -> int:
+        """Return the lowest priority of any of their pods; 0 without pods."""
+        return min(
+            (one.pod.priority for gang in self.gangs.values() for one in gang.members.values()), default=0
+        )
+
+    def add(self, key: GangKey, size: int, placed: Iterable[tuple[Pod, Membership, Assignment]]) -> None:
+        """Add a gang that has places; one that is there already stays as it is."""
+        members = {
+            pod.uid: Member(pod, membership, assignment, bound=pod.node)
+            for pod, membership, assignment in placed
+        }
+        self.gangs.setdefault(key, Gang(key, members, size, whole=True))
+
+
+def copies_of_gangs(gangs: Mapping[GangKey, Gang], below: int) -> Iterator[Gang]:
+    """Copy, one at a time, the gangs that hold something for a member of a priority lower than ``below``."""
+    for key in list(gangs):
+        gang = gangs.get(key)
+        if gang is None or not any(
+            one.assignment is not None and one.pod.priority < below for one in gang.members.values()
+        ):
+            continue
+        members = {
+            uid: Member(one.pod, one.membership, one.assignment, binding=one.binding, bound=one.bound)
+            for uid, one in gang.members.items()
+        }
+        yield Gang(key, members, gang.size, whole=gang.whole, barrier=gang.barrier, history=gang.history)

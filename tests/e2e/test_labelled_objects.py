@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
-from fluence_extender.whatif.object_labels import labels_handed_on
+from fluence_extender.whatif.controllers import labels_for_template
 from tests.core.labelled_objects import BOTH, GROUP, OBJECTS, SIZE, labelled
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.history import History
@@ -42,7 +42,7 @@ def test_policy_and_simulation_hand_the_same_labels_on(fluence: Fluence, namespa
     for what, (case, _) in OBJECTS.items():
         body = here(namespace, case)
         stored = created(namespace, body)
-        assert carried(stored) == carried(body) | labels_handed_on(body), what
+        assert carried(stored) == carried(body) | labels_for_template(body), what
         others = body["spec"]["template"]["metadata"]["labels"].items()
         assert others <= stored["spec"]["template"]["metadata"]["labels"].items(), what
 

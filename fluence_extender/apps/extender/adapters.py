@@ -34,7 +34,7 @@ from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.names import MARK_RESOURCE, SCHEDULER_NAME
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.whatif.documents import BadManifest
-from fluence_extender.whatif.live import Rules, Simulator, TooMany, nothing_known
+from fluence_extender.whatif.simulator import Rules, Simulator, TooManyQuestions, no_rules
 
 NOT_SEEN = "the pod has not been seen yet"
 UNMARKED = (
@@ -165,7 +165,7 @@ class LiveState(LiveReadiness):
         controller: Controller,
         driver: Driver,
         missing: Callable[[], str],
-        rules: Rules = nothing_known,
+        rules: Rules = no_rules,
     ) -> None:
         super().__init__(controller, driver, missing)
         self._simulator = Simulator(controller, rules)
@@ -209,5 +209,5 @@ class LiveState(LiveReadiness):
             return await self._simulator.answer(manifests, namespace)
         except BadManifest as bad:
             raise NotSimulated(400, str(bad)) from bad
-        except TooMany as many:
+        except TooManyQuestions as many:
             raise NotSimulated(429, str(many)) from many

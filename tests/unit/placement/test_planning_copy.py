@@ -8,7 +8,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import pod_use
 from fluence_extender.placement.plan import Demand, GangRefused, Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
-from fluence_extender.whatif.snapshot import planning, snapshot
+from fluence_extender.whatif.snapshot import LedgerCopy, snapshot
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import MakeBench
 
@@ -27,8 +27,8 @@ def copied(bench: MakeBench) -> tuple[Ledger, PlanningCopy, Planner]:
     """Two nodes of 4 cores, on the first of which a pod runs that takes one of two devices."""
     planner, ledger, index = bench([node("n0"), node("n1")], QPUS)
     planner.plan([Demand(pod("running", 3000, uid="running", devices={"qpu": 1}))], "running")
-    copy, planner_on_copy = planning(snapshot(ledger, index.nodes.values(), ["running"]))
-    return ledger, copy, planner_on_copy
+    copy = LedgerCopy(snapshot(ledger, index.nodes.values(), ["running"]))
+    return ledger, copy.planning, copy.planner
 
 
 def test_pod_that_ends_and_comes_back_leaves_the_copy_as_it_was(

@@ -16,11 +16,10 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Demand, Planner
-from fluence_extender.whatif.manifests import Asked, asked
-from fluence_extender.whatif.preemption import Surroundings
-from fluence_extender.whatif.simulation import Answer, Simulation
-from fluence_extender.whatif.snapshot import snapshot
-from fluence_extender.whatif.standing import CopiedGangs
+from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
+from fluence_extender.whatif.preemption_preview import PreemptionContext
+from fluence_extender.whatif.simulation import Simulation, SimulationResult
+from fluence_extender.whatif.snapshot import CopiedGangs, snapshot
 from tests.core.engine import FINE_EMBEDDED
 
 NOW = 1_000_000.0
@@ -35,8 +34,8 @@ class Cluster:
         self.ledger: Ledger = FINE_EMBEDDED.ledger(levels={"rack": RACK})
         self.index = EligibilityIndex()
         self.ends: dict[str, float] = {}
-        self.around = Surroundings()
-        self.asked = Asked([])
+        self.context = PreemptionContext()
+        self.request = SimulationRequest([])
         for one in self.nodes:
             self.index.put(one)
         self.ledger.load(self.nodes, parse_resources(resources))
@@ -56,7 +55,7 @@ class Cluster:
         whole = size or len(running)
         membership = Membership(key, whole, "the test")
         bound = [replace(one, node=at.node, phase="Running") for one, at in zip(running, places, strict=True)]
-        self.around.gangs.add(
+        self.context.gangs.add(
             key, whole, [(one, membership, at) for one, at in zip(bound, places, strict=True)]
         )
 
@@ -65,18 +64,20 @@ class Cluster:
         *manifests: Mapping[str, Any],
         patience: float = 10.0,
         classes: Sequence[Mapping[str, Any]] | None = (),
-    ) -> list[Answer]:
+    ) -> list[SimulationResult]:
         """Simulate, and see that nothing real has changed."""
         before = self.state()
         taken = snapshot(self.ledger, self.nodes, self.ends)
         known = None if classes is None else [dict(one) for one in classes]
-        self.asked = asked([dict(one) for one in manifests], classes=known)
-        around = replace(
-            self.around, gangs=CopiedGangs(dict(self.around.gangs.gangs)), pressing=dict(self.around.pressing)
+        self.request = requested_gangs([dict(one) for one in manifests], classes=known)
+        context = replace(
+            self.context,
+            gangs=CopiedGangs(dict(self.context.gangs.gangs)),
+            preemptors=dict(self.context.preemptors),
         )
-        answers = Simulation(taken, self.asked, NOW, self.ends, around, patience).run()
+        results = Simulation(taken, self.request, NOW, self.ends, context, patience).run()
         assert self.state() == before
-        return answers
+        return results
 
     def state(self) -> object:
         """All that a question must leave as it is."""

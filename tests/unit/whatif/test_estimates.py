@@ -25,7 +25,7 @@ def starts(there: Cluster, *queue: Queued) -> dict[str, float]:
     return {key.name: at - NOW for key, at in found.items()}
 
 
-def test_each_starts_after_the_promises_to_those_before_it(cluster: type[Cluster]) -> None:
+def test_each_gang_starts_after_the_promises_to_the_gangs_before_it(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     there.run([pod("a", 4000)], until=100)
     there.run([pod("b", 4000)], until=300)
@@ -37,7 +37,7 @@ def test_each_starts_after_the_promises_to_those_before_it(cluster: type[Cluster
     assert starts(there, *queue) == {"first": 100, "second": 150, "third": 1150}
 
 
-def test_promise_without_an_end_is_kept_for_ever(cluster: type[Cluster]) -> None:
+def test_promise_without_a_declared_end_holds_for_ever(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run([pod("a", 4000)], until=100)
     assert starts(there, queued("first", [pod("x", 4000)]), queued("second", [pod("y", 4000)])) == {
@@ -45,14 +45,14 @@ def test_promise_without_an_end_is_kept_for_ever(cluster: type[Cluster]) -> None
     }
 
 
-def test_nothing_is_said_where_the_known_ends_do_not_suffice(cluster: type[Cluster]) -> None:
+def test_there_is_no_estimate_where_the_known_ends_are_not_enough(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     there.run([pod("a", 4000)], until=100)
     there.run([pod("b", 4000)])
     assert starts(there, queued("wide", [pod("x", 4000), pod("y", 4000)])) == {}
 
 
-def test_computation_that_takes_too_long_is_given_up(cluster: type[Cluster]) -> None:
+def test_computation_that_takes_too_long_ends(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run([pod("a", 4000)], until=100)
     taken = snapshot(there.ledger, there.nodes, there.ends)

@@ -9,8 +9,8 @@ import pytest
 
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.whatif import documents
-from fluence_extender.whatif.documents import BadManifest, NothingAsked, read_manifests
-from fluence_extender.whatif.manifests import asked
+from fluence_extender.whatif.documents import BadManifest, NothingToSimulate, read_manifests
+from fluence_extender.whatif.manifests import requested_gangs
 
 SPEC = {"schedulerName": "fluence", "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
 
@@ -70,14 +70,14 @@ CASES: list[tuple[dict[str, Any], dict[str, int]]] = [
 
 @pytest.mark.parametrize(("manifest", "gangs"), CASES, ids=[case[0]["kind"] for case in CASES])
 def test_each_kind_makes_its_pods(manifest: dict[str, Any], gangs: dict[str, int]) -> None:
-    found = asked([manifest])
+    found = requested_gangs([manifest])
     assert sorted(len(one.pods) for one in found.gangs) == sorted(gangs.values())
     assert sum(len(one.pods) for one in found.gangs) == sum(gangs.values())
     assert all(isinstance(one.size, int) and one.size <= len(one.pods) for one in found.gangs)
     assert not found.ignored
 
 
-def test_lists_and_several_documents_are_taken_apart_and_strangers_named() -> None:
+def test_lists_and_several_documents_are_split_and_other_objects_named() -> None:
     text = """
 apiVersion: v1
 kind: List
@@ -87,15 +87,15 @@ items:
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: fluence, containers: [{name: m}]}}
 """
-    found = asked(read_manifests(text))
+    found = requested_gangs(read_manifests(text))
     assert [one.pods[0].name for one in found.gangs] == ["a", "b"]
     assert found.ignored == ["Service default/s"]
-    assert found.notes == ["asked as if schedulerName were fluence, not default-scheduler"]
+    assert found.notes == ["simulated as if schedulerName were fluence, not default-scheduler"]
 
 
-def test_objects_without_a_namespace_are_named_without_one_and_priority_classes_are_read() -> None:
+def test_cluster_wide_objects_are_named_without_a_namespace_and_priority_classes_are_read() -> None:
     spec = {**SPEC, "priorityClassName": "urgent"}
-    found = asked(
+    found = requested_gangs(
         [
             {"kind": "Namespace", "metadata": {"name": "lab"}},
             {"kind": "Pod", "metadata": {"name": "p"}, "spec": spec},
@@ -108,7 +108,7 @@ def test_objects_without_a_namespace_are_named_without_one_and_priority_classes_
     assert [one.pods[0].priority for one in found.gangs] == [1000, 10]
 
 
-def test_keys_of_ours_that_do_nothing_are_noted_once() -> None:
+def test_keys_of_ours_without_effect_are_noted_once() -> None:
     def sized(name: str, **outer: str) -> dict[str, Any]:
         return {
             "apiVersion": "batch/v1",
@@ -117,33 +117,33 @@ def test_keys_of_ours_that_do_nothing_are_noted_once() -> None:
             "spec": {"parallelism": 3, "template": template(**{GROUP_SIZE_ANNOTATION: "3"})},
         }
 
-    found = asked([sized("a", **{GROUP_LABEL: "a"}), sized("b"), sized("c")])
+    found = requested_gangs([sized("a", **{GROUP_LABEL: "a"}), sized("b"), sized("c")])
     assert found.notes == [
         f"Job default/a and 2 more: label {GROUP_SIZE_ANNOTATION} does nothing: write it under metadata.annotations",
         f"Job default/a: {GROUP_LABEL} does nothing on a Job itself: write it under the metadata of its pod template",
     ]
     well = {**CASES[1][0], "metadata": {"name": "sim", "labels": {GROUP_LABEL: "sim"}}}
-    assert asked([well]).notes == []
+    assert requested_gangs([well]).notes == []
 
 
-def test_size_of_no_group_is_noted() -> None:
+def test_group_size_without_a_group_is_noted() -> None:
     def sized(size: str) -> dict[str, Any]:
         notes = {GROUP_SIZE_ANNOTATION: size}
         return {"kind": "Pod", "metadata": {"name": f"p{size}", "annotations": notes}, "spec": SPEC}
 
-    (note,) = asked([sized("2"), sized("3"), sized("1")]).notes
+    (note,) = requested_gangs([sized("2"), sized("3"), sized("1")]).notes
     assert note.startswith(
         f"Pod default/p2 and 1 more: annotation {GROUP_SIZE_ANNOTATION} does nothing on a pod"
     )
 
 
 @pytest.mark.parametrize("labels", [3, ["a"], "word", {3: 4}])
-def test_labels_that_are_none_do_no_harm(labels: object) -> None:
-    found = asked([{**CASES[2][0], "metadata": {"name": "web", "labels": labels}}])
+def test_labels_of_a_wrong_type_do_no_harm(labels: object) -> None:
+    found = requested_gangs([{**CASES[2][0], "metadata": {"name": "web", "labels": labels}}])
     assert found.notes == []
 
 
-def test_pods_that_say_their_group_are_one_gang() -> None:
+def test_pods_that_name_the_same_group_are_one_gang() -> None:
     pods = [
         {
             "kind": "Pod",
@@ -156,7 +156,7 @@ def test_pods_that_say_their_group_are_one_gang() -> None:
         }
         for number in range(2)
     ]
-    (gang,) = asked(pods).gangs
+    (gang,) = requested_gangs(pods).gangs
     assert (len(gang.pods), gang.size) == (2, 2)
 
 
@@ -174,9 +174,9 @@ def test_pods_that_say_their_group_are_one_gang() -> None:
         "kind: Pod\nmetadata: {name: [x]}\nspec: {containers: 3}",
     ],
 )
-def test_what_cannot_be_read_is_told(text: str) -> None:
+def test_unreadable_manifests_are_refused(text: str) -> None:
     with pytest.raises(BadManifest):
-        asked(read_manifests(text))
+        requested_gangs(read_manifests(text))
 
 
 def test_aliases_cannot_make_a_document_huge() -> None:
@@ -204,7 +204,7 @@ def test_aliases_cannot_make_a_document_huge() -> None:
         ({"kind": "Job", "metadata": {"name": "j"}, "spec": {}}, "Job default/j: template is missing"),
         (
             {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": -1}},
-            "Job default/j: -1 is no number of pods",
+            "Job default/j: -1 is not a number of pods",
         ),
         (
             {
@@ -216,18 +216,18 @@ def test_aliases_cannot_make_a_document_huge() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_object(manifest: dict[str, Any], why: str) -> None:
+def test_errors_name_the_object_and_the_field(manifest: dict[str, Any], why: str) -> None:
     with pytest.raises(BadManifest) as told:
-        asked([manifest])
+        requested_gangs([manifest])
     assert str(told.value) == why
 
 
 NO_PODS = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 0, "template": template()}}
-ASKS_FOR_NONE = "Job default/j asks for no pods: its replicas, parallelism or completions are 0"
+ASKS_FOR_NONE = "Job default/j makes no pods: its replicas, parallelism or completions are 0"
 
 
-def test_objects_that_make_no_pods_now_are_noted_beside_others() -> None:
-    found = asked([NO_PODS, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
+def test_objects_that_make_no_pods_are_noted_among_others() -> None:
+    found = requested_gangs([NO_PODS, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
     assert [str(one.key) for one in found.gangs] == ["default/one"]
     assert found.notes == [ASKS_FOR_NONE]
 
@@ -241,48 +241,48 @@ def test_objects_that_make_no_pods_now_are_noted_beside_others() -> None:
         (json.dumps(NO_PODS), ASKS_FOR_NONE),
         (
             "kind: PyTorchJob\nmetadata: {name: x}\n---\nkind: ConfigMap\nmetadata: {name: y}",
-            "nothing is known of pods that PyTorchJob default/x makes; "
-            "nothing is known of pods that ConfigMap default/y makes",
+            "the pods that PyTorchJob default/x makes are not known; "
+            "the pods that ConfigMap default/y makes are not known",
         ),
         (
             "\n---\n".join(f"kind: Service\nmetadata: {{name: s{number}}}" for number in range(6)),
-            "; ".join(f"nothing is known of pods that Service default/s{number} makes" for number in range(4))
+            "; ".join(f"the pods that Service default/s{number} makes are not known" for number in range(4))
             + "; and 2 more",
         ),
     ],
 )
 def test_manifests_without_any_pod_are_an_error_that_says_what_to_give(text: str, why: str) -> None:
-    with pytest.raises(NothingAsked) as told:
-        asked(read_manifests(text))
+    with pytest.raises(NothingToSimulate) as told:
+        requested_gangs(read_manifests(text))
     assert str(told.value).startswith(f"nothing to simulate: {why}. Give pods, or one of Job, CronJob, ")
 
 
-def test_kinds_of_the_same_name_of_other_apis_are_strangers() -> None:
+def test_kinds_of_the_same_name_in_other_apis_are_ignored() -> None:
     volcano = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
         "metadata": {"name": "v"},
         "spec": {},
     }
-    found = asked([volcano, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
+    found = requested_gangs([volcano, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
     assert found.ignored == ["Job default/v"]
-    (gang,) = asked([{**CASES[1][0], "apiVersion": None}]).gangs
+    (gang,) = requested_gangs([{**CASES[1][0], "apiVersion": None}]).gangs
     assert gang.size == 3
 
 
-def test_the_same_object_twice_is_noted_and_generated_names_differ() -> None:
+def test_repeated_objects_are_noted_and_generated_names_differ() -> None:
     pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC}
-    found = asked([dict(pod), {**pod, "metadata": {"name": "p"}}])
+    found = requested_gangs([dict(pod), {**pod, "metadata": {"name": "p"}}])
     assert found.notes == [
         "Pod default/p is there more than once: in a cluster the last one would replace the others"
     ]
     generated = [{"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": SPEC} for _ in range(2)]
-    found = asked(generated)
+    found = requested_gangs(generated)
     assert [one.pods[0].name for one in found.gangs] == ["g-1", "g-2"]
     assert found.notes == []
 
 
-def test_jobs_that_disagree_on_their_gang_are_told() -> None:
+def test_jobs_that_disagree_on_the_size_of_their_gang_are_reported() -> None:
     jobs = [
         {
             "apiVersion": "batch/v1",
@@ -292,12 +292,12 @@ def test_jobs_that_disagree_on_their_gang_are_told() -> None:
         }
         for name, count in (("a", 2), ("b", 3))
     ]
-    (gang,) = asked(jobs).gangs
+    (gang,) = requested_gangs(jobs).gangs
     assert str(gang.size) == "members of gang default/g disagree on its size: Job a says 2, Job b says 3"
 
 
-def test_a_run_of_a_cron_job_is_asked_about() -> None:
+def test_one_run_of_a_cron_job_is_simulated() -> None:
     spec = {"parallelism": 2, "completions": 2, "template": template(**{GROUP_LABEL: "g"})}
     manifest = {"kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": spec}}}
-    (gang,) = asked([manifest]).gangs
+    (gang,) = requested_gangs([manifest]).gangs
     assert [pod.name for pod in gang.pods] == ["c-0", "c-1"]

@@ -8,7 +8,7 @@ import pytest
 
 from fluence_extender.apps.cli.simulated import simulated
 from fluence_extender.whatif.documents import BadManifest, as_json
-from fluence_extender.whatif.offline import Objects, objects
+from fluence_extender.whatif.offline import ClusterObjects, cluster_objects
 from tests.unit.whatif.conftest import job
 
 GROUP = "fluence.flux-framework.org/group"
@@ -40,11 +40,11 @@ def running(name: str, where: str, group: str, cpu: str = "3", **meta: Any) -> d
     }
 
 
-def there(*some: dict[str, Any]) -> Objects:
-    return objects((one["kind"], as_json(one)) for one in some)
+def there(*some: dict[str, Any]) -> ClusterObjects:
+    return cluster_objects((one["kind"], as_json(one)) for one in some)
 
 
-def asked(cluster: Objects, *manifests: dict[str, Any], policy: str = "lonode") -> dict[str, Any]:
+def asked(cluster: ClusterObjects, *manifests: dict[str, Any], policy: str = "lonode") -> dict[str, Any]:
     return simulated(as_json({"kind": "List", "items": manifests}), cluster, "", {}, policy)
 
 
@@ -57,7 +57,7 @@ def urgent(name: str, count: int, cpu: str) -> dict[str, Any]:
 FULL = [node("n0"), node("n1"), running("low-0", "n0", "low"), running("low-1", "n1", "low")]
 
 
-def test_running_gangs_are_found_by_their_labels() -> None:
+def test_running_gangs_are_recognized_by_their_labels() -> None:
     (gang,) = asked(there(*FULL, HIGH), urgent("train", 2, "4"))["gangs"]
     assert gang["preemption"]["text"] == "would preempt 1 gang (2 pods): default/low (2)"
     assert sorted(one["node"] for one in gang["preemption"]["placement"]) == ["n0", "n1"]
@@ -79,19 +79,17 @@ def test_pod_groups_in_the_file_count() -> None:
     assert gang["reason"] == "waiting for PodGroup default/pair to exist"
 
 
-def test_what_is_not_in_the_file_is_not_known() -> None:
+def test_objects_that_are_not_in_the_file_are_unknown() -> None:
     document = asked(there(*FULL), urgent("train", 2, "4"))
     assert document["gangs"][0]["preemption"]["outcome"] == "Unknown"
     assert document["notes"] == [
-        "PriorityClass high isn't among the manifests, and the cluster's classes aren't known"
+        "PriorityClass high is not in the manifests, and the classes of the cluster are not known"
     ]
     document = asked(there(*FULL), urgent("train", 2, "4"), HIGH)
-    assert document["notes"] == [
-        "PodDisruptionBudgets aren't known here: they may forbid what would be preempted"
-    ]
+    assert document["notes"] == ["PodDisruptionBudgets are not known here: they may forbid the preemptions"]
 
 
-def test_budgets_in_the_file_hold() -> None:
+def test_budgets_in_the_file_are_respected() -> None:
     budget = {
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "keep", "namespace": "default"},
@@ -105,7 +103,7 @@ def test_budgets_in_the_file_hold() -> None:
     assert document["notes"] == []
 
 
-def test_pods_that_are_being_deleted_make_room_anyway() -> None:
+def test_terminating_pods_count_as_departing() -> None:
     leaving = running("low-0", "n0", "low", deletionTimestamp="2026-01-01T00:00:00Z")
     (gang,) = asked(there(node("n0"), leaving, HIGH), urgent("train", 1, "4"))["gangs"]
     assert gang["preemption"]["outcome"] == "WaitsForThoseGoing"
@@ -120,7 +118,7 @@ def test_under_a_node_exclusive_policy_no_node_is_shared() -> None:
     assert (first["fits"], second["fits"]) == (True, False)
 
 
-def test_what_cannot_be_read_is_named() -> None:
+def test_unreadable_objects_are_named() -> None:
     with pytest.raises(BadManifest, match="there is no Node"):
         there(HIGH)
     with pytest.raises(BadManifest, match="Node n0: "):

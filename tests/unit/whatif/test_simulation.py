@@ -17,7 +17,7 @@ from tests.unit.whatif.conftest import NOW, RACK, Cluster, job
 DEVICES = "resources: [{type: qpu, name: fez}, {type: qpu, name: ankaa}]"
 
 
-def test_what_fits_is_told_where_in_the_order_of_ranks(cluster: type[Cluster]) -> None:
+def test_gang_that_fits_gets_its_places_in_the_order_of_ranks(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     (answer,) = there.ask(job("small", 4, "2"))
     assert answer.fits
@@ -29,7 +29,7 @@ def test_what_fits_is_told_where_in_the_order_of_ranks(cluster: type[Cluster]) -
     ]
 
 
-def test_one_that_fits_stands_in_the_way_of_the_next(cluster: type[Cluster]) -> None:
+def test_gang_that_fits_leaves_less_capacity_to_the_next(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     first, second = there.ask(job("first", 3, "1"), job("second", 2, "1"))
     assert (first.fits, second.fits) == (True, False)
@@ -37,7 +37,7 @@ def test_one_that_fits_stands_in_the_way_of_the_next(cluster: type[Cluster]) -> 
     assert second.reason.text.startswith("busy: 1 of 2 fit now")
 
 
-def test_what_does_not_fit_starts_when_enough_has_ended(cluster: type[Cluster]) -> None:
+def test_gang_that_does_not_fit_starts_when_enough_pods_have_ended(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     there.run([pod("a", 4000)], until=600)
     there.run([pod("b", 2000)], until=60)
@@ -59,7 +59,7 @@ def test_reductions_are_the_largest_that_fit_now(cluster: type[Cluster]) -> None
     assert texts == ["3 of 4 members fit", "all 4 fit with 1500m cpu each, not 2 cpu"]
 
 
-def test_reductions_are_fine_and_never_down_to_nothing(cluster: type[Cluster]) -> None:
+def test_reductions_are_exact_and_never_zero(cluster: type[Cluster]) -> None:
     there = cluster([node("n0", 1000, 8)])
     there.run([pod("other", 500, 1)])
     (answer,) = there.ask(job("wide", 6, "125m"))
@@ -69,7 +69,7 @@ def test_reductions_are_fine_and_never_down_to_nothing(cluster: type[Cluster]) -
     assert answer.reductions == ()
 
 
-def test_reductions_can_be_written_into_a_manifest_as_they_are_told(cluster: type[Cluster]) -> None:
+def test_reductions_can_be_written_into_a_manifest_as_they_are(cluster: type[Cluster]) -> None:
     there = cluster([node("n0", 4000, 8)])
     there.run([replace(pod("other"), requests=Resources({MEMORY: 8 * GIB - 5000 * 2**20}))])
     (answer,) = there.ask(job("big", 1, "1", "5001Mi"))
@@ -89,7 +89,7 @@ def test_huge_pages_are_reduced_by_whole_pages(cluster: type[Cluster]) -> None:
     ]
 
 
-def test_of_mixed_members_as_many_as_fit_are_counted_and_the_others_named(cluster: type[Cluster]) -> None:
+def test_mixed_members_that_do_not_fit_are_named(cluster: type[Cluster]) -> None:
     there = cluster([node("n0", 4000)])
     (answer,) = there.ask(*(member(number, cpu) for number, cpu in enumerate("31311")))
     assert answer.reductions[0].text == "3 of 5 members fit, without mixed-0, mixed-2"
@@ -111,7 +111,7 @@ def member(number: int, cpu: str) -> dict[str, Any]:
     }
 
 
-def test_unsatisfiable_has_reductions_and_no_start(cluster: type[Cluster]) -> None:
+def test_unsatisfiable_gang_has_reductions_and_no_earliest_start(cluster: type[Cluster]) -> None:
     (answer,) = cluster([node("n0", 4000, 8)]).ask(job("big", 1, "16"))
     assert answer.reason is not None
     assert answer.reason.code is ReasonCode.UNSATISFIABLE
@@ -119,7 +119,7 @@ def test_unsatisfiable_has_reductions_and_no_start(cluster: type[Cluster]) -> No
     assert [one.fitting for one in answer.reductions] == ["4 cpu"]
 
 
-def test_topology_can_be_what_is_in_the_way(cluster: type[Cluster]) -> None:
+def test_gang_may_fit_without_its_topology(cluster: type[Cluster]) -> None:
     there = cluster([node(f"n{number}", labels={RACK: f"r{number}"}) for number in range(2)])
     near = job("near", 2, "4", annotations={TOPOLOGY_REQUIRED_ANNOTATION: "rack"})
     (answer,) = there.ask(near)
@@ -130,7 +130,7 @@ def test_topology_can_be_what_is_in_the_way(cluster: type[Cluster]) -> None:
     assert "all 2 fit without their topology" in [one.text for one in answer.reductions]
 
 
-def test_devices_are_found_and_freed_with_those_who_end(cluster: type[Cluster]) -> None:
+def test_devices_come_free_when_their_pods_end(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")], DEVICES)
     there.run([pod("holder", 100, devices={"qpu": 1})], until=30)
     wanted = {"fluxion.flux-framework.org/qpu": "1"}
@@ -143,14 +143,14 @@ def test_devices_are_found_and_freed_with_those_who_end(cluster: type[Cluster]) 
     assert two.earliest == NOW + 30
 
 
-def test_host_ports_are_free_again_when_their_pod_has_ended(cluster: type[Cluster]) -> None:
+def test_host_ports_come_free_when_their_pod_ends(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run([pod("web", 100, host_ports=(HostPort(80),))], until=10)
     (answer,) = there.ask(job("next", 1, "1", ports=[{"hostPort": 80, "containerPort": 80}]))
     assert (answer.fits, answer.earliest) == (False, NOW + 10)
 
 
-def test_gang_that_is_not_whole_or_cannot_be_read_is_told(cluster: type[Cluster]) -> None:
+def test_incomplete_and_invalid_gangs_are_reported(cluster: type[Cluster]) -> None:
     lone = {
         "kind": "Pod",
         "metadata": {
@@ -168,7 +168,7 @@ def test_gang_that_is_not_whole_or_cannot_be_read_is_told(cluster: type[Cluster]
     assert broken.reason.code is ReasonCode.INVALID_REQUEST
 
 
-def test_no_time_left_means_fewer_words_and_the_same_answer(cluster: type[Cluster]) -> None:
+def test_without_time_the_result_is_the_same_with_fewer_details(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run([pod("other", 4000, 1)], until=5)
     (answer,) = there.ask(job("late", 1, "4"), patience=-1.0)

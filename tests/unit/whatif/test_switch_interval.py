@@ -6,22 +6,22 @@ import sys
 
 import pytest
 
-from fluence_extender.whatif.turns import TURN, short_turns
+from fluence_extender.whatif.simulator import SWITCH_INTERVAL, short_switch_interval
 
 
-def test_turns_are_short_until_the_last_has_ended() -> None:
+def test_switch_interval_is_short_until_the_last_computation_ends() -> None:
     before = sys.getswitchinterval()
-    first, second = short_turns(), short_turns()
+    first, second = short_switch_interval(), short_switch_interval()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert sys.getswitchinterval() == pytest.approx(TURN)
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
     second.__exit__(None, None, None)
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
-def test_turns_are_as_before_after_a_failure() -> None:
+def test_switch_interval_is_restored_after_a_failure() -> None:
     before = sys.getswitchinterval()
-    with pytest.raises(ValueError, match="bad"), short_turns():
+    with pytest.raises(ValueError, match="bad"), short_switch_interval():
         raise ValueError("bad")
     assert sys.getswitchinterval() == pytest.approx(before)

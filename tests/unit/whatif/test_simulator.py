@@ -13,7 +13,7 @@ import pytest
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.workload import PodGroup
-from fluence_extender.whatif.live import Simulator
+from fluence_extender.whatif.simulator import Simulator
 from tests.core.values import node
 from tests.core.world import World
 from tests.unit.gangs.conftest import gang
@@ -29,7 +29,7 @@ def worlds() -> Iterator[list[World]]:
         one.close()
 
 
-def asked(world: World, *manifests: dict[str, Any], rules: PreemptionRules | None = None) -> list[Any]:
+def simulated(world: World, *manifests: dict[str, Any], rules: PreemptionRules | None = None) -> list[Any]:
     """What the service answers to a list of manifests."""
 
     async def known() -> PreemptionRules:
@@ -49,7 +49,7 @@ def high(name: str, count: int, cpu: str, priority: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_leader_does_what_was_said(seed: int, worlds: list[World]) -> None:
+def test_the_leader_does_what_the_simulation_predicted(seed: int, worlds: list[World]) -> None:
     dice = Random(seed)
     w = World(*(node(f"n{number}") for number in range(6)))
     worlds.append(w)
@@ -59,25 +59,25 @@ def test_the_leader_does_what_was_said(seed: int, worlds: list[World]) -> None:
     w.advance(3)
     revision = w.controller.registry.revision
     count, priority = dice.randint(1, 4), dice.randint(1, 5)
-    (said,) = asked(w, high("high", count, "2", priority))
+    (result,) = simulated(w, high("high", count, "2", priority))
     assert w.controller.registry.revision == revision
     gang(w, "high", *[2000] * count, priority=priority)
     w.advance(2)
     reason = w.gang("high").reason
-    if said["fits"]:
+    if result["fits"]:
         assert reason is None or not reason.text.startswith("preempting")
         return
     preempting = w.controller.lifecycle.preemptor.state().departing
-    assert len(preempting) == sum(one["pods"] for one in said["preemption"]["victims"])
+    assert len(preempting) == sum(one["pods"] for one in result["preemption"]["victims"])
     going = {
         member.pod.labels[GROUP_LABEL]
         for _, member in w.controller.registry.members()
         if member.pod.uid in preempting
     }
-    assert {f"default/{name}" for name in going} == {one["gang"] for one in said["preemption"]["victims"]}
+    assert {f"default/{name}" for name in going} == {one["gang"] for one in result["preemption"]["victims"]}
 
 
-def test_rules_of_the_cluster_are_asked_for(worlds: list[World]) -> None:
+def test_priority_classes_and_budgets_of_the_cluster_are_read(worlds: list[World]) -> None:
     w = World(node("n0"))
     worlds.append(w)
     gang(w, "low", 3000)
@@ -85,13 +85,13 @@ def test_rules_of_the_cluster_are_asked_for(worlds: list[World]) -> None:
     manifest = job("high", 1, "2")
     manifest["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
     urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 7}
-    (said,) = asked(w, manifest, rules=PreemptionRules([urgent], ()))
-    assert said["preemption"]["outcome"] == "Preempts"
-    (said,) = asked(w, manifest, rules=PreemptionRules(None, None))
-    assert said["preemption"]["outcome"] == "Unknown"
+    (result,) = simulated(w, manifest, rules=PreemptionRules([urgent], ()))
+    assert result["preemption"]["outcome"] == "Preempts"
+    (result,) = simulated(w, manifest, rules=PreemptionRules(None, None))
+    assert result["preemption"]["outcome"] == "Unknown"
 
 
-def test_pod_groups_that_are_there_already_count(worlds: list[World]) -> None:
+def test_pod_groups_of_the_cluster_count(worlds: list[World]) -> None:
     w = World(node("n0"))
     worlds.append(w)
     member = {
@@ -104,17 +104,17 @@ def test_pod_groups_that_are_there_already_count(worlds: list[World]) -> None:
         },
     }
     pair = [member, {**member, "metadata": {"name": "q"}}]
-    (said,) = asked(w, *pair)
-    assert said["reason"] == "waiting for PodGroup default/pair to exist"
+    (result,) = simulated(w, *pair)
+    assert result["reason"] == "waiting for PodGroup default/pair to exist"
     w.cluster.put(PodGroup("default", "pair", "uid", 2))
     w.advance(1)
-    (said,) = asked(w, *pair)
-    assert said["fits"]
-    (said,) = asked(w, member)
-    assert said["reason"] == "waiting for members (1 of 2 exist)"
+    (result,) = simulated(w, *pair)
+    assert result["fits"]
+    (result,) = simulated(w, member)
+    assert result["reason"] == "waiting for members (1 of 2 exist)"
 
 
-def test_who_makes_way_already_is_not_asked_again(worlds: list[World]) -> None:
+def test_gang_that_is_being_evicted_is_no_victim_again(worlds: list[World]) -> None:
     w = World(node("n0"), node("n1"))
     worlds.append(w)
     gang(w, "low", 3000)
@@ -122,20 +122,20 @@ def test_who_makes_way_already_is_not_asked_again(worlds: list[World]) -> None:
     w.advance(3)
     gang(w, "first", 3000, priority=5)
     w.advance(2)
-    (said,) = asked(w, high("second", 1, "3", 5))
-    assert said["reason"].endswith("; behind default/first (priority 5)")
-    assert said["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)" or (
-        said["preemption"]["text"] == "would preempt 1 gang (1 pod): default/other (1)"
+    (result,) = simulated(w, high("second", 1, "3", 5))
+    assert result["reason"].endswith("; behind default/first (priority 5)")
+    assert result["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)" or (
+        result["preemption"]["text"] == "would preempt 1 gang (1 pod): default/other (1)"
     )
     going = w.controller.lifecycle.preemptor.state().evicted
-    assert said["preemption"]["victims"][0]["gang"] not in {str(one) for one in going}
+    assert result["preemption"]["victims"][0]["gang"] not in {str(one) for one in going}
 
 
-def test_under_a_node_exclusive_policy_nodes_open_with_their_gang(worlds: list[World]) -> None:
+def test_under_a_node_exclusive_policy_a_node_opens_when_its_gang_goes(worlds: list[World]) -> None:
     w = World(node("n0"), policy="lonodex")
     worlds.append(w)
     gang(w, "low", 1000)
     w.advance(3)
-    first, second = asked(w, high("high", 1, "1", 5), high("equal", 1, "1", 0))
+    first, second = simulated(w, high("high", 1, "1", 5), high("equal", 1, "1", 0))
     assert first["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)"
     assert not second["fits"]

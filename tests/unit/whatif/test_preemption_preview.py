@@ -12,9 +12,9 @@ from fluence_extender.cluster.budgets import Budget, BudgetMetadata, BudgetStatu
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.whatif.preemption import Outcome, Preemption
-from fluence_extender.whatif.shown import shown
-from fluence_extender.whatif.simulation import Answer
+from fluence_extender.whatif.preemption_preview import PreemptionOutcome, PreemptionPreview
+from fluence_extender.whatif.result_json import results_as_json
+from fluence_extender.whatif.simulation import SimulationResult
 from tests.core.values import node, pod
 from tests.unit.whatif.conftest import NOW, RACK, Cluster, job
 
@@ -43,19 +43,19 @@ def low(name: str, count: int, cpu: int, **fields: Any) -> list[Pod]:
     return [pod(f"{name}-{number}", cpu, labels=labels, **fields) for number in range(count)]
 
 
-def preemption(answer: Answer) -> Preemption:
+def preemption(answer: SimulationResult) -> PreemptionPreview:
     assert not answer.fits
     assert answer.preemption is not None
     return answer.preemption
 
 
-def test_victims_are_named_with_where_the_gang_would_go(cluster: type[Cluster]) -> None:
+def test_victims_are_named_and_places_given(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1"), node("n2")])
     there.run_gang(low("low-1", 2, 4000))
     there.run_gang(low("low-2", 1, 4000))
     (answer,) = there.ask(high("train", 6, "2"), HIGH)
     found = preemption(answer)
-    assert found.outcome is Outcome.PREEMPTS
+    assert found.outcome is PreemptionOutcome.PREEMPTS
     assert found.text == "would preempt 2 gangs (3 pods): default/low-1 (2), default/low-2 (1)"
     assert [(one.gang, one.pods, one.members, one.surplus) for one in found.victims] == [
         ("default/low-1", 2, 2, False),
@@ -66,7 +66,7 @@ def test_victims_are_named_with_where_the_gang_would_go(cluster: type[Cluster]) 
     ]
 
 
-def test_the_fewest_gangs_of_the_lowest_priority_go(cluster: type[Cluster]) -> None:
+def test_the_fewest_gangs_of_the_lowest_priority_are_victims(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     there.run_gang(low("dear", 1, 4000, priority=5))
     there.run_gang(low("cheap", 1, 4000, priority=1))
@@ -74,7 +74,7 @@ def test_the_fewest_gangs_of_the_lowest_priority_go(cluster: type[Cluster]) -> N
     assert preemption(answer).text == "would preempt 1 gang (1 pod): default/cheap (1)"
 
 
-def test_of_an_elastic_gang_the_surplus_goes_alone(cluster: type[Cluster]) -> None:
+def test_the_surplus_of_an_elastic_gang_is_taken_alone(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("wide", 4, 1000), size=2)
     (answer,) = there.ask(high("one", 1, "1"), HIGH)
@@ -84,138 +84,140 @@ def test_of_an_elastic_gang_the_surplus_goes_alone(cluster: type[Cluster]) -> No
 
 
 @pytest.mark.parametrize("there_is", [[], [1000], [2000]])
-def test_nobody_of_equal_or_higher_priority_goes(there_is: list[int], cluster: type[Cluster]) -> None:
+def test_gangs_of_equal_or_higher_priority_are_no_victims(
+    there_is: list[int], cluster: type[Cluster]
+) -> None:
     there = cluster([node("n0")])
     there.run([pod("loner", 3000, 1)])
     for priority in there_is:
         there.run_gang(low("other", 1, 1000, priority=priority))
     (answer,) = there.ask(high("train", 1, "4"), HIGH)
     found = preemption(answer)
-    assert (found.outcome, found.victims, found.placed) == (Outcome.IN_VAIN, (), ())
+    assert (found.outcome, found.victims, found.placed) == (PreemptionOutcome.IN_VAIN, (), ())
     assert found.text == (
-        "would preempt nobody: no gang of lower priority (below 1000) whose going makes room"
+        "would preempt no gang: evicting gangs of lower priority (below 1000) would not make enough room"
     )
 
 
-def test_preemption_policy_never_is_honoured(cluster: type[Cluster]) -> None:
+def test_preemption_policy_never_is_respected(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 1, 4000))
     polite = priority_class("polite", 9, preemptionPolicy="Never")
     (answer,) = there.ask(high("train", 1, "2", "polite"), polite)
-    assert preemption(answer).outcome is Outcome.NEVER
+    assert preemption(answer).outcome is PreemptionOutcome.NEVER
 
 
-def test_classes_of_the_cluster_count_where_the_manifests_have_none(cluster: type[Cluster]) -> None:
+def test_priority_classes_of_the_cluster_are_used_where_the_manifests_have_none(
+    cluster: type[Cluster],
+) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 1, 4000, priority=5))
     (answer,) = there.ask(high("train", 1, "2"), classes=[HIGH])
-    assert preemption(answer).outcome is Outcome.PREEMPTS
+    assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
     usual = priority_class("usual", 10, globalDefault=True)
     (answer,) = there.ask(job("train", 1, "2"), classes=[usual])
-    assert preemption(answer).outcome is Outcome.PREEMPTS
+    assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
     (answer,) = there.ask(job("train", 1, "2"), classes=[usual, priority_class("usual", 1)])
-    assert preemption(answer).outcome is Outcome.PREEMPTS
+    assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
     (answer,) = there.ask(job("train", 1, "2"))
-    assert preemption(answer).outcome is Outcome.IN_VAIN
+    assert preemption(answer).outcome is PreemptionOutcome.IN_VAIN
     (answer,) = there.ask(high("train", 1, "2", "system-cluster-critical"), classes=None)
-    assert preemption(answer).outcome is Outcome.PREEMPTS
+    assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
 
 
 @pytest.mark.parametrize(
     ("classes", "note"),
     [
-        (None, "PriorityClass high isn't among the manifests, and the cluster's classes aren't known"),
+        (None, "PriorityClass high is not in the manifests, and the classes of the cluster are not known"),
         (
             [],
-            "PriorityClass high is neither among the manifests nor in the cluster: the API server refuses pods "
+            "PriorityClass high is neither in the manifests nor in the cluster: the API server refuses pods "
             "that name it",
         ),
     ],
 )
-def test_what_an_unknown_class_would_do_is_not_guessed(
+def test_priority_of_an_unknown_class_is_not_guessed(
     classes: list[Any] | None, note: str, cluster: type[Cluster]
 ) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 1, 4000))
     (answer,) = there.ask(high("train", 1, "2"), classes=classes)
     found = preemption(answer)
-    assert found.outcome is Outcome.UNKNOWN
-    assert found.text == "may preempt: PriorityClass high isn't known, so neither is who would make way"
-    assert there.asked.notes == [note]
+    assert found.outcome is PreemptionOutcome.UNKNOWN
+    assert found.text == "may preempt: PriorityClass high is not known, so neither are the victims"
+    assert there.request.notes == [note]
 
 
-def test_disruption_budgets_spare_gangs_and_are_named(cluster: type[Cluster]) -> None:
+def test_disruption_budgets_protect_gangs_and_are_named(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     there.run_gang(low("cheap", 1, 4000, priority=1))
     there.run_gang(low("dear", 1, 4000, priority=5))
     selector = {"selector": {"matchLabels": {GROUP: "cheap"}}}
     budget = Budget(BudgetMetadata("keep", "default"), selector, BudgetStatus(0))
     elsewhere = Budget(BudgetMetadata("all", "lab"), {"selector": {}}, BudgetStatus(0))
-    there.around.budgets = [elsewhere, budget]
+    there.context.budgets = [elsewhere, budget]
     (answer,) = there.ask(high("one", 2, "2"), HIGH)
     assert preemption(answer).text == "would preempt 1 gang (1 pod): default/dear (1)"
     (answer,) = there.ask(high("two", 4, "2"), HIGH)
     assert preemption(answer).text == (
-        "would preempt nobody: no gang of lower priority (below 1000) whose going makes room; "
+        "would preempt no gang: evicting gangs of lower priority (below 1000) would not make enough room; "
         "PodDisruptionBudget default/keep allows 0 of 1 evictions"
     )
 
 
-def test_that_budgets_are_not_known_is_noted(cluster: type[Cluster]) -> None:
+def test_unknown_budgets_are_noted(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 1, 4000))
-    there.around.budgets = None
+    there.context.budgets = None
     (answer,) = there.ask(high("one", 1, "2"), HIGH)
-    assert preemption(answer).outcome is Outcome.PREEMPTS
-    assert there.asked.notes == [
-        "PodDisruptionBudgets aren't known here: they may forbid what would be preempted"
-    ]
+    assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
+    assert there.request.notes == ["PodDisruptionBudgets are not known here: they may forbid the preemptions"]
 
 
-def test_nobody_makes_way_twice_in_one_question(cluster: type[Cluster]) -> None:
+def test_no_gang_is_a_victim_twice_in_one_simulation(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     there.run_gang(low("a", 1, 4000, priority=1))
     there.run_gang(low("b", 1, 4000, priority=2))
     first, second, third = there.ask(high("x", 1, "4"), high("y", 1, "4"), high("z", 1, "4"), HIGH)
     assert preemption(first).text == "would preempt 1 gang (1 pod): default/a (1)"
     assert preemption(second).text == "would preempt 1 gang (1 pod): default/b (1)"
-    assert preemption(third).outcome is Outcome.IN_VAIN
+    assert preemption(third).outcome is PreemptionOutcome.IN_VAIN
     assert third.reason is not None
     assert third.reason.text.endswith("; behind default/x (priority 1000)")
 
 
-def test_room_that_comes_free_anyway_is_counted_on(cluster: type[Cluster]) -> None:
+def test_capacity_of_departing_pods_is_counted(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     going = low("going", 1, 4000, deleting=True)
     there.run_gang(going)
     there.run_gang(low("low", 1, 4000))
-    there.around.going = frozenset({going[0].uid})
+    there.context.departing = frozenset({going[0].uid})
     (answer,) = there.ask(high("train", 1, "4"), HIGH)
     found = preemption(answer)
-    assert (found.outcome, found.victims) == (Outcome.WAITS, ())
+    assert (found.outcome, found.victims) == (PreemptionOutcome.WAITS, ())
     assert [at.node for _, at in found.placed] == ["n0"]
 
 
-def test_gangs_of_the_same_manifests_make_way_too(cluster: type[Cluster]) -> None:
+def test_gangs_of_the_same_manifests_may_be_victims(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     first, second = there.ask(job("first", 4, "1"), high("second", 1, "4"), HIGH)
     assert first.fits
     assert preemption(second).text == "would preempt 1 gang (4 pods): default/first (4)"
 
 
-def test_for_more_members_than_make_it_whole_nobody_makes_way(cluster: type[Cluster]) -> None:
+def test_members_beyond_the_size_of_a_gang_do_not_preempt(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     there.run_gang(low("low", 1, 4000))
     notes = {"fluence.flux-framework.org/group-size": "1"}
     (answer,) = there.ask(high("train", 2, "4", annotations=notes), HIGH)
-    assert preemption(answer).outcome is Outcome.SIZE_FITS
+    assert preemption(answer).outcome is PreemptionOutcome.SIZE_FITS
 
 
-def test_who_passes_others_uses_what_is_kept_for_them(cluster: type[Cluster]) -> None:
+def test_gang_that_could_preempt_a_preemptor_may_use_nodes_held_for_it(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     waiting = GangKey("lab", "waiting", Convention.LABEL)
     there.ledger.preemptor_holds.hold(waiting, {"n0"})
-    there.around.pressing[waiting] = PreemptorDemand(priority=500, device_types=frozenset({"qpu"}))
+    there.context.preemptors[waiting] = PreemptorDemand(priority=500, device_types=frozenset({"qpu"}))
     passing, behind = there.ask(high("train", 1, "1"), job("small", 1, "1"), HIGH)
     assert passing.fits
     assert behind.reason is not None
@@ -225,17 +227,17 @@ def test_who_passes_others_uses_what_is_kept_for_them(cluster: type[Cluster]) ->
     assert devices.reason.text == "busy: qpu held for lab/waiting (priority 500)"
 
 
-def test_of_who_is_not_tried_now_less_would_not_fit_either(cluster: type[Cluster]) -> None:
+def test_gang_that_waits_for_held_devices_has_no_reductions(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")], DEVICES)
     waiting = GangKey("lab", "waiting", Convention.LABEL)
-    there.around.pressing[waiting] = PreemptorDemand(priority=500, device_types=frozenset({"qpu"}))
+    there.context.preemptors[waiting] = PreemptorDemand(priority=500, device_types=frozenset({"qpu"}))
     (answer,) = there.ask(job("device", 2, "1", limits=QPU))
     assert answer.reason is not None
     assert answer.reason.text == "busy: qpu held for lab/waiting (priority 500)"
     assert answer.reductions == ()
 
 
-def test_devices_come_free_with_those_who_make_way(cluster: type[Cluster]) -> None:
+def test_devices_of_victims_come_free(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")], DEVICES)
     there.run_gang(low("holder", 1, 100, devices={"qpu": 1}))
     (answer,) = there.ask(high("next", 1, "100m", limits=QPU), HIGH)
@@ -244,7 +246,7 @@ def test_devices_come_free_with_those_who_make_way(cluster: type[Cluster]) -> No
     assert len(found.placed[0][1].devices) == 1
 
 
-def test_topology_holds_for_who_preempts(cluster: type[Cluster]) -> None:
+def test_preemptor_keeps_to_its_topology(cluster: type[Cluster]) -> None:
     there = cluster([node(f"n{number}", labels={RACK: f"r{number // 2}"}) for number in range(4)])
     for number in (0, 2, 3):
         there.run_gang(low(f"low-{number}", 1, 3000))
@@ -254,27 +256,27 @@ def test_topology_holds_for_who_preempts(cluster: type[Cluster]) -> None:
     assert nodes in ({"n0", "n1"}, {"n2", "n3"})
 
 
-def test_no_time_left_is_told(cluster: type[Cluster]) -> None:
+def test_search_that_runs_out_of_time_is_reported(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 1, 4000))
     (answer,) = there.ask(high("train", 1, "4"), HIGH, patience=-1.0)
     found = preemption(answer)
-    assert found.outcome is Outcome.UNKNOWN
-    assert found.text.startswith("may preempt: who would make way wasn't found out within")
+    assert found.outcome is PreemptionOutcome.UNKNOWN
+    assert found.text.startswith("may preempt: the search for victims did not end within")
 
 
-def test_what_never_fits_and_what_fits_have_no_preemption(cluster: type[Cluster]) -> None:
+def test_gangs_that_fit_or_never_fit_have_no_preemption(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     fits, never = there.ask(high("fits", 1, "4"), high("never", 1, "200"), HIGH)
     assert fits.fits
     assert (fits.preemption, never.preemption) == (None, None)
 
 
-def test_people_and_programs_are_told_of_it(cluster: type[Cluster]) -> None:
+def test_preemption_is_in_the_text_and_in_the_json(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 2, 2000))
     answers = there.ask(high("train", 2, "2"), HIGH)
-    document = shown(answers, there.asked, NOW)
+    document = results_as_json(answers, there.request, NOW)
     assert rendered(document).splitlines() == [
         "default/train (2 pods): doesn't fit now",
         "  busy: 0 of 2 fit now, short of cpu",
@@ -294,7 +296,7 @@ def test_people_and_programs_are_told_of_it(cluster: type[Cluster]) -> None:
     }
 
 
-def test_many_alike_that_have_no_room_are_looked_at_once(cluster: type[Cluster]) -> None:
+def test_many_equal_gangs_that_do_not_fit_get_one_result(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run([pod("loner", 4000, 1)])
     answers = there.ask(*(job(f"j{number}", 1, "1") for number in range(40)))
@@ -302,20 +304,20 @@ def test_many_alike_that_have_no_room_are_looked_at_once(cluster: type[Cluster])
     assert len(answers) == 40
     assert [one.gang for one in answers] == [f"default/j{number}" for number in range(40)]
     assert len(texts) == 1
-    there.around.going = frozenset()
+    there.context.departing = frozenset()
     assert replace(answers[20], gang="") == replace(answers[39], gang="")
 
 
-def test_gangs_of_which_the_same_is_told_are_told_of_once(cluster: type[Cluster]) -> None:
+def test_gangs_with_the_same_result_are_printed_once(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
     web = {"kind": "Deployment", "metadata": {"name": "web"}}
     template = job("any", 1, "1")["spec"]["template"]
     template["metadata"]["labels"] = {}
     answers = there.ask({**web, "spec": {"replicas": 20, "template": template}})
-    assert rendered(shown(answers, there.asked, NOW)).splitlines() == [
+    assert rendered(results_as_json(answers, there.request, NOW)).splitlines() == [
         "default/web-0 to default/web-7 (8 times 1 pod): fits now",
         "  on n0 (4), n1 (4)",
         "default/web-8 to default/web-19 (12 times 1 pod): doesn't fit now",
         "  busy: 0 of 1 fit now, short of cpu",
-        "  would preempt nobody: no gang of lower priority (below 0) whose going makes room",
+        "  would preempt no gang: evicting gangs of lower priority (below 0) would not make enough room",
     ]

@@ -1,4 +1,4 @@
-"""The answers to a question as JSON values."""
+"""Results of a simulation as JSON values."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from datetime import UTC, datetime
 
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.notation import format_duration, format_time
-from fluence_extender.whatif.manifests import Asked
-from fluence_extender.whatif.preemption import Preemption
-from fluence_extender.whatif.simulation import Answer
+from fluence_extender.whatif.manifests import SimulationRequest
+from fluence_extender.whatif.preemption_preview import PreemptionPreview
+from fluence_extender.whatif.simulation import SimulationResult
 
 
-def shown(answers: Sequence[Answer], asked: Asked, now: float) -> dict[str, object]:
-    """The answers as JSON values; times are RFC 3339 and, beside it, seconds from now."""
+def results_as_json(
+    results: Sequence[SimulationResult], request: SimulationRequest, now: float
+) -> dict[str, object]:
+    """Return the results as JSON values; times are in RFC 3339, with the duration from ``now`` beside them."""
     return {
-        "fits": all(answer.fits for answer in answers),
-        "gangs": [_shown(answer, now) for answer in answers],
-        "ignored": asked.ignored,
-        "notes": asked.notes,
+        "fits": all(result.fits for result in results),
+        "gangs": [_result(result, now) for result in results],
+        "ignored": request.ignored,
+        "notes": request.notes,
     }
 
 
-def _shown(answer: Answer, now: float) -> dict[str, object]:
-    earliest = answer.earliest
+def _result(result: SimulationResult, now: float) -> dict[str, object]:
+    earliest = result.earliest
     return {
-        "gang": answer.gang,
-        "members": answer.members,
-        "fits": answer.fits,
-        "reason": answer.reason.text if answer.reason is not None else "",
-        "why": answer.reason.code.value if answer.reason is not None else "",
-        "placement": _placement(answer.placed),
-        "earliestStart": _moment(earliest) if earliest is not None else None,
+        "gang": result.gang,
+        "members": result.members,
+        "fits": result.fits,
+        "reason": result.reason.text if result.reason is not None else "",
+        "why": result.reason.code.value if result.reason is not None else "",
+        "placement": _placement(result.placed),
+        "earliestStart": format_time(datetime.fromtimestamp(earliest, UTC)) if earliest is not None else None,
         "earliestIn": format_duration(max(earliest - now, 0.0)) if earliest is not None else None,
-        "preemption": _preemption(answer.preemption),
+        "preemption": _preemption(result.preemption),
         "reductions": [
             {"what": one.what, "wanted": one.wanted, "fitting": one.fitting, "text": one.text}
-            for one in answer.reductions
+            for one in result.reductions
         ],
     }
 
@@ -55,7 +57,7 @@ def _placement(placed: Iterable[tuple[str, Assignment]]) -> list[dict[str, objec
     ]
 
 
-def _preemption(found: Preemption | None) -> dict[str, object] | None:
+def _preemption(found: PreemptionPreview | None) -> dict[str, object] | None:
     if found is None:
         return None
     return {
@@ -73,7 +75,3 @@ def _preemption(found: Preemption | None) -> dict[str, object] | None:
         ],
         "placement": _placement(found.placed),
     }
-
-
-def _moment(at: float) -> str:
-    return format_time(datetime.fromtimestamp(at, UTC))

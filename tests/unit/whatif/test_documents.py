@@ -46,7 +46,7 @@ def test_yaml_is_read_as_pyyaml_reads_it(written: list[object], flow: bool) -> N
         "",
     ],
 )
-def test_the_rest_of_yaml_is_read_so_too(text: str) -> None:
+def test_special_forms_of_yaml_are_read_as_pyyaml_reads_them(text: str) -> None:
     try:
         expected = list(yaml.safe_load_all(text))
     except yaml.YAMLError:
@@ -56,20 +56,32 @@ def test_the_rest_of_yaml_is_read_so_too(text: str) -> None:
         assert list(yaml_documents(text)) == expected
 
 
+def test_merged_mappings_take_no_time_that_grows_with_their_number() -> None:
+    lines = [f"a{number}: &a{number} {{<<: [*a{number - 1}, *a{number - 1}]}}" for number in range(1, 60)]
+    (document,) = yaml_documents("\n".join(["a0: &a0 {b: 1, c: 2}", *lines]))
+    assert isinstance(document, dict)
+    assert document["a59"] == {"b": 1, "c": 2}
+
+
+def test_deep_nesting_is_refused_without_harm() -> None:
+    with pytest.raises(BadManifest):
+        read_manifests("[" * 200_000)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("a: [", "not YAML or JSON: while parsing a flow node did not find expected node content at line"),
         ('{"kind": "Pod"', "not YAML or JSON: "),
-        ("just words", "document 1 is no object (a mapping with apiVersion, kind and metadata)"),
-        ("kind: Pod\n---\n- 3", "document 2 is no object"),
+        ("just words", "document 1 is not an object (a mapping with apiVersion, kind and metadata)"),
+        ("kind: Pod\n---\n- 3", "document 2 is not an object"),
         ("metadata: {name: a}", "document 1 (a) is an object without a kind"),
         ("kind: List\nitems: [{kind: Pod}, {spec: 3}]", "document 1, item 2 is an object without a kind"),
-        ("kind: List\nitems: 3", "document 1: items of List isn't a list"),
-        ("[" * 80 + "]" * 80, "more than 64 mappings and lists one in another"),
+        ("kind: List\nitems: 3", "document 1: items of List is not a list"),
+        ("[" * 80 + "]" * 80, "mappings and lists nested more than 64 deep"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, why: str) -> None:
+def test_errors_say_what_is_wrong_and_where(text: str, why: str) -> None:
     with pytest.raises(BadManifest) as told:
         read_manifests(text)
     assert why in str(told.value)
@@ -83,7 +95,7 @@ def test_lists_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml", "documents"])
-def test_a_cluster_may_be_larger_than_a_question(form: str) -> None:
+def test_a_cluster_may_be_larger_than_manifests(form: str) -> None:
     count = documents.MOST_DOCUMENTS + 1
     items = [{"kind": "Node", "metadata": {"name": f"n{number}"}} for number in range(count)]
     match form:
@@ -99,7 +111,7 @@ def test_a_cluster_may_be_larger_than_a_question(form: str) -> None:
         read_manifests(text)
 
 
-def test_items_of_a_list_of_one_kind_need_not_say_it() -> None:
+def test_items_of_a_typed_list_need_no_kind() -> None:
     text = json.dumps({"kind": "NodeList", "items": [{"metadata": {"name": "n0"}}]}).encode()
     assert [kind for kind, _ in read_cluster(text)] == ["Node"]
     assert [kind for kind, _ in read_cluster(b'{"kind": "Node", "metadata": {"name": "n0"}}')] == ["Node"]

@@ -1,4 +1,4 @@
-"""What is to be told of the labels and annotations of manifests, each thing once however many objects share it."""
+"""Remarks about the labels and annotations of manifests, each made once however many objects it is about."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ CLUSTER_WIDE = frozenset(
         "ValidatingWebhookConfiguration",
     }
 )
-"""Kinds of objects that are in no namespace."""
+"""Kinds of objects without a namespace."""
 
 
 def full_name(manifest: Mapping[str, Any]) -> str:
-    """Kind, namespace (if it has one) and name of an object, for messages."""
+    """Return kind, namespace (if any) and name of an object, for messages."""
     kind, meta = manifest["kind"], manifest["metadata"]
     return f"{kind} {meta['name']}" if kind in CLUSTER_WIDE else f"{kind} {meta['namespace']}/{meta['name']}"
 
 
-class Remarked:
-    """The remarks so far, with the objects that they are about."""
+class Remarks:
+    """Collects remarks, with the objects that they are about."""
 
     def __init__(self) -> None:
         self._about: dict[str, dict[str, None]] = {}
 
-    def look(self, manifest: Mapping[str, Any], pods: Collection[Pod]) -> None:
-        """Take note of what is to be told of an object and of the pods that come of it."""
+    def add(self, manifest: Mapping[str, Any], pods: Collection[Pod]) -> None:
+        """Add the remarks about an object and about the pods that it makes."""
         kind, meta, name = manifest["kind"], manifest["metadata"], full_name(manifest)
         for text in self._remarks(kind, meta, pods):
             self._about.setdefault(text, {})[name] = None
 
-    def look_at_alone(self, pods: Iterable[Pod]) -> None:
-        """Take note of which of these ``pods``, none of which is in a group, say that they were of one."""
+    def add_ungrouped(self, pods: Iterable[Pod]) -> None:
+        """Add a remark about each of ``pods``, none of which is in a group, that states the size of one."""
         for pod in pods:
-            said = annotated_size(pod)
-            if said is not None and said[0] != 1:
+            stated = annotated_size(pod)
+            if stated is not None and stated[0] != 1:
                 self._about.setdefault(UNGROUPED, {})[f"Pod {pod.key}"] = None
 
     def notes(self) -> Iterator[str]:
-        """A sentence for each remark, with the first object that it is about."""
+        """Yield a sentence for each remark, with the first object that it is about."""
         for text, names in self._about.items():
             yield f"{first_few(tuple(names), 1)}: {text}"
 

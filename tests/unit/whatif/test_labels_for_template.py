@@ -7,15 +7,15 @@ import copy
 import pytest
 
 from fluence_extender.model.gang import Convention
-from fluence_extender.whatif.manifests import asked
-from fluence_extender.whatif.object_labels import labels_handed_on
+from fluence_extender.whatif.controllers import labels_for_template
+from fluence_extender.whatif.manifests import requested_gangs
 from tests.core.labelled_objects import BOTH, LONG, OBJECTS, SIZE, UNNAMED, labelled
 
 
 @pytest.mark.parametrize("what", OBJECTS)
-def test_template_gets_what_it_does_not_say_itself(what: str) -> None:
+def test_template_gets_the_labels_that_it_does_not_have(what: str) -> None:
     body, handed_on = OBJECTS[what]
-    assert labels_handed_on(body) == handed_on
+    assert labels_for_template(body) == handed_on
 
 
 @pytest.mark.parametrize(
@@ -30,20 +30,20 @@ def test_template_gets_what_it_does_not_say_itself(what: str) -> None:
     ],
 )
 def test_labelled_object_is_one_gang(what: str, group: str, convention: Convention, size: int) -> None:
-    (gang,) = asked([copy.deepcopy(OBJECTS[what][0])]).gangs
+    (gang,) = requested_gangs([copy.deepcopy(OBJECTS[what][0])]).gangs
     assert (gang.key.name, gang.key.convention, gang.size, len(gang.pods)) == (group, convention, size, 3)
 
 
 def test_pods_of_an_object_without_labels_are_alone() -> None:
-    assert [one.size for one in asked([labelled(None)]).gangs] == [1, 1, 1]
+    assert [one.size for one in requested_gangs([labelled(None)]).gangs] == [1, 1, 1]
 
 
-def test_namespace_of_the_question_is_that_of_the_group() -> None:
+def test_default_namespace_is_that_of_the_group() -> None:
     body = labelled(SIZE)
     del body["metadata"]["namespace"]
-    (gang,) = asked([body], namespace="lab").gangs
+    (gang,) = requested_gangs([body], namespace="lab").gangs
     assert (gang.key.namespace, gang.key.name) == ("lab", "fluence-group-lab-web")
 
 
-def test_a_replication_controller_is_no_such_object() -> None:
-    assert labels_handed_on(labelled(BOTH, "ReplicationController")) == {}
+def test_replication_controllers_are_not_labelled() -> None:
+    assert labels_for_template(labelled(BOTH, "ReplicationController")) == {}

@@ -1,7 +1,7 @@
-"""The priority that pods of manifests will have: what the Priority admission plugin makes of their class.
+"""The priority that the pods of manifests will have, as the Priority admission plugin sets it from their class.
 
-Classes are known from the manifests, and from the cluster if that could be asked. What a class stands for that is in
-neither isn't guessed.
+Classes come from the manifests, and from the cluster where it could be read. The value of any other class is unknown,
+and is not guessed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 KIND = "PriorityClass"
 
 BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""The classes that every cluster has (Kubernetes, pkg/apis/scheduling)."""
+"""The classes of every cluster (Kubernetes, pkg/apis/scheduling)."""
 
 
 class PriorityClasses:
-    """The PriorityClasses (scheduling.k8s.io) among ``manifests``, and those of the cluster, None where unknown."""
+    """The PriorityClasses (scheduling.k8s.io) among ``manifests`` and those of the ``cluster``, None where unknown."""
 
     def __init__(
         self, manifests: Iterable[Mapping[str, Any]], cluster: Sequence[Mapping[str, Any]] | None = None
@@ -29,15 +29,15 @@ class PriorityClasses:
         self._complete = cluster is not None
         self._missing: dict[str, str] = {}
         for manifest in chain(cluster or (), manifests):
-            if not self.knows(manifest):
+            if not self.is_class(manifest):
                 continue
             self._classes[str(manifest["metadata"].get("name"))] = manifest
             if manifest.get("globalDefault") is True:
                 self._default = manifest
 
     @staticmethod
-    def knows(manifest: Mapping[str, Any]) -> bool:
-        """Whether this is a PriorityClass that can be read."""
+    def is_class(manifest: Mapping[str, Any]) -> bool:
+        """Return whether this is a readable PriorityClass."""
         return (
             manifest.get("kind") == KIND
             and isinstance(manifest.get("metadata"), dict)
@@ -45,7 +45,7 @@ class PriorityClasses:
         )
 
     def resolved(self, uid: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of the ``spec`` of the pod ``uid`` with the priority and preemptionPolicy of its class."""
+        """Return a copy of the ``spec`` of the pod ``uid`` with the priority and preemptionPolicy of its class."""
         name = spec.get("priorityClassName")
         found = self._classes.get(str(name)) if name else self._default
         if found is None:
@@ -56,16 +56,16 @@ class PriorityClasses:
         return {**({"preemptionPolicy": policy} if policy else {}), **spec, "priority": found["value"]}
 
     def missing(self, uid: str) -> str:
-        """The class that this pod names and of which nothing is known, "" for none."""
+        """Return the class that this pod names and that isn't known, "" if there is none."""
         return self._missing.get(uid, "")
 
     def notes(self) -> Iterator[str]:
-        """What is to be told of classes that aren't known."""
+        """Yield a sentence about each class that isn't known."""
         for name in sorted(set(self._missing.values())):
             if self._complete:
                 yield (
-                    f"{KIND} {name} is neither among the manifests nor in the cluster: the API server refuses pods "
+                    f"{KIND} {name} is neither in the manifests nor in the cluster: the API server refuses pods "
                     "that name it"
                 )
             else:
-                yield f"{KIND} {name} isn't among the manifests, and the cluster's classes aren't known"
+                yield f"{KIND} {name} is not in the manifests, and the classes of the cluster are not known"

@@ -1,0 +1,224 @@
+"""What preemption would do: the leader's own search for victims, on copies of the ledger and of the gangs.
+
+For the gangs that are asked about later the result is remembered: the nodes that were found are held, and the victims
+depart. No pod is evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fluence_extender.cluster.budgets import Budget, forbidding_anywhere
+from fluence_extender.cluster.port import Forbidding
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.preemption.preemptions import (
+    PreemptorDemand,
+    behind,
+    devices_held_for,
+    preemptable_by,
+)
+from fluence_extender.gangs.preemption.search import Found, Query, search, usable_nodes
+from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.notation import first_few
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.placement.plan import Demand
+from fluence_extender.whatif.snapshot import CopiedGangs, LedgerCopy
+
+STEP_BUDGET = 10_000
+"""What a search may cost, by its own count, between two checks of the time."""
+
+NAMED_GANGS = 8
+"""How many of the victims are named in a sentence."""
+
+
+class PreemptionOutcome(StrEnum):
+    """What preemption would do for a gang that has no place now."""
+
+    PREEMPTS = "Preempts"
+    WAITS = "WaitsForThoseGoing"
+    IN_VAIN = "InVain"
+    NEVER = "Never"
+    SIZE_FITS = "SizeFits"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class VictimSummary:
+    """What one gang would lose: ``pods`` of its ``members``; ``surplus`` means that it keeps running without them."""
+
+    gang: str
+    priority: int
+    pods: int
+    members: int
+    surplus: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPreview:
+    """What preemption would do, also as a sentence; ``placed`` is where the gang would go then, by pod name."""
+
+    outcome: PreemptionOutcome
+    text: str
+    victims: tuple[VictimSummary, ...] = ()
+    placed: tuple[tuple[str, Assignment], ...] = ()
+
+
+@dataclass(slots=True)
+class PreemptionContext:
+    """What the search reads besides the ledger.
+
+    ``gangs`` may become victims. ``departing`` are pods whose capacity comes free by itself, ``evicted`` the gangs that
+    are being evicted, and ``preemptors`` the gangs they are evicted for. ``budgets`` are the PodDisruptionBudgets, None
+    where they aren't known.
+    """
+
+    gangs: CopiedGangs = field(default_factory=CopiedGangs)
+    departing: frozenset[str] = frozenset()
+    evicted: frozenset[GangKey] = frozenset()
+    preemptors: dict[GangKey, PreemptorDemand] = field(default_factory=dict)
+    budgets: Sequence[Budget] | None = ()
+
+
+class PreemptionPreviewer:
+    """Searches for victims on ``ledger``; ``tick`` is called between two steps, and may raise to end the search."""
+
+    def __init__(self, context: PreemptionContext, ledger: LedgerCopy, tick: Callable[[], None]) -> None:
+        self._context = context
+        self._ledger = ledger
+        self._tick = tick
+
+    def passes(self, pods: Sequence[Pod]) -> frozenset[object]:
+        """Return the preemptors that a gang of these pods could preempt itself; nodes held for them are open to it."""
+        return preemptable_by(pods, self._context.preemptors)
+
+    def device_conflict(self, key: GangKey, pods: Sequence[Pod]) -> Reason | None:
+        """Return why a gang of these pods isn't even tried: devices that it asks for are held for a preemptor."""
+        ignored = {key, *self.passes(pods)}
+        device_types = {kind for pod in pods for kind in pod.devices}
+        return devices_held_for(device_types, self._context.preemptors, lambda other: other not in ignored)
+
+    def behind(self, key: GangKey, pods: Sequence[Pod], reason: Reason) -> Reason:
+        """Return ``reason`` extended by the most important preemptor for which nodes are held."""
+        preemptors = self._context.preemptors
+        ignored = {key, *self.passes(pods)}
+        holds = self._ledger.preemptor_holds
+        return behind(reason, preemptors, ignored, holds, lambda other: (-preemptors[other].priority, other))
+
+    def preview(self, key: GangKey, demands: Sequence[Demand], surplus: bool) -> PreemptionPreview:
+        """Return what preemption would do for pods that have no place.
+
+        ``surplus`` means that the gang has more pods than its size. If gangs would be evicted, the gangs that are asked
+        about from now on find them departing.
+        """
+        pods = [demand.pod for demand in demands]
+        if not all(pod.preempts for pod in pods):
+            return PreemptionPreview(PreemptionOutcome.NEVER, "preempts no gang: preemptionPolicy is Never")
+        if surplus and self._ledger.planner.find(demands, key) is not None:
+            return PreemptionPreview(
+                PreemptionOutcome.SIZE_FITS,
+                f"preempts no gang: the {len(pods)} pods that make it whole fit, and further pods never preempt",
+            )
+        found, forbidden = self._search(key, demands)
+        if found is None:
+            text = _in_vain(min(pod.priority for pod in pods), forbidden)
+            return PreemptionPreview(PreemptionOutcome.IN_VAIN, text)
+        self._remember(key, pods, found)
+        placed = _by_name(pods, found.places)
+        if not found.victims:
+            text = "fits once the pods that are terminating or being evicted already are gone"
+            return PreemptionPreview(PreemptionOutcome.WAITS, text, (), placed)
+        victims = self._summaries(found.victims)
+        return PreemptionPreview(PreemptionOutcome.PREEMPTS, _would_preempt(victims), victims, placed)
+
+    def _search(self, key: GangKey, demands: Sequence[Demand]) -> tuple[Found | None, list[str]]:
+        """Return the victims that disruption budgets allow, and the budgets that forbade earlier finds."""
+        forbidden: list[str] = []
+        protected: set[GangKey] = set()
+        while True:
+            query = self._query(key, demands, protected)
+            work = search(self._context.gangs, self._ledger, self._ledger.planner, query)
+            while not work.over:
+                self._tick()
+                work.proceed(STEP_BUDGET)
+            if work.found is None:
+                return None, forbidden
+            refused, pods = self._forbidding(work.found.victims)
+            if refused is None:
+                return work.found, forbidden
+            forbidden.append(refused.reason)
+            protected.add(refused.about(pods))
+
+    def _query(self, key: GangKey, demands: Sequence[Demand], protected: Collection[GangKey]) -> Query:
+        pods = [demand.pod for demand in demands]
+        excluded = {key, *protected, *self._context.evicted}
+
+        def may_take(gang: Gang) -> bool:
+            return gang.key not in excluded
+
+        return Query(
+            key,
+            demands,
+            (),
+            self._context.departing,
+            min(pod.priority for pod in pods),
+            may_take,
+            usable_nodes(self._ledger.planner, pods),
+            self.passes(pods),
+        )
+
+    def _forbidding(
+        self, victims: Sequence[Victim]
+    ) -> tuple[Forbidding | None, Mapping[GangKey, Sequence[Pod]]]:
+        """Return what forbids evicting all of ``victims``, and the pods that would be evicted, by gang."""
+        gangs = self._context.gangs.gangs
+        pods: dict[GangKey, list[Pod]] = {}
+        for victim in victims:
+            bound = [one.pod for uid in sorted(victim.uids) if (one := gangs[victim.gang].members[uid]).bound]
+            if bound:
+                pods.setdefault(victim.gang, []).extend(bound)
+        evicted = [pod for some in pods.values() for pod in some]
+        return forbidding_anywhere(self._context.budgets or (), evicted), pods
+
+    def _remember(self, key: GangKey, pods: Sequence[Pod], found: Found) -> None:
+        """Hold the places that were found, and let the victims depart."""
+        self._ledger.preemptor_holds.hold(key, {place.node for place in found.places})
+        self._context.preemptors[key] = PreemptorDemand(
+            priority=min(pod.priority for pod in pods),
+            device_types=frozenset(kind for pod in pods for kind in pod.devices),
+        )
+        self._context.departing |= {uid for victim in found.victims for uid in victim.uids}
+        self._context.evicted |= {victim.gang for victim in found.victims}
+
+    def _summaries(self, victims: Sequence[Victim]) -> tuple[VictimSummary, ...]:
+        found: dict[GangKey, VictimSummary] = {}
+        for victim in victims:
+            before = found.get(victim.gang)
+            pods = len(victim.uids) + (before.pods if before is not None else 0)
+            members = len(self._context.gangs.gangs[victim.gang].alive())
+            found[victim.gang] = VictimSummary(
+                str(victim.gang), victim.priority, pods, members, victim.surplus
+            )
+        return tuple(found[key] for key in sorted(found))
+
+
+def _by_name(pods: Sequence[Pod], places: Sequence[Assignment]) -> tuple[tuple[str, Assignment], ...]:
+    by_uid = {place.uid: place for place in places}
+    return tuple((pod.name, by_uid[pod.uid]) for pod in pods)
+
+
+def _would_preempt(victims: Sequence[VictimSummary]) -> str:
+    """Return a sentence such as ``would preempt 2 gangs (12 pods): default/low-1 (8), default/low-2 (4)``."""
+    pods = sum(one.pods for one in victims)
+    names = [f"{one.gang} ({f'{one.pods} of {one.members}' if one.surplus else one.pods})" for one in victims]
+    counts = f"{len(victims)} gang{'' if len(victims) == 1 else 's'} ({pods} pod{'' if pods == 1 else 's'})"
+    return f"would preempt {counts}: {first_few(names, NAMED_GANGS)}"
+
+
+def _in_vain(priority: int, forbidden: Sequence[str]) -> str:
+    text = f"would preempt no gang: evicting gangs of lower priority (below {priority}) would not make enough room"
+    return f"{text}; {'; '.join(sorted(set(forbidden)))}" if forbidden else text

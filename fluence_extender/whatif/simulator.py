@@ -1,0 +1,159 @@
+"""What-if questions to the running service, answered one at a time, in a thread beside the event loop.
+
+A thread that computes hands the interpreter over every 5 ms (CPython's switch interval). The event loop asks for it
+again after each socket that it has read or written, so an answer that takes a few system calls would take tens of
+milliseconds. With a switch interval of half a millisecond it takes a fraction of that, and the computation takes no
+longer than before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fluence_extender.cluster.budgets import PreemptionRules
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.membership.conventions.membership import Workloads
+from fluence_extender.matcher.collector import paused_collector
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
+from fluence_extender.whatif.documents import read_manifests
+from fluence_extender.whatif.forecast import end_of
+from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
+from fluence_extender.whatif.preemption_preview import PreemptionContext
+from fluence_extender.whatif.result_json import results_as_json
+from fluence_extender.whatif.simulation import Simulation
+from fluence_extender.whatif.snapshot import CopiedGangs, Snapshot, copies_of_gangs, snapshot
+
+MOST_WAITING = 8
+"""How many questions may wait; more are refused."""
+
+SLICE = 0.002
+"""Seconds for which gangs are copied before the event loop does other work."""
+
+SWITCH_INTERVAL = 0.0005
+"""Seconds after which a computing thread hands the interpreter over to one that waits for it."""
+
+Rules = Callable[[], Awaitable[PreemptionRules]]
+
+_intervals_before: list[float] = []
+"""The switch interval before the first computation, once for each computation that is under way."""
+
+
+class TooManyQuestions(Exception):
+    """Other questions are waiting already; the message says how many."""
+
+
+async def no_rules() -> PreemptionRules:
+    """Return the rules where there is no cluster to read them from."""
+    return PreemptionRules()
+
+
+@contextmanager
+def short_switch_interval() -> Iterator[None]:
+    """Set the short switch interval within this context. Only the event loop's thread may enter and leave it."""
+    _intervals_before.append(_intervals_before[0] if _intervals_before else sys.getswitchinterval())
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        before = _intervals_before.pop()
+        if not _intervals_before:
+            sys.setswitchinterval(before)
+
+
+def snapshot_with_ends(controller: Controller) -> tuple[Snapshot, dict[str, float]]:
+    """Take a snapshot of the ledger; return it with the ends of running pods, by uid."""
+    ends = _known_ends(controller)
+    return snapshot(controller.ledger, controller.eligibility.nodes.values(), ends), ends
+
+
+def _known_ends(controller: Controller) -> dict[str, float]:
+    """Return when running pods end, by uid, as far as they declare it."""
+    find = controller.registry.workloads.find
+    found: dict[str, float] = {}
+    for pod in controller.pods.values():
+        if not pod.node or pod.finished:
+            continue
+        job = _job(pod, find)
+        if job is None and pod.duration is None:
+            continue
+        end = end_of(pod, job)
+        if end is not None:
+            found[pod.uid] = end
+    return found
+
+
+def _job(pod: Pod, find: Callable[[type[Job], str, str], Job | None]) -> Job | None:
+    if pod.owner is None or pod.owner.kind != "Job":
+        return None
+    return find(Job, pod.namespace, pod.owner.name)
+
+
+class Simulator:
+    """Answers what-if questions about the cluster of ``controller``; ``rules`` reads what preemption depends on."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        rules: Rules = no_rules,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._controller = controller
+        self._rules = rules
+        self._now = now
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def answer(self, body: bytes, namespace: str = "default") -> dict[str, Any]:
+        """Return the answer as JSON values. Raise `BadManifest`, or `TooManyQuestions` if too many wait."""
+        if self._waiting >= MOST_WAITING:
+            raise TooManyQuestions(f"{self._waiting} other questions are waiting to be answered")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                rules = await self._rules()
+                with short_switch_interval():
+                    workloads = self._controller.registry.workloads
+                    request = await asyncio.to_thread(_read, body, namespace, rules, workloads)
+                    context = await self._context(request, rules)
+                    taken, ends = snapshot_with_ends(self._controller)
+                    return await asyncio.to_thread(_run, taken, request, self._now(), ends, context)
+        finally:
+            self._waiting -= 1
+
+    async def _context(self, request: SimulationRequest, rules: PreemptionRules) -> PreemptionContext:
+        """Copy the gangs that may become victims, a few at a time, and the preemptions under way."""
+        registry, preemptor = self._controller.registry, self._controller.lifecycle.preemptor
+        highest = max((gang.priority for gang in request.gangs), default=0)
+        gangs = CopiedGangs()
+        if highest > registry.lowest_priority:
+            began = time.monotonic()
+            for gang in copies_of_gangs(registry.gangs, highest):
+                gangs.gangs[gang.key] = gang
+                if time.monotonic() - began > SLICE:
+                    await asyncio.sleep(0)
+                    began = time.monotonic()
+        state = preemptor.state()
+        return PreemptionContext(gangs, state.departing, state.evicted, state.preemptors, rules.budgets)
+
+
+def _read(body: bytes, namespace: str, rules: PreemptionRules, workloads: Workloads) -> SimulationRequest:
+    with paused_collector():
+        return requested_gangs(read_manifests(body), namespace, rules.classes, workloads)
+
+
+def _run(
+    taken: Snapshot,
+    request: SimulationRequest,
+    now: float,
+    ends: dict[str, float],
+    context: PreemptionContext,
+) -> dict[str, Any]:
+    # A round of the garbage collector over all that a large question creates would keep the event loop waiting, too.
+    with paused_collector():
+        return results_as_json(Simulation(taken, request, now, ends, context).run(), request, now)
