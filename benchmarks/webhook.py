@@ -41,16 +41,14 @@ from fluence_extender.http.listeners.bodies import JSON, posted_json, respond
 from fluence_extender.http.listeners.serving import Address
 from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.webhook.admission import Admission
+from fluence_extender.webhook.authority import SharedAuthority
 from fluence_extender.webhook.certificates import make_authority, make_leaf
-from fluence_extender.webhook.contract import Bounds, Context, GroupKind, Owned
-from fluence_extender.webhook.endpoint import WebhookApp
+from fluence_extender.webhook.contract import Context, GroupKind, OwnedPods
 from fluence_extender.webhook.handlers import HANDLERS
-from fluence_extender.webhook.identity import SharedAuthority
-from fluence_extender.webhook.keeper import Keeper
-from fluence_extender.webhook.listener import SecureListener
+from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import WebhookMetrics
-from fluence_extender.webhook.registration import Url, registration
-from fluence_extender.webhook.tls import load, server_context
+from fluence_extender.webhook.registration import RegistrationReconciler, UrlTarget, registration
+from fluence_extender.webhook.server import HttpsListener, WebhookApp, show_certificate, tls_context
 
 BURST = 5_000
 AT_ONCE = 200
@@ -89,17 +87,17 @@ def usual_app() -> FastAPI:
 class NothingToSettle:
     """Accounts exist and nobody is asked for his size, as after the first pod of a namespace."""
 
-    async def ensure(self, namespace: str) -> bool:
+    async def has_account(self, namespace: str) -> bool:
         return True
 
-    async def claim(self, namespace: str, group: str, uid: str) -> bool:
+    async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
         return False
 
     async def bounds(self, namespace: str) -> Bounds:
         return {}
 
-    async def owned(self, namespace: str, kind: str, name: str) -> Owned | None:
-        return Owned(4)
+    async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
+        return OwnedPods(4)
 
 
 class NoObjects:
@@ -123,10 +121,10 @@ def webhook_app() -> ASGIApp:
         groups=GroupKind.NATIVE,
         gate_by_webhook=True,
     )
-    target = Url("https://127.0.0.1/mutate", "127.0.0.1")
+    target = UrlTarget("https://127.0.0.1/mutate", "127.0.0.1")
     source = SharedAuthority(objects, "default", target.hosts, lambda: datetime.now(UTC))
-    keeper = Keeper(objects, source, target, lambda identity: None, lambda: True)
-    judge = Admission(tuple(HANDLERS), lambda: context, nothing, nothing, nothing)
+    keeper = RegistrationReconciler(objects, source, target, lambda identity: None, lambda: True)
+    judge = Admission(tuple(HANDLERS), lambda: context, nothing)
     return WebhookApp(judge, keeper, WebhookMetrics(), lambda: "")
 
 
@@ -137,11 +135,11 @@ def serve(which: str, told: Connection) -> None:
         now = datetime.now(UTC)
         authority = make_authority(now)
         leaf = make_leaf(authority, ["127.0.0.1"], now)
-        tls = server_context()
-        load(tls, leaf.certificate_pem, leaf.key_pem)
+        tls = tls_context()
+        show_certificate(tls, leaf.certificate_pem, leaf.key_pem)
         apps: dict[str, Callable[[], ASGIApp]] = {OURS: webhook_app, ECHO: Echo, USUAL: usual_app}
         app = apps[which]()
-        async with SecureListener(app, Address("127.0.0.1", 0), tls) as listener:
+        async with HttpsListener(app, Address("127.0.0.1", 0), tls) as listener:
             told.send((listener.address.port, authority.certificate_pem))
             await asyncio.Event().wait()
 
@@ -263,7 +261,7 @@ async def burst(served: Served, requests: Sequence[bytes], patched: bool) -> lis
 
 def register(api: Api, which: str, served: Served) -> None:
     """Have the API server call this webhook for the pods that are labelled so."""
-    wanted = registration(Url(served.url, "127.0.0.1"), served.authority)
+    wanted = registration(UrlTarget(served.url, "127.0.0.1"), served.authority)
     wanted["metadata"]["name"] = f"benchmark-{which}"
     for one in wanted["webhooks"]:
         one["objectSelector"] = {"matchLabels": {LABEL: which}}

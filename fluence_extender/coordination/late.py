@@ -1,27 +1,34 @@
-"""Consumers whose producer's sidecar can't release them any more: those that come after it has ended, or outlive it.
+"""Release consumers that no sidecar can release: those that come after their producer's sidecar has ended.
 
     producer of the group          a gated consumer
     lives                          waits: its sidecar decides
-    lives, has decided             starts, with what it has decided
-    ended, of the same owner       starts at once, if that one had decided
-    succeeded, of the same owner   starts after a moment, if that one's sidecar didn't come to decide
-    ended, or gone, none lives     starts after a while, with what any of them had decided or others were told
+    lives, has decided             starts, with that decision
+    ended, of the same owner       starts at once, if that producer had decided
+    succeeded, of the same owner   starts after a moment, if that producer's sidecar didn't come to decide
+    ended, or gone, none lives     starts after a while, with what any of them had decided or other consumers received
     was never seen                 waits for one
 
-The moment is for what its sidecar still writes; nobody takes the place of a pod that succeeded. The while is for
-another producer to take the place of the one that ended. Invariant: a new run under a name that was used before isn't
-started by what is left of the old one, unless nobody comes who could start it. That a group had a producer stands on
-one of its gated consumers, so that a process which has never seen it knows.
+The moment lets the sidecar finish writing; no pod takes the place of one that succeeded. The while lets another
+producer take the place of the one that ended. Every replica of the webhook does this; a write that another replica or a
+sidecar has made already counts as done.
+
+Invariant: what is left of an old run doesn't start a new run of the same name, unless no pod comes that could start it.
+One of the gated consumers records that its group had a producer, so that a process which never saw the producer knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
 
 from fluence_extender.cluster.pods_seen import follow_pods
-from fluence_extender.cluster.port import Listed, Observation
-from fluence_extender.coordination.release import handover, noted, waiting
+from fluence_extender.cluster.port import ClusterError, Gone, Listed, Observation
+from fluence_extender.cluster.reconciler import Reconciler, each
+from fluence_extender.coordination.release import handover, recorded_verdict, waiting
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
     PRODUCER,
@@ -35,16 +42,21 @@ from fluence_extender.model.coordination import (
 from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION, GROUP_LABEL
 from fluence_extender.model.pod import Pod
 
+log = structlog.get_logger(__name__)
+
 PATIENCE = 300.0
 """Seconds that a consumer waits for another producer once none lives."""
 
 MOMENT = 15.0
 """Seconds that a consumer waits once its producer has succeeded without a decision."""
 
-AGAIN = 15.0
-"""Seconds until a release or a mark that was asked for is asked for again, if it isn't seen to have happened."""
+REPEAT = 15.0
+"""Seconds until a write is repeated, if the watch hasn't shown it."""
 
-Group = tuple[str, str]
+GATHER = 1.0
+"""Seconds to wait before each round: sidecars are faster, and should do the work."""
+
+SharedGroup = tuple[str, str]
 """Namespace and name of a shared group."""
 
 _HANDED_BACKEND = producer_annotation(BACKEND_ANNOTATION)
@@ -53,63 +65,241 @@ _HANDED_ATTRIBUTES = producer_annotation(ATTRIBUTE_PREFIX)
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Release ``pod``, annotated with ``told``."""
+    """Release ``pod`` with these ``annotations``."""
 
     pod: Pod
-    told: dict[str, str]
+    annotations: dict[str, str]
 
 
-def shared_group(pod: Pod) -> tuple[Group, bool] | None:
-    """The shared group of a pod, and whether it is its producer; None for pods of no shared group."""
+class Releases(Protocol):
+    """Writes to consumers."""
+
+    async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Annotate ``pod`` and remove its gate, in one step. Raises `ClusterError`."""
+        ...
+
+    async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Annotate ``pod``. Raises `ClusterError`."""
+        ...
+
+
+class LateConsumerReconciler(Reconciler[SharedGroup]):
+    """Releases the consumers of each shared group as `LateConsumers` decides."""
+
+    def __init__(self, releases: Releases, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__("a shared group", GATHER, clock)
+        self._releases = releases
+        self._consumers = LateConsumers(clock)
+
+    def observe(self, seen: Observation) -> None:
+        """Note an observation, of whatever kind."""
+        self.enqueue(self._consumers.observe(seen))
+
+    async def reconcile(self, group: SharedGroup) -> float | None:
+        """Release the consumers of the group that are to start now, and record that it had a producer."""
+        if (pod := self._consumers.producer_to_record(group)) is not None:
+            await self._write(pod, self._releases.annotate, {PRODUCER_SEEN_ANNOTATION: "true"})
+        await each(self._release, self._consumers.releases(group))
+        return self._consumers.due_in(group)
+
+    async def _release(self, one: Release) -> None:
+        if await self._write(one.pod, self._releases.release, one.annotations):
+            log.info("a late consumer may start", pod=one.pod.key)
+
+    async def _write(
+        self, pod: Pod, write: Callable[..., Awaitable[None]], annotations: Mapping[str, str]
+    ) -> bool:
+        """Return whether the write was made. One that fails is repeated after `REPEAT`."""
+        try:
+            await write(pod, annotations)
+        except Gone:
+            return False
+        except ClusterError as error:
+            log.warning("a late consumer can't be written to yet", pod=pod.key, problem=str(error))
+            return False
+        return True
+
+
+@dataclass(slots=True)
+class _Group:
+    """One shared group. Times are in seconds of the clock, by the uid of the consumer.
+
+    ``starts_at`` is when a consumer without a living producer starts; ``repeat_at`` when its release is repeated, and
+    ``record_at`` when the record of the producer is.
+    """
+
+    pods: dict[str, Pod] = field(default_factory=dict)
+    had_producer: bool = False
+    orphaned_since: dict[str, float] = field(default_factory=dict)
+    starts_at: dict[str, float] = field(default_factory=dict)
+    repeat_at: dict[str, float] = field(default_factory=dict)
+    record_at: float | None = None
+
+    def forget(self, uid: str) -> None:
+        """Forget the times of a consumer that is released or gone."""
+        for times in (self.orphaned_since, self.starts_at, self.repeat_at):
+            times.pop(uid, None)
+
+
+class LateConsumers:
+    """Decides which consumers of shared groups start, from the pods; ``clock`` counts seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._groups: dict[SharedGroup, _Group] = {}
+        self._group_of: dict[str, SharedGroup] = {}
+        self._changed: set[SharedGroup] = set()
+        self._listed = False
+
+    def observe(self, seen: Observation) -> Set[SharedGroup]:
+        """Note an observation, of whatever kind. Return the groups about which something may have to be done."""
+        if follow_pods(seen, self._group_of, self._put, self._drop) and isinstance(seen, Listed):
+            self._listed = True
+        if not self._listed:
+            return frozenset()
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def releases(self, name: SharedGroup) -> list[Release]:
+        """Return the consumers of the group that are to start now. Each is returned again after `REPEAT`."""
+        group = self._groups.get(name)
+        if group is None:
+            return []
+        now, pods = self._clock(), group.pods.values()
+        producers = sorted(filter(_produces, pods), key=lambda one: (not lives(one), -one.created))
+        consumers = [one for one in pods if not _produces(one)]
+        orphaned = not any(map(lives, producers)) and (
+            group.had_producer
+            or any(
+                _received(one) is not None or PRODUCER_SEEN_ANNOTATION in one.annotations for one in consumers
+            )
+        )
+        found = []
+        for consumer in waiting(consumers, name[1]):
+            uid = consumer.uid
+            if orphaned:
+                since = group.orphaned_since.setdefault(uid, now)
+                silent = silent_producer(consumer, producers) is not None
+                group.starts_at[uid] = since + (MOMENT if silent else PATIENCE)
+            else:
+                group.orphaned_since.pop(uid, None)
+                group.starts_at.pop(uid, None)
+            patient = orphaned and now >= group.starts_at[uid]
+            annotations = annotations_for(consumer, producers, consumers, patient)
+            if annotations is not None and now >= group.repeat_at.get(uid, now):
+                group.repeat_at[uid] = now + REPEAT
+                found.append(Release(consumer, annotations))
+        return found
+
+    def producer_to_record(self, name: SharedGroup) -> Pod | None:
+        """Return the consumer on which to record that the group had a producer, None if it is recorded or had none.
+
+        The same consumer is returned again after `REPEAT`.
+        """
+        group = self._groups.get(name)
+        if group is None or not group.had_producer:
+            return None
+        gated = waiting((one for one in group.pods.values() if not _produces(one)), name[1])
+        if not gated or any(PRODUCER_SEEN_ANNOTATION in one.annotations for one in gated):
+            group.record_at = None
+            return None
+        now = self._clock()
+        if group.record_at is not None and now < group.record_at:
+            return None
+        group.record_at = now + REPEAT
+        return min(gated, key=lambda one: one.uid)
+
+    def due_in(self, name: SharedGroup) -> float | None:
+        """Return the seconds until the group has to be looked at again, None if only an event can change anything."""
+        group = self._groups.get(name)
+        if group is None:
+            return None
+        times = [at for uid, at in group.starts_at.items() if uid not in group.repeat_at]
+        times += group.repeat_at.values()
+        if group.record_at is not None:
+            times.append(group.record_at)
+        return min(times) - self._clock() if times else None
+
+    def _put(self, pod: Pod) -> None:
+        name = shared_group(pod)
+        if name is None or self._group_of.get(pod.uid, name) != name:
+            self._drop(pod.uid)
+        if name is None:
+            return
+        self._group_of[pod.uid] = name
+        group = self._groups.setdefault(name, _Group())
+        group.pods[pod.uid] = pod
+        group.had_producer = group.had_producer or _produces(pod)
+        if READY_GATE not in pod.gates:
+            group.forget(pod.uid)
+        self._changed.add(name)
+
+    def _drop(self, uid: str) -> None:
+        name = self._group_of.pop(uid, None)
+        if name is None:
+            return
+        group = self._groups[name]
+        del group.pods[uid]
+        group.forget(uid)
+        if not group.pods:
+            del self._groups[name]
+        self._changed.add(name)
+
+
+def shared_group(pod: Pod) -> SharedGroup | None:
+    """Return the shared group that the pod is a producer or a consumer of, None if there is none."""
     label = pod.labels.get(GROUP_LABEL, "")
     if not pod.ours or not label:
         return None
     if DEPENDS_ON_PRODUCER in pod.annotations:
-        return (pod.namespace, label), False
-    if pod.annotations.get(ROLE_ANNOTATION) == PRODUCER and label.endswith(PRODUCER_SUFFIX):
-        return (pod.namespace, label.removesuffix(PRODUCER_SUFFIX)), True
+        return pod.namespace, label
+    if _produces(pod) and label.endswith(PRODUCER_SUFFIX):
+        return pod.namespace, label.removesuffix(PRODUCER_SUFFIX)
     return None
 
 
 def lives(pod: Pod) -> bool:
-    """Whether a producer may still decide."""
+    """Return whether a producer may still decide."""
     return not pod.finished and not pod.deleting
 
 
-def told_by(
+def annotations_for(
     consumer: Pod, producers: Iterable[Pod], siblings: Iterable[Pod], patient: bool
 ) -> dict[str, str] | None:
-    """What ``consumer`` is released with; None while it is to wait. ``patient``: nobody may come any more."""
-    ended_with = None
+    """Return the annotations with which ``consumer`` is released, None while it has to wait.
+
+    ``patient``: the consumer has waited long enough for another producer. ``producers`` begin with those that live.
+    """
+    fallback = None
     for producer in producers:
-        verdict = noted(producer)
+        verdict = recorded_verdict(producer)
         if lives(producer):
             return handover(producer.annotations, verdict.task) if verdict is not None else None
         if verdict is not None:
-            told = handover(producer.annotations, verdict.task)
+            annotations = handover(producer.annotations, verdict.task)
             if consumer.owner is not None and producer.owner == consumer.owner:
-                return told
-            ended_with = ended_with or told
+                return annotations
+            fallback = fallback or annotations
     if not patient:
         return None
-    if (silent := ended_in_silence(consumer, producers)) is not None:
-        ended_with = handover(silent.annotations, "")
+    if (silent := silent_producer(consumer, producers)) is not None:
+        fallback = handover(silent.annotations, "")
     for sibling in siblings:
-        ended_with = ended_with or _told(sibling)
-    return ended_with or {QUANTUM_JOB_ID_ANNOTATION: ""}
+        fallback = fallback or _received(sibling)
+    return fallback or {QUANTUM_JOB_ID_ANNOTATION: ""}
 
 
-def ended_in_silence(consumer: Pod, producers: Iterable[Pod]) -> Pod | None:
-    """The producer of the consumer's own run that succeeded before its sidecar had decided."""
+def silent_producer(consumer: Pod, producers: Iterable[Pod]) -> Pod | None:
+    """Return the producer of the consumer's own run that succeeded before its sidecar had decided."""
     for one in producers:
-        mine = consumer.owner is not None and one.owner == consumer.owner
-        if mine and one.phase == "Succeeded" and not one.deleting and noted(one) is None:
+        same_run = consumer.owner is not None and one.owner == consumer.owner
+        if same_run and one.phase == "Succeeded" and not one.deleting and recorded_verdict(one) is None:
             return one
     return None
 
 
-def _told(sibling: Pod) -> dict[str, str] | None:
-    """What a consumer was told that has been released, and lives."""
+def _received(sibling: Pod) -> dict[str, str] | None:
+    """Return the annotations with which a living consumer was released, None if it wasn't."""
     if (
         QUANTUM_JOB_ID_ANNOTATION not in sibling.annotations
         or READY_GATE in sibling.gates
@@ -123,114 +313,5 @@ def _told(sibling: Pod) -> dict[str, str] | None:
     }
 
 
-class LateConsumers:
-    """What is seen of shared groups; ``clock`` gives seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._pods: dict[Group, dict[str, Pod]] = {}
-        self._of: dict[str, Group] = {}
-        self._had_producer: set[Group] = set()
-        self._orphaned_since: dict[str, float] = {}
-        self._patience: dict[str, float] = {}
-        self._asked: dict[str, float] = {}
-        self._marked: dict[Group, float] = {}
-        self._listed = False
-
-    def take(self, seen: Observation) -> None:
-        """Take note of what was seen; all but pods is passed over."""
-        if follow_pods(seen, self._of, self._put, self._drop) and isinstance(seen, Listed):
-            self._listed = True
-
-    def actions(self) -> list[Release]:
-        """Who is to be released now."""
-        if not self._listed:
-            return []
-        now = self._clock()
-        return [one for group in sorted(self._pods) for one in self._of_group(group, now)]
-
-    def marks(self) -> list[Pod]:
-        """Consumers on which is to be written now that their group had a producer: one of each such group."""
-        now = self._clock()
-        found = []
-        for group in sorted(self._had_producer):
-            gated = waiting((one for one in self._pods[group].values() if not _leads(one)), group[1])
-            if not gated or any(PRODUCER_SEEN_ANNOTATION in one.annotations for one in gated):
-                self._marked.pop(group, None)
-            elif now - self._marked.get(group, -AGAIN) >= AGAIN:
-                self._marked[group] = now
-                found.append(min(gated, key=lambda one: one.uid))
-        return found
-
-    @property
-    def next_due(self) -> float | None:
-        """When `actions` may say more, though nothing more is seen."""
-        waiting_for = [
-            since + self._patience[uid]
-            for uid, since in self._orphaned_since.items()
-            if uid not in self._asked
-        ]
-        asked = (*self._asked.values(), *self._marked.values())
-        return min([*waiting_for, *(at + AGAIN for at in asked)], default=None)
-
-    def _of_group(self, group: Group, now: float) -> list[Release]:
-        pods = list(self._pods[group].values())
-        producers = sorted(
-            (one for one in pods if _leads(one)), key=lambda one: (not lives(one), -one.created)
-        )
-        consumers = [one for one in pods if not _leads(one)]
-        gated = waiting(consumers, group[1])
-        orphaned = not any(map(lives, producers)) and (
-            group in self._had_producer
-            or any(_told(one) is not None or PRODUCER_SEEN_ANNOTATION in one.annotations for one in consumers)
-        )
-        found = []
-        for consumer in gated:
-            if orphaned:
-                self._orphaned_since.setdefault(consumer.uid, now)
-            else:
-                self._orphaned_since.pop(consumer.uid, None)
-            longest = MOMENT if ended_in_silence(consumer, producers) is not None else PATIENCE
-            self._patience[consumer.uid] = longest
-            patient = orphaned and now - self._orphaned_since[consumer.uid] >= longest
-            told = told_by(consumer, producers, consumers, patient)
-            if told is not None and now - self._asked.get(consumer.uid, -AGAIN) >= AGAIN:
-                self._asked[consumer.uid] = now
-                found.append(Release(consumer, told))
-        return found
-
-    def _put(self, pod: Pod) -> None:
-        belongs = shared_group(pod)
-        if belongs is None:
-            self._drop(pod.uid)
-            return
-        group, leads = belongs
-        if self._of.get(pod.uid, group) != group:
-            self._drop(pod.uid)
-        self._of[pod.uid] = group
-        self._pods.setdefault(group, {})[pod.uid] = pod
-        if leads:
-            self._had_producer.add(group)
-        if READY_GATE not in pod.gates:
-            self._forget(pod.uid)
-
-    def _drop(self, uid: str) -> None:
-        group = self._of.pop(uid, None)
-        self._forget(uid)
-        if group is None:
-            return
-        pods = self._pods[group]
-        del pods[uid]
-        if not pods:
-            del self._pods[group]
-            self._had_producer.discard(group)
-            self._marked.pop(group, None)
-
-    def _forget(self, uid: str) -> None:
-        self._orphaned_since.pop(uid, None)
-        self._patience.pop(uid, None)
-        self._asked.pop(uid, None)
-
-
-def _leads(pod: Pod) -> bool:
+def _produces(pod: Pod) -> bool:
     return pod.annotations.get(ROLE_ANNOTATION) == PRODUCER

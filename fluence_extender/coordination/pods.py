@@ -50,7 +50,7 @@ class ApiReleases:
         )
 
     async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """See `late_keeper.Releases`."""
+        """See `late.Releases`."""
         path = _path(pod.namespace, pod.name)
         await self._patch(path, f"annotate pod {pod.key}", _annotated(pod.uid, annotations))
 
@@ -71,7 +71,7 @@ class ApiPods(ApiReleases):
         """See `Pods`."""
         return await self._read(self._name)
 
-    async def note(self, annotations: Mapping[str, str]) -> None:
+    async def annotate_own(self, annotations: Mapping[str, str]) -> None:
         """See `Pods`."""
         path = _path(self._namespace, self._name)
         await self._patch(path, f"annotate our own pod {self._name}", _annotated(self._uid, annotations))

@@ -1,8 +1,8 @@
-"""Letting consumers go: all of a group, each by one patch that hands over the task and removes the gate by its name.
+"""Release consumers: one patch each hands over the task and removes the gate by its name.
 
-Invariant: a consumer is never touched without the decision having been written on its producer first, so that whoever
-comes next (this sidecar after a restart, or the keeper) goes on where it stopped. A member that can't be patched now is
-tried again while others go ahead; the extender starts no gang of which a member is still gated.
+Invariant: a consumer is written to only after the decision stands on its producer, so the next one that releases (this
+sidecar after a restart, or the webhook) continues where the last one stopped. A consumer that can't be patched now is
+tried again while others go ahead; the extender starts no gang that has a gated member.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from fluence_extender.cluster.port import ClusterError, Gone
-from fluence_extender.cluster.rounds import each
+from fluence_extender.cluster.reconciler import each
 from fluence_extender.coordination.following import Verdict
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.coordination import (
@@ -34,31 +34,31 @@ LONGEST_WHY = 1000
 
 
 class Pods(Protocol):
-    """The pods of one namespace. All methods raise `ClusterError`."""
+    """The pods of one namespace. Each method raises `ClusterError`."""
 
     async def own(self) -> Pod:
-        """The pod we run in."""
+        """Return the pod that this process runs in."""
         ...
 
-    async def note(self, annotations: Mapping[str, str]) -> None:
-        """Annotate the pod we run in."""
+    async def annotate_own(self, annotations: Mapping[str, str]) -> None:
+        """Annotate the pod that this process runs in."""
         ...
 
     async def group(self, name: str) -> list[Pod]:
-        """The pods with the group's label."""
+        """Return the pods with the group's label."""
         ...
 
     async def named(self, names: Sequence[str]) -> list[Pod]:
-        """The pods with these names; those that don't exist are left out."""
+        """Return the pods with these names, without those that don't exist."""
         ...
 
     async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Annotate ``pod`` and remove `READY_GATE` in one step."""
+        """Annotate ``pod`` and remove `READY_GATE`, in one step."""
         ...
 
 
 def waiting(pods: Iterable[Pod], group: str, names: tuple[str, ...] = ()) -> list[Pod]:
-    """The consumers of ``group`` among ``pods`` that are still gated; by their ``names`` where these are given."""
+    """Return the consumers of ``group`` that are still gated. If ``names`` are given, these are its consumers."""
     producer = producer_group(group)
     return [
         pod
@@ -75,48 +75,51 @@ def waiting(pods: Iterable[Pod], group: str, names: tuple[str, ...] = ()) -> lis
 
 
 def handover(producer: Mapping[str, str], task: str) -> dict[str, str]:
-    """What a consumer is told: the task's id, and the backend of its producer, whose annotations are given."""
-    told = {QUANTUM_JOB_ID_ANNOTATION: task}
+    """Return the annotations that a consumer gets: the task's id, and the backend from its producer's annotations."""
+    annotations = {QUANTUM_JOB_ID_ANNOTATION: task}
     for key, value in producer.items():
         if describes_backend(key):
-            told[producer_annotation(key)] = value
-    return told
+            annotations[producer_annotation(key)] = value
+    return annotations
 
 
-def note_of(verdict: Verdict, uid: str) -> dict[str, str]:
-    """How a verdict is written on the producer of that uid; a copy of its manifest is another pod, and undecided."""
+def verdict_annotations(verdict: Verdict, uid: str) -> dict[str, str]:
+    """Return the annotations that record a verdict on its producer.
+
+    They name the producer's ``uid``, because a copy of its manifest is another pod, which hasn't decided.
+    """
     why = verdict.why if verdict.known else f"{GIVEN_UP}{verdict.why}"
-    return {QUANTUM_JOB_ID_ANNOTATION: verdict.task, RELEASED_ANNOTATION: f"{why[:LONGEST_WHY]}{_mark(uid)}"}
+    return {
+        QUANTUM_JOB_ID_ANNOTATION: verdict.task,
+        RELEASED_ANNOTATION: f"{why[:LONGEST_WHY]}{_uid_suffix(uid)}",
+    }
 
 
-def noted(producer: Pod) -> Verdict | None:
-    """The verdict that stands on a producer."""
-    why, mark = producer.annotations.get(RELEASED_ANNOTATION, ""), _mark(producer.uid)
-    if not why.endswith(mark):
+def recorded_verdict(producer: Pod) -> Verdict | None:
+    """Return the verdict that is recorded on a producer, None if there is none."""
+    why, suffix = producer.annotations.get(RELEASED_ANNOTATION, ""), _uid_suffix(producer.uid)
+    if not why.endswith(suffix):
         return None
-    why = why.removesuffix(mark)
+    why = why.removesuffix(suffix)
     task = producer.annotations.get(QUANTUM_JOB_ID_ANNOTATION, "")
     return Verdict(task, why.removeprefix(GIVEN_UP), not why.startswith(GIVEN_UP))
 
 
-def _mark(uid: str) -> str:
+def _uid_suffix(uid: str) -> str:
     return f" (pod {uid})"
 
 
-async def release_all(pods: Pods, consumers: Iterable[Pod], told: Mapping[str, str]) -> list[str]:
-    """Release ``consumers``; what went wrong, empty once each of them is released or gone. Doesn't raise."""
-    problems: list[str] = []
+async def release_all(pods: Pods, consumers: Iterable[Pod], annotations: Mapping[str, str]) -> list[str]:
+    """Release ``consumers``. Return what went wrong, empty once each of them is released or gone. Doesn't raise."""
 
-    async def one(pod: Pod) -> bool:
+    async def release(pod: Pod) -> str:
         try:
-            await pods.release(pod, told)
+            await pods.release(pod, annotations)
         except Gone:
-            return True
+            return ""
         except ClusterError as error:
-            problems.append(str(error))
-            return False
-        log.info("a consumer may start", pod=pod.key, task=told.get(QUANTUM_JOB_ID_ANNOTATION, ""))
-        return True
+            return str(error)
+        log.info("a consumer may start", pod=pod.key, task=annotations.get(QUANTUM_JOB_ID_ANNOTATION, ""))
+        return ""
 
-    await each(one, list(consumers))
-    return problems
+    return [problem for problem in await each(release, list(consumers)) if problem]

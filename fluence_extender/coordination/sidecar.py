@@ -25,7 +25,14 @@ from fluence_extender.coordination.following import Following, Verdict
 from fluence_extender.coordination.guarded import Guarded
 from fluence_extender.coordination.options import Options, annotated
 from fluence_extender.coordination.provider import ProviderError
-from fluence_extender.coordination.release import Pods, handover, note_of, noted, release_all, waiting
+from fluence_extender.coordination.release import (
+    Pods,
+    handover,
+    recorded_verdict,
+    release_all,
+    verdict_annotations,
+    waiting,
+)
 from fluence_extender.model.pod import Pod
 
 log = structlog.get_logger(__name__)
@@ -75,7 +82,7 @@ class Sidecar:
     async def run(self) -> int:
         """Until `stop`; 0, or 1 where the task wasn't found or nothing more was heard of it."""
         own = await self._begin()
-        verdict = noted(own) if own is not None else None
+        verdict = recorded_verdict(own) if own is not None else None
         if verdict is None:
             verdict = await self._follow()
         if verdict is None:
@@ -186,7 +193,8 @@ class Sidecar:
     async def _release(self, verdict: Verdict) -> None:
         """Write the verdict on our pod, then release consumers as they come; until told to stop, and once after."""
         await self._insist(
-            lambda: self._pods.note(note_of(verdict, self._options.pod_uid)), self._options.ungate
+            lambda: self._pods.annotate_own(verdict_annotations(verdict, self._options.pod_uid)),
+            self._options.ungate,
         )
         told = handover(self._own.annotations if self._own is not None else {}, verdict.task)
         pauses = Backoff(FIRST_PAUSE, LONGEST_PAUSE)

@@ -1,69 +1,164 @@
-"""One review after another: what a pod needs is settled, its patch made, the answer written.
+"""Decide one review: look up what the pod needs, make its patch, write the answer.
 
-Invariants: the answer to a review that can be read allows the pod, also where making the patch fails, then without
-one and with a warning; a pod is judged by one context from beginning to end.
+Invariants: the answer to a review that can be read allows the pod. If making the patch fails, the pod is allowed
+without a patch and with a warning. A pod is judged by one context from beginning to end. Nothing is made for a dry run
+or for pods of other schedulers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import structlog
 
-from fluence_extender.webhook.before import Accounts, Claims, LimitRanges, settle
-from fluence_extender.webhook.contract import Context, Json, Outcome, Request
-from fluence_extender.webhook.metrics import Answered
-from fluence_extender.webhook.mutate import concerns, look, mutate
-from fluence_extender.webhook.review import Review, answer, read_review
-from fluence_extender.webhook.subject import Subject, Unfit
+from fluence_extender.model.coordination import CONSUMER, PRODUCER
+from fluence_extender.webhook.contract import (
+    AdmissionRequest,
+    Context,
+    Json,
+    Outcome,
+    OwnedPods,
+    ProducerUnknown,
+)
+from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
+from fluence_extender.webhook.handlers.gang import SIZING_OWNERS
+from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
+from fluence_extender.webhook.limit_ranges import Bounds
+from fluence_extender.webhook.metrics import ReviewResult
+from fluence_extender.webhook.mutate import concerns, is_shared_by_its_job, mutate, settle_role
+from fluence_extender.webhook.review import Review, encode_answer, read_review
 
 log = structlog.get_logger(__name__)
 
 
-class Admission:
-    """Answers with ``handlers`` by the newest ``context``."""
+class Lookups(Protocol):
+    """What the API server is asked before a pod is patched; see `lookups.ApiLookups`."""
 
-    def __init__(
-        self,
-        handlers: Sequence[str],
-        context: Callable[[], Context],
-        accounts: Accounts,
-        claims: Claims,
-        limits: LimitRanges,
-    ) -> None:
+    async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
+        """Return whether the request ``uid`` is the producer of ``group``. Raises `ProducerUnknown`."""
+        ...
+
+    async def has_account(self, namespace: str) -> bool:
+        """Return whether the sidecar's account exists, after making it if it doesn't. Doesn't raise."""
+        ...
+
+    async def bounds(self, namespace: str) -> Bounds:
+        """Return what the LimitRanges of ``namespace`` allow containers. Doesn't raise."""
+        ...
+
+    async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
+        """Return which pods a Job, ReplicaSet or StatefulSet wants, None if unknown. Doesn't raise."""
+        ...
+
+
+class Admission:
+    """Answers reviews with ``handlers``, each by the context that ``context`` returns at that time."""
+
+    def __init__(self, handlers: Sequence[str], context: Callable[[], Context], lookups: Lookups) -> None:
         self._handlers = tuple(handlers)
         self._context = context
-        self._accounts = accounts
-        self._claims = claims
-        self._limits = limits
+        self._lookups = lookups
 
-    async def decide(self, body: bytes) -> tuple[bytes, Answered, int]:
-        """The answer to a review, how it ended, and how many warnings it has. Raises `review.BadReview`."""
+    async def decide(self, body: bytes) -> tuple[bytes, ReviewResult, int]:
+        """Return the answer to a review, its result, and how many warnings it has. Raises `review.BadReview`."""
         review = read_review(body)
         try:
-            ended, outcome = await self._outcome(review)
-            return answer(review.request.uid, outcome), ended, len(outcome.warnings)
+            result, outcome = await self._outcome(review)
+            return encode_answer(review.request.uid, outcome), result, len(outcome.warnings)
         except Exception as error:
             request = review.request
             log.exception("a pod is admitted as it is", namespace=request.namespace, name=request.name)
-            told = f"fluence: admitted as it is, after an internal error ({type(error).__name__})"
-            return answer(request.uid, Outcome(warnings=(told,))), Answered.FAILED, 1
+            warning = (
+                f"fluence admitted the pod as it is, because of an internal error ({type(error).__name__}): see the "
+                "webhook's log"
+            )
+            return encode_answer(request.uid, Outcome(warnings=(warning,))), ReviewResult.FAILED, 1
 
-    async def _outcome(self, review: Review) -> tuple[Answered, Outcome]:
+    async def _outcome(self, review: Review) -> tuple[ReviewResult, Outcome]:
         if review.pod is None:
-            return Answered.UNREADABLE, Outcome(warnings=(f"fluence: {review.unreadable}",))
+            warning = f"fluence admitted the object as it is: {review.unreadable}"
+            return ReviewResult.UNREADABLE, Outcome(warnings=(warning,))
         pod, request, context = review.pod, review.request, self._context()
-        said = _said(pod, request)
-        request, context = await settle(
-            pod, request, self._handlers, context, self._accounts, self._claims, self._limits, said
-        )
-        outcome = mutate(pod, request, self._handlers, context, said)
-        return Answered.PATCHED if outcome.patch else Answered.UNCHANGED, outcome
+        declared = _declared(pod, request)
+        if declared is not None:
+            request, context = await look_up(pod, declared, request, self._handlers, context, self._lookups)
+        outcome = mutate(pod, request, self._handlers, context, declared)
+        return ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED, outcome
 
 
-def _said(pod: Json, request: Request) -> Subject | None:
-    """What the pod says, found out once for all; None where it doesn't matter or can't be made out."""
+def _declared(pod: Json, request: AdmissionRequest) -> PodDeclaration | None:
+    """Return what the pod declares, None if it doesn't matter or if the pod is unfit, which `mutate` reports."""
     try:
-        return look(pod) if concerns(pod, request) else None
+        return read_declaration(pod) if concerns(pod, request) else None
     except Unfit:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What is to be looked up: the sidecar's account, the bounds of containers, the producer of the shared ``group``,
+    and which pods the ``owner`` (kind, name) wants.
+    """
+
+    account: bool = False
+    bounds: bool = False
+    group: str = ""
+    owner: tuple[str, str] = ("", "")
+
+
+def needs(
+    pod: Json, declared: PodDeclaration, request: AdmissionRequest, handlers: Sequence[str], context: Context
+) -> Needs:
+    """Return what still has to be looked up before this pod can be patched."""
+    settled = settle_role(declared, request, handlers)
+    undecided = declared.role == UNDECIDED and settled.role and request.produces is None
+    consumes = bool(settled.role) and declared.role in (UNDECIDED, NUMBERED, CONSUMER)
+    in_gang = "gang" in handlers and settled.size is None and (consumes if settled.role else settled.named)
+    sized_by_owner = (in_gang and settled.owner[0] in SIZING_OWNERS) or (
+        settled.role and is_shared_by_its_job(settled)
+    )
+    numbered = bool(settled.role) and declared.role == NUMBERED
+    needs_owner = (sized_by_owner or numbered) and request.owned is None
+    return Needs(
+        account=_needs_account(pod, settled, handlers) and request.namespace not in context.accounts,
+        bounds=settled.quantum and "quantum" in handlers and request.bounds is None,
+        group=settled.group if undecided else "",
+        owner=settled.owner if needs_owner else ("", ""),
+    )
+
+
+def _needs_account(pod: Json, settled: PodDeclaration, handlers: Sequence[str]) -> bool:
+    has_sidecar = settled.quantum and (settled.role == PRODUCER or settled.observed)
+    return has_sidecar and "quantum" in handlers and pod["spec"].get("serviceAccountName") in USUAL_ACCOUNTS
+
+
+async def look_up(
+    pod: Json,
+    declared: PodDeclaration,
+    request: AdmissionRequest,
+    handlers: Sequence[str],
+    context: Context,
+    lookups: Lookups,
+) -> tuple[AdmissionRequest, Context]:
+    """Return the request and the context with what this pod needs; for most pods that is nothing more.
+
+    The owner comes first and the producer second, because each answer decides what else the pod needs.
+    """
+    wanted = needs(pod, declared, request, handlers, context)
+    if wanted.owner[0]:
+        request = replace(request, owned=await lookups.owned(request.namespace, *wanted.owner))
+        wanted = needs(pod, declared, request, handlers, context)
+    if wanted.group and not request.dry_run:
+        try:
+            produces = await lookups.is_producer(request.namespace, wanted.group, request.uid)
+            request = replace(request, produces=produces)
+        except ProducerUnknown as error:
+            request = replace(request, producer_unknown=str(error))
+        wanted = needs(pod, declared, request, handlers, context)
+    if wanted.bounds:
+        request = replace(request, bounds=await lookups.bounds(request.namespace))
+    if wanted.account and not request.dry_run and await lookups.has_account(request.namespace):
+        context = replace(context, accounts=context.accounts | {request.namespace})
+    return request, context

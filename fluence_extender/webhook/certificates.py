@@ -1,7 +1,7 @@
-"""Certificate authorities and the certificates they sign, as values (RFC 5280).
+"""Make and read certificate authorities and the certificates that they sign (RFC 5280).
 
 Invariants: a certificate is valid from an hour before it was made, so that machines whose clocks are behind accept it;
-it never outlives the authority that signed it; a key that isn't its certificate's is never paired with it.
+it never outlives the authority that signed it; a certificate is never paired with a key that isn't its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class BadCertificate(Exception):
-    """What was given isn't a certificate and its key; the text says why."""
+    """The input isn't a certificate with its key; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,16 @@ class KeyPair:
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """A certificate in PEM."""
+    """Return a certificate in PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def make_authority(now: datetime, lifetimes: Lifetimes = STANDARD) -> KeyPair:
-    """A new authority that signs itself."""
+    """Return a new authority, which signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, AUTHORITY_NAME)])
     builder = (
-        _begun(name, name, key, now - lifetimes.skew, now + lifetimes.authority)
+        _builder(name, name, key, now - lifetimes.skew, now + lifetimes.authority)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
     )
@@ -86,31 +86,31 @@ def make_authority(now: datetime, lifetimes: Lifetimes = STANDARD) -> KeyPair:
 def make_leaf(
     authority: KeyPair, names: Sequence[str], now: datetime, lifetimes: Lifetimes = STANDARD
 ) -> KeyPair:
-    """A server's certificate for these host names and IP addresses, of which there must be one at least."""
+    """Return a server's certificate for these host names and IP addresses, at least one."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, WEBHOOK_NAME)])
     issuer = authority.certificate.subject
     end = min(now + lifetimes.leaf, authority.certificate.not_valid_after_utc)
     issuing = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (
-        _begun(subject, issuer, key, now - lifetimes.skew, end)
+        _builder(subject, issuer, key, now - lifetimes.skew, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
         .add_extension(issuing, critical=False)
     )
     return KeyPair(builder.sign(authority.key, hashes.SHA256()), key)
 
 
 def renewal_due(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether less than a third of its life is left."""
+    """Return whether less than a third of the certificate's life is left."""
     end = certificate.not_valid_after_utc
     return now >= end - (end - certificate.not_valid_before_utc) / 3
 
 
 def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether this authority's key signed the certificate."""
+    """Return whether this authority's key signed the certificate."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -119,7 +119,7 @@ def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
 
 
 def names_of(certificate: x509.Certificate) -> set[str]:
-    """The host names and addresses that a certificate is for."""
+    """Return the host names and addresses that a certificate is for."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -129,35 +129,35 @@ def names_of(certificate: x509.Certificate) -> set[str]:
 
 
 def read_bundle(text: bytes) -> tuple[x509.Certificate, ...]:
-    """The certificates of a PEM bundle, in order, each once. Raises `BadCertificate`."""
+    """Return the certificates of a PEM bundle, in order and each once. Raises `BadCertificate`."""
     try:
         return tuple(dict.fromkeys(x509.load_pem_x509_certificates(text)))
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadCertificate(f"there is no readable certificate in it: {error}") from None
+        raise BadCertificate(f"it holds no readable certificate: {error}") from None
 
 
 def read_pair(certificate: x509.Certificate, key_text: bytes) -> KeyPair:
-    """A certificate with the key in PEM that belongs to it. Raises `BadCertificate`."""
+    """Return a certificate with its key, which is given in PEM. Raises `BadCertificate`."""
     try:
         key = serialization.load_pem_private_key(key_text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise BadCertificate(f"its key can't be read: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise BadCertificate("its key is neither RSA nor of an elliptic curve")
+        raise BadCertificate("its key is neither an RSA nor an elliptic curve key")
     if key.public_key() != certificate.public_key():
-        raise BadCertificate("its key isn't that of its certificate")
+        raise BadCertificate("its key doesn't belong to its certificate")
     return KeyPair(certificate, key)
 
 
 def may_sign(certificate: x509.Certificate) -> bool:
-    """Whether it is an authority's."""
+    """Return whether the certificate belongs to an authority."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, ValueError):
         return False
 
 
-def _begun(
+def _builder(
     subject: x509.Name, issuer: x509.Name, key: SigningKey, begin: datetime, end: datetime
 ) -> x509.CertificateBuilder:
     return (
@@ -186,7 +186,7 @@ def _usage(signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _general(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -1,15 +1,13 @@
-"""What the webhook's shell and its handlers say to each other. Names that pods carry stand in `model.coordination`.
+"""The values that the webhook's server and its handlers exchange. `model.coordination` has the names that pods carry.
 
-The shell makes a `Request` of each review, takes the newest `Context`, and answers with the `Outcome` of
-`webhook.mutate.mutate`. Some things must be asked of the API server before a patch can be made: `before.settle` does
-that, and the shell awaits it first.
+The server makes an `AdmissionRequest` of each review and takes the newest `Context`. `admission.look_up` then asks the
+API server what this pod needs in addition, and `mutate.mutate` makes the `Outcome`.
 
 Invariant: values only. The same pod, request and context give the same outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -17,16 +15,20 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.webhook.limit_ranges import Bounds
 
 Json = dict[str, Any]
 
+GroupName = tuple[str, str]
+"""Namespace and name of a group."""
 
-class Unclaimed(Exception):
-    """Who produces in a shared group can't be found out; the text says why."""
+
+class ProducerUnknown(Exception):
+    """The producer of a shared group can't be found out; the text says why."""
 
 
 class GroupKind(StrEnum):
-    """Which PodGroups the API server serves, best first; ``NONE``: labels and annotations are all there is."""
+    """The PodGroups that the API server serves, best first. ``NONE``: gangs have labels and annotations only."""
 
     NATIVE = "native"
     COSCHEDULING = "scheduling.x-k8s.io"
@@ -34,40 +36,21 @@ class GroupKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """What containers may ask for of one resource, as quantities: between ``least`` and ``most`` (None: any amount).
-
-    ``limited``: each container has a limit, or is given one; ``ratio``: how many times its request that may be.
-    """
-
-    least: str = "0"
-    most: str | None = None
-    limited: bool = False
-    ratio: str | None = None
-
-
-Bounds = Mapping[str, Bound]
-"""By the name of the resource."""
-
-Group = tuple[str, str]
-"""Namespace and name of a group."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """What an owner of pods wants: how many of them it creates at once, and the index of the first."""
+class OwnedPods:
+    """The pods that an owner wants: how many of them exist at once, and the index of the first."""
 
     at_once: int
     first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AdmissionRequest:
     """One admission request for a pod.
 
-    ``namespace`` and ``name`` are the request's (the pod may lack both; ``name`` is "" with generateName). ``leads``
-    says whether this pod claimed to be its shared group's producer (``unclaimed``: why that is unknown), ``owned`` what
-    its owner wants, ``bounds`` what its namespace allows containers: None where nobody was asked, or nobody knows.
+    ``namespace`` and ``name`` come from the request, because the pod may lack both; with generateName ``name`` is "".
+    The fields below are looked up when the pod needs them, and None while they are unknown: ``produces`` says whether
+    this pod is the producer of its shared group (``producer_unknown``: why that can't be found out), ``owned`` which
+    pods its owner wants, ``bounds`` what the LimitRanges of its namespace allow containers.
     """
 
     namespace: str
@@ -75,9 +58,9 @@ class Request:
     dry_run: bool = False
     operation: str = "CREATE"
     uid: str = ""
-    leads: bool | None = None
-    unclaimed: str = ""
-    owned: Owned | None = None
+    produces: bool | None = None
+    producer_unknown: str = ""
+    owned: OwnedPods | None = None
     bounds: Bounds | None = None
 
 
@@ -85,10 +68,10 @@ class Request:
 class Context:
     """What is known of the cluster at one moment.
 
-    ``resources`` is None where no resources.yaml was read. ``gate_by_webhook``: nothing else adds our scheduling gate,
-    or marks pods. ``accounts`` are the namespaces in which the sidecar's account is known to exist. ``priority_class``:
-    the PriorityClass of consumers exists (a pod that names a missing one is refused). ``producers`` are the groups that
-    producers are in, ``namesakes`` other pods' groups that could be such.
+    ``resources`` is None if no resources.yaml was read. ``gate_by_webhook`` is true if no admission policy adds our
+    scheduling gate and marks pods. ``accounts`` are the namespaces in which the sidecar's account is known to exist.
+    ``priority_class`` says whether the PriorityClass of consumers exists; a pod that names a missing one is refused.
+    ``producer_groups`` are the groups of producers, ``producer_like_groups`` the groups of other pods with such names.
     """
 
     resources: VirtualResources | None = None
@@ -96,16 +79,15 @@ class Context:
     gate_by_webhook: bool = False
     accounts: frozenset[str] = frozenset()
     priority_class: bool = True
-    producers: frozenset[Group] = frozenset()
-    namesakes: frozenset[Group] = frozenset()
+    producer_groups: frozenset[GroupName] = frozenset()
+    producer_like_groups: frozenset[GroupName] = frozenset()
     sidecar_image: str = "fluence-extender"
-    sidecar_pull_policy: str = "IfNotPresent"
 
 
 class Operation(Struct, frozen=True):
     """One operation of RFC 6902: ``add``, ``replace`` or ``remove``; ``path`` is a JSON Pointer (RFC 6901).
 
-    A removal has no value. As JSON it is what that RFC says.
+    A removal has no value. Encoded as JSON it is what that RFC says.
     """
 
     op: str
@@ -115,7 +97,7 @@ class Operation(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer to a request: always allowed, with a patch (empty: byte-identical) and warnings for the user."""
+    """The answer to a request, which always allows the pod: a patch (empty: leave the pod as it is) and warnings."""
 
     patch: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()

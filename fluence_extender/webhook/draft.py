@@ -1,7 +1,7 @@
-"""A pod while handlers work on it: every change is noted as an operation of RFC 6902.
+"""A pod that handlers change: each change is recorded as an operation of RFC 6902 (JSON Patch).
 
-What is changed is copied first, and nothing else, as most of a pod stays as it is. Invariants: ``operations``, applied
-in order to the pod that the draft was made of, give ``pod``; that pod itself isn't changed.
+Only the parts that change are copied, because most of a pod stays as it is. Invariants: ``operations``, applied in
+order to the original pod, give ``pod``; the original pod itself isn't changed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Step = str | int
 
 
 class Draft:
-    """A pod, with what was changed in it and what its user should be told.
+    """A pod with the changes made to it and the warnings for its user.
 
-    Values given to it are kept: whoever gives one doesn't change it any more.
+    The draft keeps the values that it is given, so a caller must not change them afterwards.
     """
 
     def __init__(self, pod: Json) -> None:
@@ -28,17 +28,17 @@ class Draft:
 
     @property
     def spec(self) -> Json:
-        """The spec; to be changed by the methods below only."""
+        """The spec. Change it through the methods below only."""
         spec: Json = self.pod["spec"]
         return spec
 
     def warn(self, text: str) -> None:
-        """Tell the pod's user something; once, whoever says it."""
+        """Warn the pod's user, once for each text."""
         if text not in self.warnings:
             self.warnings.append(text)
 
     def get(self, *path: Step) -> Any:
-        """What stands at ``path``, None where nothing does."""
+        """Return the value at ``path``, None if there is none."""
         found: Any = self.pod
         for step in path:
             if isinstance(step, int):
@@ -50,7 +50,7 @@ class Draft:
         return found
 
     def put(self, *path: Step, value: Any) -> None:
-        """Let ``value`` stand at ``path``; maps on the way are made where they are missing."""
+        """Set the value at ``path``; missing maps on the way are made."""
         found: Any = self.pod
         for depth, step in enumerate(path[:-1]):
             found = found[step] if isinstance(step, int) else found.get(step)
@@ -61,7 +61,7 @@ class Draft:
             self._put(path, value)
 
     def insert(self, *path: Step, values: list[Any], at: int | None = None) -> None:
-        """Insert ``values`` into the list at ``path``, in their order, from index ``at`` on (default: at its end)."""
+        """Insert ``values`` into the list at ``path``, in their order, at index ``at`` (default: at the end)."""
         if not values:
             return
         there = self.get(*path)
@@ -74,7 +74,7 @@ class Draft:
         self.operations += [Operation("add", f"{where}/{first + i}", one) for i, one in enumerate(values)]
 
     def remove(self, *path: Step) -> None:
-        """Remove what stands at ``path``, which is there."""
+        """Remove the value at ``path``, which must exist."""
         del self._owned(path[:-1])[path[-1]]
         self.operations.append(Operation("remove", _pointer(path)))
 
@@ -85,7 +85,7 @@ class Draft:
         self.operations.append(Operation("replace" if there else "add", _pointer(path), value))
 
     def _owned(self, path: tuple[Step, ...]) -> Any:
-        """What stands at ``path``, to be changed: a copy of our own, as is all that it is in."""
+        """Return the value at ``path`` for changing it: a copy of our own, like everything that contains it."""
         holder: Any = self.pod
         for step in path:
             found = holder[step]
@@ -98,5 +98,5 @@ class Draft:
 
 @lru_cache(maxsize=4096)
 def _pointer(path: tuple[Step, ...]) -> str:
-    """RFC 6901: ``~`` and ``/`` within a step are escaped."""
+    """Return the path as a JSON Pointer (RFC 6901): ``~`` and ``/`` within a step are escaped."""
     return "".join([f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path])

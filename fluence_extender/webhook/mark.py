@@ -1,7 +1,7 @@
-"""Which pods are marked for our bind verb, where no admission policy marks them.
+"""Mark the pods that the extender itself has to bind, on clusters where no admission policy marks them.
 
-The rule is that of the policy ``fluence-gate`` in ``deploy/base/gate.yaml``, which says what it is for; a test asks
-both about the same pods.
+The rule is the same as in the policy ``fluence-gate`` (``deploy/base/gate.yaml``), which explains it. A test applies
+both to the same pods.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fluence_extender.webhook.draft import Draft
 GROUP_LABELS = (GROUP_LABEL, *pod_groups.COSCHEDULING_NAMES, FLUX_SIZE)
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-JUDGED_VOLUMES = (
+CONSTRAINING_VOLUMES = (
     "persistentVolumeClaim",
     "ephemeral",
     "csi",
@@ -35,21 +35,21 @@ JUDGED_VOLUMES = (
 
 
 def mark(draft: Draft) -> None:
-    """Mark the draft's pod if it has to be, and isn't bound already."""
-    if draft.spec.get("nodeName") or not is_to_be_marked(draft.pod):
+    """Mark the draft's pod if the extender has to bind it and it isn't bound already."""
+    if draft.spec.get("nodeName") or not needs_mark(draft.pod):
         return
     for kind in ("requests", "limits"):
         draft.put("spec", "containers", 0, "resources", kind, MARK_RESOURCE, value="1")
 
 
-def is_to_be_marked(pod: Json) -> bool:
-    """Whether the extender itself has to bind the pod."""
+def needs_mark(pod: Json) -> bool:
+    """Return whether the extender itself has to bind the pod."""
     meta, spec = pod.get("metadata") or {}, pod["spec"]
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     return (
-        _asks_for_devices(spec)
+        _requests_devices(spec)
         or any(_is_stamp(name) for name in annotations)
-        or (_is_bound_together(meta, spec, labels) and KUEUE_LABEL not in labels)
+        or (_needs_barrier(meta, spec, labels) and KUEUE_LABEL not in labels)
     )
 
 
@@ -58,7 +58,7 @@ def _containers(spec: Json) -> Iterator[Json]:
     yield from spec.get("initContainers") or ()
 
 
-def _asks_for_devices(spec: Json) -> bool:
+def _requests_devices(spec: Json) -> bool:
     return any(
         name.startswith(RESOURCE_PREFIX)
         for container in _containers(spec)
@@ -70,27 +70,32 @@ def _is_stamp(name: str) -> bool:
     return name == ALLOCATION_ANNOTATION or describes_backend(name)
 
 
-def _is_bound_together(meta: Json, spec: Json, labels: Json) -> bool:
+def _needs_barrier(meta: Json, spec: Json, labels: Json) -> bool:
     grouped = any(name in labels for name in GROUP_LABELS)
-    replaced = any(one.get("controller") for one in meta.get("ownerReferences") or ())
+    has_controller = any(one.get("controller") for one in meta.get("ownerReferences") or ())
     ports = any(
         (port.get("hostPort") or 0) > 0
         for container in _containers(spec)
         for port in container.get("ports") or ()
     )
-    return _is_judged(spec) or ports or bool(spec.get("schedulingGroup")) or (grouped and not replaced)
-
-
-def _is_judged(spec: Json) -> bool:
-    """Whether kube-scheduler's filters judge the pod by more than its node and what is free there."""
-    affinity = spec.get("affinity") or {}
-    between = (affinity.get(kind) or {} for kind in ("podAffinity", "podAntiAffinity"))
     return (
-        any(one.get(REQUIRED) for one in between)
+        _has_cluster_constraints(spec)
+        or ports
+        or bool(spec.get("schedulingGroup"))
+        or (grouped and not has_controller)
+    )
+
+
+def _has_cluster_constraints(spec: Json) -> bool:
+    """Return whether kube-scheduler's filters look at more than the pod's node and its free capacity."""
+    affinity = spec.get("affinity") or {}
+    pod_affinities = (affinity.get(kind) or {} for kind in ("podAffinity", "podAntiAffinity"))
+    return (
+        any(one.get(REQUIRED) for one in pod_affinities)
         or any(
             one.get("whenUnsatisfiable") != "ScheduleAnyway"
             for one in spec.get("topologySpreadConstraints") or ()
         )
-        or any(kind in volume for volume in spec.get("volumes") or () for kind in JUDGED_VOLUMES)
+        or any(kind in volume for volume in spec.get("volumes") or () for kind in CONSTRAINING_VOLUMES)
         or bool(spec.get("resourceClaims"))
     )

@@ -15,13 +15,13 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from fluence_extender.webhook.keeper import Keeper
+from fluence_extender.webhook.registration import RegistrationReconciler
 
 # Seconds.
 BUCKETS = (100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0, 3.0, 10.0)
 
 
-class Answered(StrEnum):
+class ReviewResult(StrEnum):
     """How a review ended."""
 
     PATCHED = "patched"
@@ -33,7 +33,7 @@ class Answered(StrEnum):
 
 
 class WebhookMetrics:
-    """All metrics of one webhook; ``registry`` holds them and nothing else."""
+    """The metrics of one webhook; ``registry`` holds nothing else."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -44,7 +44,7 @@ class WebhookMetrics:
             registry=registry,
         )
         answers = Counter("fluence_webhook_answers", "Reviews answered.", ["outcome"], registry=registry)
-        self._answers = {outcome: answers.labels(outcome) for outcome in Answered}
+        self._answers = {result: answers.labels(result) for result in ReviewResult}
         self.warnings = Counter(
             "fluence_webhook_warnings", "Warnings given to users with an answer.", registry=registry
         )
@@ -71,21 +71,21 @@ class WebhookMetrics:
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
 
-    def observe(self, outcome: Answered, seconds: float) -> None:
+    def observe(self, result: ReviewResult, seconds: float) -> None:
         """Count one answer and the time it took."""
         self._latency.observe(seconds)
-        self._answers[outcome].inc()
+        self._answers[result].inc()
 
-    def mirror(self, keeper: Keeper) -> None:
-        """Set the gauges from the registration as it was last seen."""
-        identity = keeper.identity
-        self.looks.inc(keeper.looks - self._looked)
-        self._looked = keeper.looks
+    def update(self, registration: RegistrationReconciler) -> None:
+        """Set the gauges from the last look at registration and certificates."""
+        identity = registration.identity
+        self.looks.inc(registration.looks - self._looked)
+        self._looked = registration.looks
         if identity is not None:
             self._expiry.set(identity.expires.timestamp())
-        self._sound.set(identity is not None and not keeper.problem and not identity.fault)
+        self._sound.set(identity is not None and not registration.problem and not identity.fault)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The exposition and its content type, in the format that the ``Accept`` header asks for."""
+        """Return the exposition and its content type, in the format that the ``Accept`` header requests."""
         encoder, content_type = choose_encoder(accept)
         return encoder(self.registry), content_type

@@ -1,7 +1,7 @@
-"""From a pod to its patch.
+"""Turn a pod into its patch, by the handlers.
 
-Invariant: a pod of another scheduler gets none; a patched pod gets none a second time; and whatever the API server
-would refuse only because of the patch isn't patched, but told.
+Invariants: a pod of another scheduler gets no patch; a pod that has been patched gets none a second time; a pod that
+the API server would refuse because of the patch is left as it is, and its user is warned.
 """
 
 from __future__ import annotations
@@ -17,120 +17,130 @@ from fluence_extender.model.coordination import (
     producer_group,
 )
 from fluence_extender.model.names import GATE, SCHEDULER_NAME
-from fluence_extender.webhook.contract import Context, Json, Outcome, Request
+from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, Outcome
+from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mark import mark
-from fluence_extender.webhook.subject import NUMBERED, UNDECIDED, Subject, Unfit, read
-from fluence_extender.webhook.validity import faults, shape_faults
+from fluence_extender.webhook.validity import faults
 
-NOTHING = Outcome()
+UNCHANGED = Outcome()
 LONGEST_WHY = 120
 
 
 def mutate(
-    pod: Json, request: Request, handlers: Sequence[str], context: Context, said: Subject | None = None
+    pod: Json,
+    request: AdmissionRequest,
+    handlers: Sequence[str],
+    context: Context,
+    declared: PodDeclaration | None = None,
 ) -> Outcome:
-    """What ``handlers``, in this order, give the pod, which isn't changed itself.
+    """Return what ``handlers``, in this order, change in the pod. The pod itself isn't changed.
 
-    ``said`` is what `look` has found in the pod already, if it has been asked.
+    ``declared`` is what the pod declares, if the caller has read it already.
     """
     if not concerns(pod, request):
-        return NOTHING
+        return UNCHANGED
     try:
-        subject = decided(said or look(pod), request, handlers)
+        settled = settle_role(declared or read_declaration(pod), request, handlers)
     except Unfit as unfit:
-        return Outcome(warnings=(_unpatched(str(unfit)),))
+        return Outcome(warnings=(_not_patched(str(unfit)),))
     draft = Draft(pod)
-    for text in subject.warnings:
+    for text in settled.warnings:
         draft.warn(text)
-    _tell_namesakes(draft, subject, request, context)
+    _warn_of_name_clash(draft, settled, request, context)
     if context.gate_by_webhook:
         _gate(draft)
     for name in handlers:
-        HANDLERS[name](draft, subject, request, context)
+        HANDLERS[name](draft, settled, request, context)
     if context.gate_by_webhook:
         mark(draft)
     if not draft.operations:
         return Outcome(warnings=tuple(draft.warnings))
-    broken = [fault for fault in faults(draft.pod) if fault not in faults(pod)]
-    if broken:
-        return Outcome(warnings=(_unpatched("; ".join(broken)),))
+    new_faults = [fault for fault in faults(draft.pod) if fault not in faults(pod)]
+    if new_faults:
+        return Outcome(warnings=(_not_patched("; ".join(new_faults)),))
     return Outcome(tuple(draft.operations), tuple(draft.warnings))
 
 
-def ours(pod: Json) -> bool:
-    """Whether the pod is for our scheduler."""
+def is_ours(pod: Json) -> bool:
+    """Return whether the pod is for our scheduler."""
     spec = pod.get("spec")
     return isinstance(spec, dict) and spec.get("schedulerName") == SCHEDULER_NAME
 
 
-def concerns(pod: Json, request: Request) -> bool:
-    """Whether there is anything to think about: a new pod of ours."""
-    return request.operation == "CREATE" and ours(pod)
+def concerns(pod: Json, request: AdmissionRequest) -> bool:
+    """Return whether the request may lead to a patch: it creates a pod of ours."""
+    return request.operation == "CREATE" and is_ours(pod)
 
 
-def look(pod: Json) -> Subject:
-    """What the pod says. Raises `Unfit`."""
-    misshapen = shape_faults(pod)
-    if misshapen:
-        raise Unfit("; ".join(misshapen))
-    return read(pod)
-
-
-def decided(subject: Subject, request: Request, handlers: Sequence[str]) -> Subject:
-    """What the pod says as far as ``handlers`` go by it, with its role settled."""
+def settle_role(
+    declared: PodDeclaration, request: AdmissionRequest, handlers: Sequence[str]
+) -> PodDeclaration:
+    """Return the declaration as far as ``handlers`` go by it, with its role settled."""
     if "quantum" not in handlers:
-        return replace(subject, role="", group=subject.group if subject.named else "")
-    if subject.role and is_its_job(subject) and request.owned is not None and request.owned.at_once == 1:
-        # Nobody else is there to share anything with.
-        return replace(subject, role="", group=subject.group if subject.named else "")
-    if subject.role == NUMBERED:
-        first = request.owned is not None and request.owned.first == subject.number
-        return replace(subject, role=PRODUCER if first else CONSUMER)
-    if subject.role == UNDECIDED and request.leads is not None:
-        return replace(subject, role=PRODUCER if request.leads else CONSUMER)
-    if subject.role == UNDECIDED:
-        said = () if request.dry_run else (_unclaimed(subject.group, request.unclaimed),)
-        return replace(subject, role=PRODUCER, warnings=(*subject.warnings, *said))
-    return subject
+        return _without_role(declared)
+    if (
+        declared.role
+        and is_shared_by_its_job(declared)
+        and request.owned is not None
+        and request.owned.at_once == 1
+    ):
+        # A shared group of one pod has nobody to share with.
+        return _without_role(declared)
+    if declared.role == NUMBERED:
+        first = request.owned is not None and request.owned.first == declared.number
+        return replace(declared, role=PRODUCER if first else CONSUMER)
+    if declared.role == UNDECIDED and request.produces is not None:
+        return replace(declared, role=PRODUCER if request.produces else CONSUMER)
+    if declared.role == UNDECIDED:
+        warnings = () if request.dry_run else (_producer_unknown(declared.group, request.producer_unknown),)
+        return replace(declared, role=PRODUCER, warnings=(*declared.warnings, *warnings))
+    return declared
 
 
-def is_its_job(subject: Subject) -> bool:
-    """Whether the shared group is a Job's pods and no others, and nobody else says how many those are."""
-    return not subject.named and subject.size is None and subject.owner[0] == "Job"
+def is_shared_by_its_job(declared: PodDeclaration) -> bool:
+    """Return whether the shared group is all pods of one Job, and only the Job says how many there are."""
+    return not declared.named and declared.size is None and declared.owner[0] == "Job"
+
+
+def _without_role(declared: PodDeclaration) -> PodDeclaration:
+    return replace(declared, role="", group=declared.group if declared.named else "")
 
 
 def _gate(draft: Draft) -> None:
-    """Our gate, where the pod can have one."""
+    """Add our gate, unless the pod is bound already."""
     gates = {gate.get("name") for gate in draft.spec.get("schedulingGates") or ()}
     if GATE not in gates and not draft.spec.get("nodeName"):
         draft.insert("spec", "schedulingGates", values=[{"name": GATE}])
 
 
-def _tell_namesakes(draft: Draft, subject: Subject, request: Request, context: Context) -> None:
-    """Tell of two groups that go by one name, as their pods are one gang."""
-    produces = subject.role == PRODUCER
-    group = producer_group(subject.group) if produces else subject.group
-    if (request.namespace, group) in (context.namesakes if produces else context.producers):
+def _warn_of_name_clash(
+    draft: Draft, declared: PodDeclaration, request: AdmissionRequest, context: Context
+) -> None:
+    """Warn if another group has the name of this producer's group, or the reverse: their pods are one gang."""
+    produces = declared.role == PRODUCER
+    group = producer_group(declared.group) if produces else declared.group
+    others = context.producer_like_groups if produces else context.producer_groups
+    if (request.namespace, group) in others:
         other = (
             "pods of another group"
             if produces
             else f"the producer of shared group {group[: -len(PRODUCER_SUFFIX)]!r}"
         )
         draft.warn(
-            f"group {group!r} is also that of {other}, and all of them count as one gang: give one of the groups "
-            "another name"
+            f"group {group!r} is also the group of {other}, so all their pods count as one gang: give one of the two "
+            "groups another name"
         )
 
 
-def _unpatched(why: str) -> str:
+def _not_patched(why: str) -> str:
     return f"fluence left the pod as it is: {why}"
 
 
-def _unclaimed(group: str, why: str) -> str:
-    told = f" ({why[:LONGEST_WHY]})" if why else ""
+def _producer_unknown(group: str, why: str) -> str:
+    reason = f" ({why[:LONGEST_WHY]})" if why else ""
     return (
-        f"nobody could be asked who produces in shared group {group!r}{told}, so this pod does: to be sure of one, "
-        f"annotate one pod with {ROLE_ANNOTATION}={PRODUCER} and the others with {CONSUMER}"
+        f"the producer of shared group {group!r} couldn't be looked up{reason}, so this pod is made one: to have "
+        f"exactly one, annotate one pod with {ROLE_ANNOTATION}={PRODUCER} and the others with {CONSUMER}"
     )

@@ -1,20 +1,26 @@
-"""The PodGroups that linked pods name: which are to be made, resized and removed.
+"""Keep the PodGroups that pods name: create them, follow the size of their gang, remove them after their last pod.
 
-A pod is linked to its PodGroup at admission; the object follows once the pod exists, whatever comes first. Its size is
-what the members' label says (`gangs.conventions.labelled`), so that the extender and kube-scheduler agree on it.
+Admission links a pod to its PodGroup. The PodGroup itself follows once the pod exists. Its size is what the convention
+of our own group label says (`conventions.labelled`), so the extender and kube-scheduler agree on it.
 
-Invariants: only what carries our mark is ever changed or removed; a group is made when its size is known, never for a
-pod that doesn't exist; two replicas that see the same cluster want the same.
+Invariants: only a PodGroup with our mark is ever changed or removed; a PodGroup is created once its size is known, and
+never for a pod that doesn't exist; two replicas that see the same cluster want the same, and what the other one has
+done already counts as done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+import structlog
+
+from fluence_extender.cluster.errors import Invalid
 from fluence_extender.cluster.pods_seen import follow_pods
-from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation
+from fluence_extender.cluster.port import WORKLOADS, Changed, Conflict, Gone, Kind, Listed, Observation
+from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.gangs.membership.assembly import required_size
 from fluence_extender.gangs.membership.conventions import labelled
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
@@ -25,8 +31,10 @@ from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 
+log = structlog.get_logger(__name__)
+
 LINGER = 5.0
-"""Seconds that a group without members stays: an owner that replaces its pods needs a moment."""
+"""Seconds that a PodGroup without members stays: an owner that replaces its pods needs a moment."""
 
 Name = tuple[str, str]
 """Namespace and name."""
@@ -35,7 +43,7 @@ Group = PodGroup | CoschedulingGroup
 Ref = tuple[type[Group], Name]
 KINDS: dict[Kind, type[Group]] = {Kind.POD_GROUP: PodGroup, Kind.COSCHEDULING_GROUP: CoschedulingGroup}
 NEEDED = frozenset((Kind.POD, *KINDS))
-"""What must have been listed before a group is believed to have no members, or not to be there."""
+"""Kinds that must have been listed before "this group has no members" or "there is no such group" can be believed."""
 
 
 class _Member(NamedTuple):
@@ -45,7 +53,7 @@ class _Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """Make the group of that kind; ``owner`` is what all its members have in common, if anything."""
+    """Create a PodGroup of that kind; ``owner`` is the owner that all its members have in common, if any."""
 
     kind: type[Group]
     name: Name
@@ -55,7 +63,7 @@ class Make:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Let a group of ours have another size."""
+    """Change the size of a PodGroup of ours."""
 
     group: Group
     size: int
@@ -63,7 +71,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove a group of ours, as it was seen."""
+    """Delete a PodGroup of ours, provided that it hasn't changed since it was observed."""
 
     group: Group
 
@@ -71,8 +79,194 @@ class Remove:
 Action = Make | Resize | Remove
 
 
+class PodGroupWrites(Protocol):
+    """Writes PodGroups. Each call raises a `ClusterError` subclass unless the API server has accepted the write."""
+
+    async def make(self, kind: type[Group], name: Name, size: int, owner: Owner | None) -> None:
+        """Create a PodGroup with our mark. Raises `Conflict` if there is one of that name."""
+        ...
+
+    async def resize(self, group: Group, size: int) -> None:
+        """Change the size. Raises `errors.Invalid` if the size can't be changed, `Gone` if the PodGroup is gone."""
+        ...
+
+    async def remove(self, group: Group) -> None:
+        """Delete the PodGroup. Raises `Conflict` if it has changed since it was observed, `Gone` if it is gone."""
+        ...
+
+
+class PodGroupReconciler(Reconciler[Ref]):
+    """Brings each PodGroup to the state that `PodGroups` wants."""
+
+    def __init__(self, writes: PodGroupWrites, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__("a PodGroup", clock=clock)
+        self._writes = writes
+        self._groups = PodGroups(clock)
+
+    def observe(self, seen: Observation) -> None:
+        """Note an observation, of whatever kind."""
+        self.enqueue(self._groups.observe(seen))
+
+    async def reconcile(self, ref: Ref) -> float | None:
+        """Do what is to be done about one PodGroup."""
+        action = self._groups.action(ref)
+        match action:
+            case None:
+                return self._groups.removal_due_in(ref)
+            case Make():
+                try:
+                    await self._writes.make(action.kind, action.name, action.size, action.owner)
+                except (Conflict, Gone):
+                    # Another replica was faster, or the namespace is gone; the watch shows which.
+                    return None
+            case Resize():
+                try:
+                    await self._writes.resize(action.group, action.size)
+                except (Conflict, Gone):
+                    return None
+                except Invalid as error:
+                    log.info("a PodGroup keeps its size", problem=str(error))
+                    self._groups.size_is_fixed(action)
+            case Remove():
+                # After a conflict the group is looked at again: it may have members by now.
+                try:
+                    await self._writes.remove(action.group)
+                except Gone:
+                    return None
+                self._groups.removed(action.group)
+        return None
+
+
+class PodGroups:
+    """Decides what is to be done about each PodGroup, from pods, PodGroups and workloads; ``clock`` counts seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._workloads = WorkloadIndex(_by_label)
+        self._members: dict[Ref, dict[str, Pod]] = {}
+        self._ref_of: dict[str, Ref] = {}
+        self._groups: dict[Ref, Group] = {}
+        self._changed: set[Ref] = set()
+        self._empty_since: dict[Ref, float] = {}
+        self._fixed_sizes: set[tuple[str, int]] = set()
+        self._listed: set[Kind] = set()
+
+    def observe(self, seen: Observation) -> Set[Ref]:
+        """Note an observation, of whatever kind. Return the PodGroups about which something may have to be done."""
+        follow_pods(seen, self._ref_of, self._put_pod, self._drop_pod)
+        if isinstance(seen, Listed):
+            self._observe_list(seen)
+        elif isinstance(seen.object, Group):
+            (self._put_group if isinstance(seen, Changed) else self._drop_group)(seen.object)
+        elif isinstance(seen.object, Workload):
+            index = self._workloads
+            self._touch((index.put if isinstance(seen, Changed) else index.drop)(seen.object))
+        if not self._listed >= NEEDED:
+            return frozenset()
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def action(self, ref: Ref) -> Action | None:
+        """Return what is to be done about a PodGroup now, None if it is as it should be or must wait."""
+        group, members = self._groups.get(ref), self._members.get(ref)
+        if group is not None and (group.provenance.by != WEBHOOK_NAME or group.provenance.deleting):
+            self._empty_since.pop(ref, None)
+            return None
+        if not members:
+            return None if group is None else self._removal(ref, group)
+        self._empty_since.pop(ref, None)
+        size = self._size(members.values())
+        if size is None:
+            return None
+        if group is None:
+            return Make(ref[0], ref[1], size, _common_owner(members.values()))
+        if _size_of(group) == size or (group.uid, size) in self._fixed_sizes:
+            return None
+        return Resize(group, size)
+
+    def removal_due_in(self, ref: Ref) -> float | None:
+        """Return the seconds until a PodGroup without members is to be removed, None if nothing is to be removed."""
+        since = self._empty_since.get(ref)
+        return None if since is None else since + LINGER - self._clock()
+
+    def removed(self, group: Group) -> None:
+        """Note that the API server has accepted the removal."""
+        self._empty_since.pop(_ref(group), None)
+
+    def size_is_fixed(self, action: Resize) -> None:
+        """Note that the API server refuses this size, so it isn't asked again."""
+        self._fixed_sizes.add((action.group.uid, action.size))
+
+    def _removal(self, ref: Ref, group: Group) -> Remove | None:
+        since = self._empty_since.setdefault(ref, self._clock())
+        return Remove(group) if self._clock() - since >= LINGER else None
+
+    def _size(self, members: Iterable[Pod]) -> int | None:
+        """Return the size on which all members agree, None if it isn't known yet.
+
+        Of parts that start one after the other, the smallest counts.
+        """
+        parts: dict[GangKey, list[_Member]] = {}
+        for pod in members:
+            membership = self._workloads.membership(pod)
+            parts.setdefault(membership.key, []).append(_Member(pod, membership))
+        sizes = [required_size(key, alike) for key, alike in parts.items()]
+        known = [size for size in sizes if not isinstance(size, Reason)]
+        return min(known) if len(known) == len(sizes) else None
+
+    def _observe_list(self, seen: Listed) -> None:
+        self._listed.add(seen.kind)
+        if seen.kind in KINDS:
+            groups = {_ref(one): one for one in seen.objects if isinstance(one, Group)}
+            for ref, group in list(self._groups.items()):
+                if ref[0] is KINDS[seen.kind] and ref not in groups:
+                    self._drop_group(group)
+            for group in groups.values():
+                self._put_group(group)
+        elif seen.kind in WORKLOADS:
+            kind = WORKLOADS[seen.kind]
+            listed = [one for one in seen.objects if isinstance(one, kind)]
+            self._touch(self._workloads.replace(kind, listed, seen.served))
+
+    def _put_pod(self, pod: Pod) -> None:
+        ref = linked_group(pod)
+        if ref is None or pod.finished or self._ref_of.get(pod.uid, ref) != ref:
+            self._drop_pod(pod.uid)
+        if ref is not None and not pod.finished:
+            self._ref_of[pod.uid] = ref
+            self._members.setdefault(ref, {})[pod.uid] = pod
+            self._changed.add(ref)
+
+    def _drop_pod(self, uid: str) -> None:
+        ref = self._ref_of.pop(uid, None)
+        if ref is None:
+            return
+        self._workloads.forget(uid)
+        members = self._members[ref]
+        del members[uid]
+        if not members:
+            del self._members[ref]
+        self._changed.add(ref)
+
+    def _put_group(self, group: Group) -> None:
+        self._groups[_ref(group)] = group
+        self._changed.add(_ref(group))
+
+    def _drop_group(self, group: Group) -> None:
+        ref = _ref(group)
+        self._groups.pop(ref, None)
+        self._empty_since.pop(ref, None)
+        self._changed.add(ref)
+
+    def _touch(self, uids: Iterable[str]) -> None:
+        self._changed.update(self._ref_of[uid] for uid in uids if uid in self._ref_of)
+
+
 def linked_group(pod: Pod) -> Ref | None:
-    """The PodGroup that admission has linked the pod to; None where it hasn't, or the link is somebody else's."""
+    """Return the PodGroup that admission has linked the pod to.
+
+    Return None if admission has linked it to none, or if the link isn't admission's.
+    """
     group = pod.labels.get(GROUP_LABEL)
     if not group or not pod.ours:
         return None
@@ -86,146 +280,8 @@ def _by_label(pod: Pod, workloads: Workloads) -> Membership:
     return labelled.sized(pod, workloads, GangKey(pod.namespace, pod.labels[GROUP_LABEL], Convention.LABEL))
 
 
-class PodGroups:
-    """What is seen of linked pods and of PodGroups; ``clock`` gives seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._workloads = WorkloadIndex(_by_label)
-        self._members: dict[Ref, dict[str, Pod]] = {}
-        self._of: dict[str, Ref] = {}
-        self._groups: dict[Ref, Group] = {}
-        self._dirty: set[Ref] = set()
-        self._empty_since: dict[Ref, float] = {}
-        self._fixed: set[tuple[str, int]] = set()
-        self._listed: set[Kind] = set()
-
-    def take(self, seen: Observation) -> None:
-        """Take note of what was seen; kinds that don't matter here are passed over."""
-        follow_pods(seen, self._of, self._put_pod, self._drop_pod)
-        if isinstance(seen, Listed):
-            self._take_list(seen)
-        elif isinstance(seen.object, Group):
-            (self._put_group if isinstance(seen, Changed) else self._drop_group)(seen.object)
-        elif isinstance(seen.object, Workload):
-            index = self._workloads
-            self._look_at((index.put if isinstance(seen, Changed) else index.drop)(seen.object))
-
-    def _take_list(self, seen: Listed) -> None:
-        self._listed.add(seen.kind)
-        if seen.kind in KINDS:
-            groups = {_ref(one): one for one in seen.objects if isinstance(one, Group)}
-            for ref, group in list(self._groups.items()):
-                if ref[0] is KINDS[seen.kind] and ref not in groups:
-                    self._drop_group(group)
-            for group in groups.values():
-                self._put_group(group)
-        elif seen.kind in WORKLOADS:
-            kind = WORKLOADS[seen.kind]
-            listed = [one for one in seen.objects if isinstance(one, kind)]
-            self._look_at(self._workloads.replace(kind, listed, seen.served))
-
-    def _put_pod(self, pod: Pod) -> None:
-        ref = linked_group(pod)
-        if ref is None or pod.finished or self._of.get(pod.uid, ref) != ref:
-            self._drop_pod(pod.uid)
-        if ref is not None and not pod.finished:
-            self._of[pod.uid] = ref
-            self._members.setdefault(ref, {})[pod.uid] = pod
-            self._dirty.add(ref)
-
-    def _drop_pod(self, uid: str) -> None:
-        ref = self._of.pop(uid, None)
-        if ref is None:
-            return
-        self._workloads.forget(uid)
-        members = self._members[ref]
-        del members[uid]
-        if not members:
-            del self._members[ref]
-        self._dirty.add(ref)
-
-    def _put_group(self, group: Group) -> None:
-        self._groups[_ref(group)] = group
-        self._dirty.add(_ref(group))
-
-    def _drop_group(self, group: Group) -> None:
-        self._groups.pop(_ref(group), None)
-        self._dirty.add(_ref(group))
-
-    def _look_at(self, uids: Iterable[str]) -> None:
-        self._dirty.update(self._of[uid] for uid in uids if uid in self._of)
-
-    # What is to be done.
-
-    def actions(self) -> list[Action]:
-        """What is to be done now; asked again before anything more was seen, it isn't said again."""
-        if not self._listed >= NEEDED:
-            return []
-        now = self._clock()
-        due = {ref for ref, since in self._empty_since.items() if now - since >= LINGER}
-        looked_at, self._dirty = self._dirty | due, set()
-        wanted = (self._action(ref, now) for ref in sorted(looked_at, key=_order))
-        return [one for one in wanted if one is not None]
-
-    @property
-    def next_due(self) -> float | None:
-        """When the first of the groups without members is to be removed, None where there is none."""
-        return min((since + LINGER for since in self._empty_since.values()), default=None)
-
-    def done(self, action: Action) -> None:
-        """Take note that the API server has done it; the watch shows the rest."""
-        if isinstance(action, Remove):
-            self._empty_since.pop(_ref(action.group), None)
-
-    def refused(self, action: Action) -> None:
-        """Take note that the API server will not do it: a size that can't be changed stays."""
-        if isinstance(action, Resize):
-            self._fixed.add((action.group.uid, action.size))
-
-    def failed(self, action: Action) -> None:
-        """Take note that it didn't come about, and is to be thought of again."""
-        self._dirty.add((action.kind, action.name) if isinstance(action, Make) else _ref(action.group))
-
-    def _action(self, ref: Ref, now: float) -> Action | None:
-        group, members = self._groups.get(ref), self._members.get(ref)
-        mine = group is not None and group.provenance.by == WEBHOOK_NAME
-        if members or not mine or group is None or group.provenance.deleting:
-            self._empty_since.pop(ref, None)
-        if not members:
-            return self._removal(ref, group, now) if mine and group is not None else None
-        size = self._size(members.values())
-        if size is None or (group is not None and (not mine or group.provenance.deleting)):
-            return None
-        if group is None:
-            return Make(ref[0], ref[1], size, _common_owner(members.values()))
-        if _size_of(group) == size or (group.uid, size) in self._fixed:
-            return None
-        return Resize(group, size)
-
-    def _removal(self, ref: Ref, group: Group, now: float) -> Remove | None:
-        if group.provenance.deleting:
-            return None
-        since = self._empty_since.setdefault(ref, now)
-        return Remove(group) if now - since >= LINGER else None
-
-    def _size(self, members: Iterable[Pod]) -> int | None:
-        """The size that all members say; of parts that come one after the other the smallest. None: not known yet."""
-        parts: dict[GangKey, list[_Member]] = {}
-        for pod in members:
-            membership = self._workloads.membership(pod)
-            parts.setdefault(membership.key, []).append(_Member(pod, membership))
-        sizes = [required_size(key, alike) for key, alike in parts.items()]
-        known = [size for size in sizes if not isinstance(size, Reason)]
-        return min(known) if len(known) == len(sizes) else None
-
-
 def _ref(group: Group) -> Ref:
     return type(group), (group.namespace, group.name)
-
-
-def _order(ref: Ref) -> tuple[str, Name]:
-    return ref[0].__name__, ref[1]
 
 
 def _size_of(group: Group) -> int:
@@ -233,7 +289,7 @@ def _size_of(group: Group) -> int:
 
 
 def _common_owner(members: Iterable[Pod]) -> Owner | None:
-    """The owner of all members; None where they have none or several, or it can't be referred to."""
+    """Return the one owner of all members, None if they have none or several, or if it can't be referred to."""
     owners = {pod.owner for pod in members}
     owner = owners.pop() if len(owners) == 1 else None
     return owner if owner is not None and owner.api_version else None

@@ -1,22 +1,36 @@
-"""What the API server is told about the webhook: for whom it is, where it is, whom to trust, what an outage means.
+"""Keep the webhook's registration: which pods the API server sends it, where, and what an outage means.
 
-Two entries, because an outage must not mean the same for all. Without the webhook a pod that asks for a virtual
-resource would start without knowing its backend, and a shared quantum job without its order, so such pods are refused
-until the webhook answers again (``Fail``; Jobs and the like try again by themselves). Every other pod of ours is
-admitted as it is (``Ignore``): its gate comes from an admission policy, and its gang is held together by its label.
-Pods of other schedulers never get here, by ``matchConditions``, which the API server evaluates itself.
+The registration has two entries, because an outage must not mean the same for all pods. Without the webhook a pod that
+requests a virtual resource would start without knowing its backend, and a shared quantum job without its order. Such
+pods are refused until the webhook answers again (``Fail``; Jobs and other controllers try again by themselves). Every
+other pod of ours is admitted as it is (``Ignore``): an admission policy adds its gate, and its label makes its gang.
+Pods of other schedulers never get here, because the API server itself evaluates ``matchConditions``.
 
-Invariant: the object says everything, defaults included, so that what is stored can be compared with what is wanted.
+Each replica looks every few seconds and corrects what differs. It reads the registration before the authority, and a
+replica that changes the authority writes it before the registration. So a replica that saw a registration sees an
+authority at least as new, and never puts an older bundle back (its write carries the version that it read).
+
+Invariants: the registration states everything, defaults included, so that the stored object can be compared with the
+wanted one; an object of our name that isn't ours is reported and left alone.
 """
 
 from __future__ import annotations
 
 import base64
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import structlog
+
+from fluence_extender.cluster.backoff import jittered
+from fluence_extender.cluster.port import ClusterError, Conflict, Denied, Objects
+from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json
+from fluence_extender.webhook.identity import Identity, IdentitySource, NoIdentity
+
+log = structlog.get_logger(__name__)
 
 PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK_NAME}"
 MUTATE = "/mutate"
@@ -28,10 +42,16 @@ DEVICES = "devices.fluence.flux-framework.org"
 PODS = "pods.fluence.flux-framework.org"
 
 DEVICES_TIMEOUT = 10
-"""Seconds: the pod is refused after them, so rather a little longer."""
+"""Seconds until the pod is refused, so this is rather long."""
 
 PODS_TIMEOUT = 3
-"""Seconds: the pod is admitted without us after them."""
+"""Seconds until the pod is admitted without us."""
+
+PERIOD = 5.0
+"""Seconds between two looks; another program's edit lasts no longer."""
+
+STARTING = 0.2
+"""Seconds between two looks while the webhook can't serve yet."""
 
 OURS = f"has(object.spec.schedulerName) && object.spec.schedulerName == '{SCHEDULER_NAME}'"
 
@@ -47,8 +67,8 @@ ASKS_FOR_DEVICES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """The Service that leads to the webhook."""
+class ServiceTarget:
+    """The API server calls the webhook through a Service."""
 
     namespace: str
     name: str
@@ -56,29 +76,29 @@ class Service:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names under which it is called."""
+        """The names by which the webhook is called."""
         inside = f"{self.name}.{self.namespace}"
         return f"{inside}.svc", f"{inside}.svc.cluster.local", inside
 
 
 @dataclass(frozen=True, slots=True)
-class Url:
-    """Where the webhook is called from a control plane that it isn't in; ``host`` is the URL's."""
+class UrlTarget:
+    """The API server calls the webhook by a URL, because it runs outside the cluster; ``host`` is the URL's."""
 
     url: str
     host: str
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The name or address under which it is called."""
+        """The name or address by which the webhook is called."""
         return (self.host,)
 
 
-Target = Service | Url
+Target = ServiceTarget | UrlTarget
 
 
 def registration(target: Target, bundle: bytes = b"") -> Json:
-    """The MutatingWebhookConfiguration; ``bundle`` is the PEM of whom to trust."""
+    """Return the MutatingWebhookConfiguration; ``bundle`` holds the authorities to trust, in PEM."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
@@ -103,7 +123,7 @@ def _webhook(name: str, policy: str, seconds: int, condition: str, target: Targe
         "matchPolicy": "Equivalent",
         "namespaceSelector": {},
         "objectSelector": {},
-        # Others may set schedulerName or add containers after us; what we add isn't added twice.
+        # Other webhooks may set schedulerName or add containers after us. What we add isn't added twice.
         "reinvocationPolicy": "IfNeeded",
         "rules": [
             {
@@ -114,7 +134,7 @@ def _webhook(name: str, policy: str, seconds: int, condition: str, target: Targe
                 "scope": "Namespaced",
             }
         ],
-        # Accounts of sidecars are made at admission, except in a dry run.
+        # Accounts of sidecars and producer records are made at admission, except in a dry run.
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": seconds,
     }
@@ -122,23 +142,23 @@ def _webhook(name: str, policy: str, seconds: int, condition: str, target: Targe
 
 def _client(target: Target, bundle: bytes) -> Json:
     trusted = {"caBundle": base64.b64encode(bundle).decode()} if bundle else {}
-    if isinstance(target, Url):
+    if isinstance(target, UrlTarget):
         return {**trusted, "url": target.url}
     service = {"namespace": target.namespace, "name": target.name, "path": MUTATE, "port": target.port}
     return {**trusted, "service": service}
 
 
 def is_ours(stored: Json) -> bool:
-    """Whether we may write this object."""
+    """Return whether the object is ours, so that we may write it."""
     labels = stored.get("metadata", {}).get("labels") or {}
     return bool(labels.get(OWNER_LABEL) == OWNER)
 
 
 def corrected(stored: Json, wanted: Json) -> Json | None:
-    """``stored`` as it should be, None where it is so already.
+    """Return ``stored`` with the entries it should have, None if it has them already.
 
-    Kept as they are: labels and annotations of others, and selectors, with which administrators and cloud providers
-    exempt namespaces or objects.
+    Labels and annotations stay as they are. So do selectors, with which administrators and cloud providers exempt
+    namespaces or objects.
     """
     webhooks = copy.deepcopy(wanted["webhooks"])
     narrowed = {one.get("name"): one for one in stored.get("webhooks") or ()}
@@ -151,7 +171,7 @@ def corrected(stored: Json, wanted: Json) -> Json | None:
 
 
 def registered_bundle(stored: Json | None) -> bytes:
-    """Whom the API server trusts according to the object as it is stored: what all its entries have in common."""
+    """Return the bundle that the API server trusts by the stored object, b"" unless all its entries agree."""
     bundles = {
         (one.get("clientConfig") or {}).get("caBundle") or "" for one in (stored or {}).get("webhooks") or ()
     }
@@ -161,3 +181,96 @@ def registered_bundle(stored: Json | None) -> bytes:
         return base64.b64decode(bundles.pop())
     except ValueError:
         return b""
+
+
+class RegistrationReconciler(Reconciler[str]):
+    """Keeps certificate and registration as they should be.
+
+    ``install`` is called with each new identity; ``may_register`` returns whether the webhook can serve. ``problem``
+    says why the webhook isn't registered as it should be, "" if it is. ``registered`` is true once it has been;
+    ``looks`` counts the looks.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        source: IdentitySource,
+        target: Target,
+        install: Callable[[Identity], None],
+        may_register: Callable[[], bool],
+    ) -> None:
+        super().__init__("the registration")
+        self.looks = 0
+        self.registered = False
+        self.problem = "not registered yet"
+        self.identity: Identity | None = None
+        self._objects = objects
+        self._source = source
+        self._target = target
+        self._install = install
+        self._may_register = may_register
+        self._trusted = b""
+        self.enqueue((WEBHOOK_NAME,))
+
+    async def reconcile(self, key: str) -> float:
+        """Look once and correct what differs. What the API server refuses becomes the ``problem``."""
+        self.looks += 1
+        try:
+            self._report(await self._look())
+        except Conflict:
+            # Another replica was faster; the next look sees what it wrote.
+            pass
+        except ClusterError as error:
+            self._report(str(error))
+        except NoIdentity as error:
+            self._report(f"there is no certificate to serve with: {error}")
+        return jittered(PERIOD) if self._may_register() else STARTING
+
+    async def _look(self) -> str:
+        """Return what is wrong after the look, "" if nothing is. Raises `ClusterError`, `NoIdentity`."""
+        try:
+            stored = await self._objects.read(PATH)
+        except ClusterError:
+            # A lack of a certificate is the more important problem, so it is raised first.
+            await self._identify()
+            raise
+        self._trusted = registered_bundle(stored)
+        identity = await self._identify()
+        if not self._may_register():
+            return self.problem
+        problem = await self._register(stored, identity)
+        self.registered = self.registered or not problem
+        return problem
+
+    async def _identify(self) -> Identity:
+        """Return the current identity, after installing it if it is new. Raises `NoIdentity`."""
+        identity = await self._source.identity(self._trusted)
+        if self.identity is None or identity.certificate != self.identity.certificate:
+            self._install(identity)
+        self.identity = identity
+        return identity
+
+    async def _register(self, stored: Json | None, identity: Identity) -> str:
+        """Write the registration if it differs. Return what forbids that, "" if nothing does."""
+        wanted = registration(self._target, identity.bundle)
+        if stored is None:
+            try:
+                await self._objects.create(PATH, wanted)
+            except Denied as error:
+                advice = "`kubectl apply -k deploy/webhook` makes the MutatingWebhookConfiguration"
+                raise Denied(f"{error}. {advice}", 403) from error
+            log.info("the webhook is registered", name=WEBHOOK_NAME)
+        elif not is_ours(stored):
+            return (
+                f"there is a MutatingWebhookConfiguration {WEBHOOK_NAME} that isn't ours (it lacks the label "
+                f"{OWNER_LABEL}={OWNER}): remove it or give it the label"
+            )
+        elif (correction := corrected(stored, wanted)) is not None:
+            await self._objects.replace(PATH, correction)
+            log.info("the registration is corrected", name=WEBHOOK_NAME)
+        return ""
+
+    def _report(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            log.error("the webhook isn't registered as it should be", problem=problem)
+        self.problem = problem

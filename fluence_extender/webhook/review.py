@@ -1,7 +1,7 @@
-"""AdmissionReview v1 on the wire (k8s.io/api/admission/v1), of which only what is used is decoded.
+"""Read and write AdmissionReview v1 (k8s.io/api/admission/v1), as far as the webhook uses it.
 
-Invariant: whatever the bytes, they are a review or `BadReview` is raised; an answer always allows, because refusing is
-nothing that this webhook is for.
+Invariants: whatever the bytes, they are read as a review or `BadReview` is raised; an answer always allows the object,
+because this webhook never refuses one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from fluence_extender.webhook.contract import Json, Outcome, Request
+from fluence_extender.webhook.contract import AdmissionRequest, Json, Outcome
 
 VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -27,7 +27,7 @@ WARNINGS = 10
 
 
 class BadReview(Exception):
-    """The body isn't an AdmissionReview with a request; the text says what is wrong with it."""
+    """The body isn't an AdmissionReview with a request; the text says what is wrong."""
 
 
 class _Kind(Struct, frozen=True, gc=False):
@@ -35,7 +35,7 @@ class _Kind(Struct, frozen=True, gc=False):
     kind: str = ""
 
 
-class _Request(Struct, frozen=True, gc=False, rename="camel"):
+class _WireRequest(Struct, frozen=True, gc=False, rename="camel"):
     uid: str
     kind: _Kind = _Kind()
     sub_resource: str = ""
@@ -49,7 +49,7 @@ class _Request(Struct, frozen=True, gc=False, rename="camel"):
 class _Review(Struct, frozen=True, gc=False, rename="camel"):
     api_version: str
     kind: str
-    request: _Request
+    request: _WireRequest
 
 
 class _Response(Struct, omit_defaults=True, rename="camel"):
@@ -60,7 +60,7 @@ class _Response(Struct, omit_defaults=True, rename="camel"):
     warnings: list[str] = []
 
 
-class _Answer(Struct, rename="camel"):
+class _AnsweredReview(Struct, rename="camel"):
     api_version: str
     kind: str
     response: _Response
@@ -72,56 +72,55 @@ _encoder = msgspec.json.Encoder()
 
 
 class Review(Struct, frozen=True):
-    """One request: ``pod`` is None where the object can't be read as one (``unreadable`` says why)."""
+    """One request with its ``pod``, None if the object can't be read as a pod (``unreadable`` says why)."""
 
-    request: Request
+    request: AdmissionRequest
     pod: Json | None
     unreadable: str = ""
 
 
 def read_review(body: bytes) -> Review:
-    """The request in an AdmissionReview. Raises `BadReview`."""
+    """Return the request in an AdmissionReview. Raises `BadReview`."""
     try:
         review = _decode_review(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadReview(f"not an {KIND}: {error}") from None
     if (review.api_version, review.kind) != (VERSION, KIND):
-        said = f"{review.kind} of {review.api_version}"
-        raise BadReview(f"an {KIND} of {VERSION} is expected, not {said}")
-    asked = review.request
-    if not asked.uid:
+        raise BadReview(f"an {KIND} of {VERSION} is expected, not {review.kind} of {review.api_version}")
+    wire = review.request
+    if not wire.uid:
         raise BadReview("the request has no uid, so it can't be answered")
-    request = Request(
-        namespace=asked.namespace,
-        name=asked.name,
-        dry_run=bool(asked.dry_run),
-        operation=asked.operation,
-        uid=asked.uid,
+    request = AdmissionRequest(
+        namespace=wire.namespace,
+        name=wire.name,
+        dry_run=bool(wire.dry_run),
+        operation=wire.operation,
+        uid=wire.uid,
     )
-    if asked.kind.kind not in ("", "Pod") or asked.kind.group or asked.sub_resource:
-        what = "/".join(filter(None, (asked.kind.group, asked.kind.kind, asked.sub_resource)))
-        return Review(request, None, f"only pods are understood here, not {what}")
+    if wire.kind.kind not in ("", "Pod") or wire.kind.group or wire.sub_resource:
+        what = "/".join(filter(None, (wire.kind.group, wire.kind.kind, wire.sub_resource)))
+        return Review(request, None, f"the webhook handles pods only, not {what}")
     try:
-        pod = _decode_object(asked.object)
+        pod = _decode_object(wire.object)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Review(request, None, f"the object isn't a pod: {error}")
     return Review(request, pod)
 
 
-def answer(uid: str, outcome: Outcome) -> bytes:
-    """The AdmissionReview that allows, with the patch and the warnings of ``outcome``."""
+def encode_answer(uid: str, outcome: Outcome) -> bytes:
+    """Return the AdmissionReview that allows the object, with the patch and the warnings of ``outcome``."""
     response = _Response(uid, True, warnings=_warnings(outcome.warnings))
     if outcome.patch:
         patch = _encoder.encode(outcome.patch)
         response.patch_type, response.patch = "JSONPatch", base64.b64encode(patch).decode()
-    return _encoder.encode(_Answer(VERSION, KIND, response))
+    return _encoder.encode(_AnsweredReview(VERSION, KIND, response))
 
 
 def _warnings(warnings: Sequence[str]) -> list[str]:
-    """Warnings as an HTTP header can carry them (RFC 9110; RFC 7234, 5.5)."""
-    return [_plain(one) for one in warnings[:WARNINGS]]
+    """Return the warnings as an HTTP header can carry them (RFC 9110; RFC 7234, 5.5)."""
+    return [_for_header(one) for one in warnings[:WARNINGS]]
 
 
-def _plain(warning: str) -> str:
+def _for_header(warning: str) -> str:
     shown = "".join(" " if unicodedata.category(one).startswith("C") else one for one in warning)
     return shown if len(shown) <= WARNING_LENGTH else f"{shown[: WARNING_LENGTH - 1]}…"

@@ -1,8 +1,8 @@
-"""What the API server would refuse in a pod, of all that a patch of ours can touch.
+"""Find what the API server would refuse in a pod, as far as a patch of ours can cause it.
 
 Sources: validation of core/v1 (names and mounts are unique within a pod, extended resources aren't overcommitted, a pod
-with a node has no gates), DNS-1123 and label syntax of apimachinery. It isn't a full validation: a pod is compared with
-its patched self, and only what is new counts.
+with a node has no gates), and the DNS-1123 and label syntax of apimachinery. This isn't a full validation: the faults
+of a patched pod are compared with those that it had before, and only new ones count.
 """
 
 from __future__ import annotations
@@ -20,18 +20,15 @@ from fluence_extender.model.requests import is_extended
 from fluence_extender.webhook.contract import Json
 
 MOST_ANNOTATIONS = 256 * 1024
-"""Bytes of all annotations together."""
+"""Bytes that all annotations together may take."""
 
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""An RFC 1123 subdomain; its length isn't looked at."""
+"""An RFC 1123 subdomain; its length isn't checked."""
 
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 _LINUX_ONLY = {"allowPrivilegeEscalation", "capabilities", "runAsUser", "seccompProfile"}
-_MAPS = ("metadata.labels", "metadata.annotations", "spec.schedulingGroup", "spec.os")
-_LISTS = ("metadata.ownerReferences", "spec.initContainers", "spec.volumes", "spec.schedulingGates")
-_CONTAINER_LISTS = ("env", "envFrom", "volumeMounts")
 
 
 class _Named(Struct):
@@ -81,83 +78,28 @@ class _Pod(Struct):
     spec: _Spec
 
 
-def shape_faults(pod: Json) -> list[str]:
-    """Where the pod isn't even of the form that a pod has, as far as handlers look."""
+def shape_fault(pod: Json) -> str:
+    """Return where the pod doesn't have the shape that handlers rely on, "" if it has.
+
+    The API server sends only pods of the right shape; this protects the webhook from other clients.
+    """
     try:
         convert(pod, _Pod)
-    except ValidationError:
-        # Which of all that may be wrong is found out for the few pods where something is.
-        return exact_shape_faults(pod)
-    return []
-
-
-def exact_shape_faults(pod: Json) -> list[str]:
-    """The same, of any pod, looked at field by field."""
-    if not isinstance(pod.get("metadata"), dict):
-        return ["metadata must be an object"]
-    found = [f"{path} must be an object" for path in _MAPS if not isinstance(_at(pod, path), dict | None)]
-    found += [f"{path} must be a list of objects" for path in _LISTS if not _objects(_at(pod, path))]
-    containers = pod["spec"].get("containers")
-    if not containers or not _objects(containers):
-        found.append("spec.containers must be a list of one or more objects")
-    if found:
-        return found
-    return list(_container_shapes(pod)) or list(_text_shapes(pod))
-
-
-def _container_shapes(pod: Json) -> Iterator[str]:
-    for where, container in _containers(pod):
-        for field in _CONTAINER_LISTS:
-            if not _objects(container.get(field)):
-                yield f"{where}.{field} must be a list of objects"
-                return
-        resources = container.get("resources")
-        if not isinstance(resources, dict | None):
-            yield f"{where}.resources must be an object"
-            continue
-        for field in ("requests", "limits"):
-            if not isinstance((resources or {}).get(field), dict | None):
-                yield f"{where}.resources.{field} must be an object"
-        for number, one in enumerate(container.get("env") or ()):
-            value, source = one.get("value"), one.get("valueFrom")
-            if not isinstance(value, str | None) or not isinstance(source, dict | None):
-                yield f"{where}.env[{number}] must have a text as value, or an object as valueFrom"
-
-
-def _text_shapes(pod: Json) -> Iterator[str]:
-    for path in ("metadata.labels", "metadata.annotations"):
-        for key, value in (_at(pod, path) or {}).items():
-            if not isinstance(value, str):
-                yield f"{path}[{key!r}] must be a text: put it in quotes"
-    for where, one in _named(pod):
-        if not isinstance(one.get("name"), str | None):
-            yield f"{where}.name must be a text"
-    if not isinstance(_at(pod, "spec.schedulingGroup.podGroupName"), str | None):
-        yield "spec.schedulingGroup.podGroupName must be a text"
-
-
-def _named(pod: Json) -> Iterator[tuple[str, Json]]:
-    """Everything in the pod's spec that goes by a name."""
-    for field in ("volumes", "schedulingGates"):
-        for index, one in enumerate(pod["spec"].get(field) or ()):
-            yield f"spec.{field}[{index}]", one
-    for where, container in _containers(pod):
-        yield where, container
-        for field in ("env", "volumeMounts"):
-            for index, one in enumerate(container.get(field) or ()):
-                yield f"{where}.{field}[{index}]", one
+    except ValidationError as error:
+        return f"the pod isn't well-formed: {error}"
+    return ""
 
 
 def faults(pod: Json) -> list[str]:
-    """What is wrong with a pod of the right form."""
+    """Return what the API server would refuse in a pod of the right shape."""
     spec = pod["spec"]
     containers = list(_containers(pod))
     gates = [str(one.get("name")) for one in spec.get("schedulingGates") or ()]
     volumes = [str(one.get("name")) for one in spec.get("volumes") or ()]
     found = [
-        *_twice("container", (str(one.get("name")) for _, one in containers)),
-        *_twice("volume", volumes),
-        *_twice("scheduling gate", gates),
+        *_duplicates("container", (str(one.get("name")) for _, one in containers)),
+        *_duplicates("volume", volumes),
+        *_duplicates("scheduling gate", gates),
     ]
     if gates and spec.get("nodeName"):
         found.append("a pod with spec.nodeName can't have scheduling gates: remove spec.nodeName")
@@ -170,23 +112,23 @@ def faults(pod: Json) -> list[str]:
             )
     group = (spec.get("schedulingGroup") or {}).get("podGroupName") or "unnamed"
     if not OBJECT_NAME.fullmatch(group):
-        found.append(f"spec.schedulingGroup.podGroupName {group!r} isn't the name of an object")
+        found.append(f"spec.schedulingGroup.podGroupName {group!r} isn't a valid object name")
     return found + _metadata_faults(pod["metadata"])
 
 
 def _container_faults(where: str, container: Mapping[str, Any], volumes: frozenset[str]) -> list[str]:
     mounts = container.get("volumeMounts") or []
-    found = _twice(f"mount path in {where}", (str(one.get("mountPath")) for one in mounts))
+    found = _duplicates(f"mount path in {where}", (str(one.get("mountPath")) for one in mounts))
     for one in mounts:
         if one.get("name") not in volumes:
-            found.append(f"{where} mounts volume {one.get('name')!r}, which isn't there")
+            found.append(f"{where} mounts volume {one.get('name')!r}, which the pod doesn't have")
     for one in container.get("env") or ():
         if not _names_variable(str(one.get("name"))):
-            found.append(f"{where} sets {one.get('name')!r}, which isn't the name of a variable")
+            found.append(f"{where} sets {one.get('name')!r}, which isn't a valid name of a variable")
     resources = container.get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     found += [
-        f"{where} requests {name}, and its limit isn't the same"
+        f"{where} requests {name} without a limit: set a limit that equals the request"
         for name in requests.keys() | limits.keys()
         if is_extended(name) and name in requests and name not in limits
     ]
@@ -210,28 +152,15 @@ def _metadata_faults(metadata: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _twice(what: str, names: Iterable[str]) -> list[str]:
+def _duplicates(what: str, names: Iterable[str]) -> list[str]:
     names = list(names)
     if len(set(names)) == len(names):
         return []
-    told = "is there twice: it is one that admission adds, choose another for yours"
-    return [f"{what} {name!r} {told}" for name, count in Counter(names).items() if count > 1]
+    advice = "exists twice: admission adds one of that name, so choose another for yours"
+    return [f"{what} {name!r} {advice}" for name, count in Counter(names).items() if count > 1]
 
 
 def _containers(pod: Json) -> Iterator[tuple[str, Json]]:
     for field in ("initContainers", "containers"):
         for index, container in enumerate(pod["spec"].get(field) or ()):
             yield f"spec.{field}[{index}]", container
-
-
-def _at(pod: Json, path: str) -> Any:
-    found: Any = pod
-    for step in path.split("."):
-        found = found.get(step)
-        if found is None:
-            return None
-    return found
-
-
-def _objects(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and all(isinstance(one, dict) for one in value))

@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE, GROUP_LABEL, MARK_RESOURCE
-from fluence_extender.webhook.mark import is_to_be_marked
+from fluence_extender.webhook.mark import needs_mark
 from tests.core.marks import DEVICE, PODS
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
 from tests.e2e.installation import gates_of
@@ -25,7 +25,7 @@ def test_policy_and_webhook_mark_the_same_pods(fluence: Fluence, namespace: Name
         resources = created["spec"]["containers"][0].get("resources") or {}
         said = [MARK_RESOURCE in resources.get(kind, {}) for kind in ("requests", "limits")]
         assert said == [marked, marked], what
-        assert is_to_be_marked(body) is marked, what
+        assert needs_mark(body) is marked, what
 
 
 def patches_of(api: Api, pod: Manifest) -> int:

@@ -1,4 +1,4 @@
-"""A draft of a pod: what it has noted leads from the pod to the draft, and the pod stays as it was."""
+"""The operations of a draft lead from the pod to the draft, and the pod itself isn't changed."""
 
 from __future__ import annotations
 

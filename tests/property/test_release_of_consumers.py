@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from fluence_extender.cluster.port import ClusterError, Kind, Listed
 from fluence_extender.coordination import sidecar as module
 from fluence_extender.coordination.guarded import Guarded
-from fluence_extender.coordination.late import AGAIN, PATIENCE, LateConsumers
+from fluence_extender.coordination.late import PATIENCE, REPEAT, LateConsumers
 from fluence_extender.coordination.options import Options
 from fluence_extender.coordination.provider import ProviderError
-from fluence_extender.coordination.release import noted
+from fluence_extender.coordination.release import recorded_verdict
 from fluence_extender.coordination.sidecar import Sidecar
 from fluence_extender.coordination.tasks import State, Status
 from fluence_extender.model.coordination import QUANTUM_JOB_ID_ANNOTATION, RELEASED_ANNOTATION
@@ -102,7 +102,7 @@ class World:
 
     def check(self, verb: str, name: str) -> None:
         """Nobody is released before the task was ready and the decision stands on the producer."""
-        if verb == "release" and (not self.vendor.ready or noted(self.pods.pods["lead"]) is None):
+        if verb == "release" and (not self.vendor.ready or recorded_verdict(self.pods.pods["lead"]) is None):
             self.early.append(name)
 
     async def live(self) -> None:
@@ -182,15 +182,15 @@ def test_the_keeper_releases_nobody_before_a_living_producer_has_decided(
                 pods[f"c{number}"] = consumer(f"c{number}")
             case "leave":
                 pods.pop("a", None)
-        late.take(Listed(Kind.POD, tuple(pods.values())))
-        released = {one.pod.name: one.told for one in late.actions()}
+        late.observe(Listed(Kind.POD, tuple(pods.values())))
+        released = {one.pod.name: one.annotations for one in late.releases(("ns", "g"))}
         assert released.keys() <= pods.keys()
         lead = pods.get("lead")
-        if lead is not None and not lead.finished and noted(lead) is None:
+        if lead is not None and not lead.finished and recorded_verdict(lead) is None:
             assert not released
         now[0] += seconds
     # A producer that decides settles it for all.
     pods["lead"] = producer(uid="uid-last", annotations={RELEASED_ANNOTATION: "x (pod uid-last)"})
-    now[0] += AGAIN
-    late.take(Listed(Kind.POD, tuple(pods.values())))
-    assert {one.pod.name for one in late.actions()} == pods.keys() - {"lead"}
+    now[0] += REPEAT
+    late.observe(Listed(Kind.POD, tuple(pods.values())))
+    assert {one.pod.name for one in late.releases(("ns", "g"))} == pods.keys() - {"lead"}

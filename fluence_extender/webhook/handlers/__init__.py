@@ -1,18 +1,18 @@
-"""The handlers by name, in the order in which they work unless the user says otherwise.
+"""The handlers by name, in the order in which they work unless the user chooses another.
 
-Each looks at what the pod said when it came (the `Subject`), so that none hangs on what another has changed.
+Each handler goes by what the pod declared originally (the `PodDeclaration`), so none depends on another one's changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fluence_extender.webhook.contract import Context, Request
+from fluence_extender.webhook.contract import AdmissionRequest, Context
+from fluence_extender.webhook.declaration import PodDeclaration
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import fluxion, gang, quantum
-from fluence_extender.webhook.subject import Subject
 
-Handler = Callable[[Draft, Subject, Request, Context], None]
+Handler = Callable[[Draft, PodDeclaration, AdmissionRequest, Context], None]
 
 HANDLERS: Mapping[str, Handler] = {
     "fluxion": fluxion.handle,
@@ -22,7 +22,7 @@ HANDLERS: Mapping[str, Handler] = {
 
 
 def select(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The known ones of ``names`` in their order, each once, and the unknown ones; no names select all."""
+    """Return the known handlers of ``names``, in order and each once, and the unknown names. No names select all."""
     wanted = [name.strip() for name in names if name.strip()]
     known = dict.fromkeys(name for name in wanted if name in HANDLERS)
     unknown = dict.fromkeys(name for name in wanted if name not in HANDLERS)

@@ -1,7 +1,9 @@
-"""The sidecar of a producer or an observed pod: a native one (KEP-753), which keeps no pod running and fails none.
+"""Add the sidecar to a producer or an observed pod.
 
-It watches the vendor's queue with the credentials of the pod's first container, and writes to consumers with its own
-account. Its token is mounted by us: the pod may have turned off that its account's token is mounted.
+It is a native sidecar (KEP-753), so it keeps no pod running and fails none.
+
+It asks the vendor with the credentials of the pod's first container, and writes to consumers with its own account. We
+mount its token ourselves, because the pod may have turned off the mounting of tokens.
 """
 
 from __future__ import annotations
@@ -15,39 +17,38 @@ from fluence_extender.model.coordination import (
     POD_UID_VARIABLE,
     PRODUCER,
     SIDECAR_ACCOUNT,
-    SIDECAR_COMMAND,
     SIDECAR_CONTAINER,
     STAGE_CONTAINER,
     TOKEN_MOUNT,
     TOKEN_VOLUME,
 )
 from fluence_extender.model.names import GROUP_LABEL
-from fluence_extender.webhook.contract import Context, Json, Request
+from fluence_extender.webhook.containers import from_field, is_own, own_container
+from fluence_extender.webhook.contract import AdmissionRequest, Context, Json
+from fluence_extender.webhook.declaration import PodDeclaration
 from fluence_extender.webhook.draft import Draft
-from fluence_extender.webhook.handlers.environment import backend_variables, from_field
-from fluence_extender.webhook.handlers.interceptor import UNPRIVILEGED, own_resources
-from fluence_extender.webhook.own_containers import is_own
-from fluence_extender.webhook.subject import Subject
+from fluence_extender.webhook.handlers.fluxion import backend_variables
 
 USUAL_ACCOUNTS = (None, "", "default", SIDECAR_ACCOUNT)
-ASKS = {"cpu": "100m", "memory": "256Mi"}
+"""Accounts that don't count as chosen by the user."""
+REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 TOKEN_LASTS = 3607
-"""Seconds; kubelet renews it before. The number is that of the tokens that Kubernetes mounts itself."""
+"""Seconds, the number of the tokens that Kubernetes mounts itself; the kubelet renews the token earlier."""
 
 
-def add_sidecar(draft: Draft, subject: Subject, request: Request, context: Context) -> None:
-    """Add the sidecar, behind the container that stages (its image is there then) and before the user's."""
-    inits = draft.spec.get("initContainers") or []
-    if not any(is_own(one, SIDECAR_CONTAINER) for one in inits):
-        staged = bool(inits) and is_own(inits[0], STAGE_CONTAINER)
-        ours = _sidecar(draft, subject, request, context)
-        draft.insert("spec", "initContainers", values=[ours], at=int(staged))
-        draft.insert("spec", "volumes", values=[_token()])
-    _account(draft, request, context)
+def add_sidecar(draft: Draft, declared: PodDeclaration, request: AdmissionRequest, context: Context) -> None:
+    """Add the sidecar before the user's containers and after the staging one, which has pulled the image by then."""
+    init_containers = draft.spec.get("initContainers") or []
+    if not any(is_own(one, SIDECAR_CONTAINER) for one in init_containers):
+        staged = bool(init_containers) and is_own(init_containers[0], STAGE_CONTAINER)
+        sidecar = _sidecar(draft, declared, request, context)
+        draft.insert("spec", "initContainers", values=[sidecar], at=int(staged))
+        draft.insert("spec", "volumes", values=[_token_volume()])
+    _set_account(draft, request, context)
 
 
-def _account(draft: Draft, request: Request, context: Context) -> None:
-    """Run under the sidecar's account, if it is there and the user has chosen none."""
+def _set_account(draft: Draft, request: AdmissionRequest, context: Context) -> None:
+    """Let the pod run under the sidecar's account, if the account exists and the user has chosen none."""
     chosen = draft.spec.get("serviceAccountName")
     if chosen not in USUAL_ACCOUNTS:
         return
@@ -55,20 +56,20 @@ def _account(draft: Draft, request: Request, context: Context) -> None:
         draft.put("spec", "serviceAccountName", value=SIDECAR_ACCOUNT)
         return
     if not chosen:
-        # A pod without an account may mount no token; API servers usually fill this in before us.
+        # A pod without an account may mount no token; API servers usually fill the account in before webhooks.
         draft.put("spec", "serviceAccountName", value="default")
     if not request.dry_run and chosen != SIDECAR_ACCOUNT:
         draft.warn(
             f"ServiceAccount {SIDECAR_ACCOUNT} couldn't be made in namespace {request.namespace}, so the sidecar may "
-            "not be allowed to release consumers: create it, or look at the webhook's log"
+            "not be allowed to release consumers: create the account, or see the webhook's log"
         )
 
 
-def _sidecar(draft: Draft, subject: Subject, request: Request, context: Context) -> Json:
+def _sidecar(draft: Draft, declared: PodDeclaration, request: AdmissionRequest, context: Context) -> Json:
     first = (draft.spec.get("containers") or [{}])[0]
-    said = (
-        {"name": GANG_GROUP_VARIABLE, "value": subject.group}
-        if subject.role == PRODUCER
+    task = (
+        {"name": GANG_GROUP_VARIABLE, "value": declared.group}
+        if declared.role == PRODUCER
         else {"name": OBSERVE_VARIABLE, "value": "true"}
     )
     own = [
@@ -76,26 +77,21 @@ def _sidecar(draft: Draft, subject: Subject, request: Request, context: Context)
         from_field(POD_NAME_VARIABLE, "metadata.name"),
         from_field(NAMESPACE_VARIABLE, "metadata.namespace"),
         from_field(GROUP_VARIABLE, f"metadata.labels['{GROUP_LABEL}']"),
-        said,
-        *backend_variables(context.resources, subject.devices),
+        task,
+        *backend_variables(context.resources, declared.devices),
     ]
     sidecar: Json = {
-        "name": SIDECAR_CONTAINER,
-        "image": context.sidecar_image,
-        "imagePullPolicy": context.sidecar_pull_policy,
-        "command": list(SIDECAR_COMMAND),
+        **own_container(draft, request, context, SIDECAR_CONTAINER, REQUESTS, REQUESTS),
         "restartPolicy": "Always",
         "env": [*own, *_credentials(first, {one["name"] for one in own})],
-        "resources": own_resources(draft, request, SIDECAR_CONTAINER, ASKS, ASKS),
         "volumeMounts": [{"name": TOKEN_VOLUME, "mountPath": TOKEN_MOUNT, "readOnly": True}],
-        "securityContext": UNPRIVILEGED,
     }
     secrets = [one for one in first.get("envFrom") or () if one.get("secretRef")]
     return {**sidecar, "envFrom": secrets} if secrets else sidecar
 
 
 def _credentials(container: Json, taken: set[str]) -> list[Json]:
-    """What the container's environment takes from Secrets and ConfigMaps; plain values stay its own."""
+    """Return the variables that the container takes from Secrets and ConfigMaps, not those with plain values."""
     return [
         one
         for one in container.get("env") or ()
@@ -104,8 +100,8 @@ def _credentials(container: Json, taken: set[str]) -> list[Json]:
     ]
 
 
-def _token() -> Json:
-    """As Kubernetes projects it: token, authority and namespace."""
+def _token_volume() -> Json:
+    """Return the volume as Kubernetes projects it: token, certificate authority and namespace."""
     namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     return {
         "name": TOKEN_VOLUME,

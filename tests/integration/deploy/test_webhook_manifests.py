@@ -17,13 +17,13 @@ from fluence_extender.apps.settings import WebhookSettings
 from fluence_extender.apps.webhook import webhook_target
 from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.cluster.port import Kind
-from fluence_extender.coordination.rights import RULES
 from fluence_extender.http.listeners.serving import ANSWER_GRACE
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, RESOURCES_CONFIGMAP, WEBHOOK_NAME
-from fluence_extender.webhook.identity import SECRET
-from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, Service, is_ours, registration
-from fluence_extender.webhook.surroundings import GATE_POLICY
+from fluence_extender.webhook.authority import SECRET
+from fluence_extender.webhook.context import GATE_POLICY
+from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, ServiceTarget, is_ours, registration
+from fluence_extender.webhook.sidecar_account import RULES
 from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]
@@ -162,7 +162,7 @@ def test_the_registration_is_what_the_webhook_writes_without_whom_to_trust(objec
 
 def test_the_registration_leads_through_the_service_to_the_port(objects: Objects) -> None:
     target = webhook_target(settings(objects))
-    assert isinstance(target, Service)
+    assert isinstance(target, ServiceTarget)
     service = objects["Service", target.name]
     assert service["metadata"]["namespace"] == target.namespace
     (port,) = service["spec"]["ports"]
@@ -184,7 +184,7 @@ def test_the_registration_leads_through_the_service_to_the_port(objects: Objects
 def test_the_secret_is_made_empty_and_marked_as_ours(objects: Objects) -> None:
     secret = objects["Secret", SECRET]
     target = webhook_target(settings(objects))
-    assert isinstance(target, Service)
+    assert isinstance(target, ServiceTarget)
     assert secret["metadata"]["namespace"] == target.namespace
     assert secret["metadata"]["labels"][OWNER_LABEL] == OWNER
     assert "data" not in secret

@@ -16,7 +16,7 @@ import uvloop
 
 from fluence_extender.cluster.exchange import Answer, Exchange, _Line
 from fluence_extender.webhook.certificates import make_authority, make_leaf
-from fluence_extender.webhook.tls import load, server_context
+from fluence_extender.webhook.server import show_certificate, tls_context
 
 STREAM = (socket.SOCK_STREAM, 0)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -32,8 +32,8 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """A server's on loopback, and that of a client that trusts it."""
     authority = make_authority(datetime.now(UTC))
     leaf = make_leaf(authority, ["127.0.0.1"], datetime.now(UTC))
-    server = server_context()
-    load(server, leaf.certificate_pem, leaf.key_pem)
+    server = tls_context()
+    show_certificate(server, leaf.certificate_pem, leaf.key_pem)
     return server, ssl.create_default_context(cadata=authority.certificate_pem.decode())
 
 

@@ -86,7 +86,7 @@ class FakePods:
         self.seen("own", self.mine)
         return self.pods[self.mine]
 
-    async def note(self, annotations: Mapping[str, str]) -> None:
+    async def annotate_own(self, annotations: Mapping[str, str]) -> None:
         self._enter("note", self.mine)
         own = self.pods[self.mine]
         self.pods[self.mine] = replace(own, annotations={**own.annotations, **annotations})

@@ -1,4 +1,4 @@
-"""Consumers whom no sidecar can release any more."""
+"""Consumers that no sidecar can release any more."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from fluence_extender.cluster.port import Changed, ClusterError, Deleted, Gone, Kind, Listed
-from fluence_extender.coordination.late import AGAIN, MOMENT, PATIENCE, LateConsumers
-from fluence_extender.coordination.late_keeper import LateKeeper
+from fluence_extender.coordination.late import (
+    MOMENT,
+    PATIENCE,
+    REPEAT,
+    LateConsumerReconciler,
+    LateConsumers,
+    Release,
+)
 from fluence_extender.model.coordination import (
     PRODUCER_BACKEND_ANNOTATION,
     PRODUCER_SEEN_ANNOTATION,
@@ -21,6 +27,8 @@ from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Owner, Pod
 from tests.unit.coordination.fake_pods import JOB, consumer, producer
 
+G = ("ns", "g")
+GROUPS = (G, ("ns", "h"), ("elsewhere", "g"))
 DECIDED = {RELEASED_ANNOTATION: "task t is running (pod uid-lead)", QUANTUM_JOB_ID_ANNOTATION: "t"}
 
 
@@ -43,73 +51,77 @@ def late(clock: Clock) -> LateConsumers:
 
 
 def sees(late: LateConsumers, *pods: Pod) -> list[tuple[str, str]]:
-    """After a list of these pods: who is released, with which task."""
-    late.take(Listed(Kind.POD, pods))
+    """Return which consumers are released after a list of these pods, each with its task."""
+    late.observe(Listed(Kind.POD, pods))
     return released(late)
 
 
+def releases(late: LateConsumers) -> list[Release]:
+    return [one for group in GROUPS for one in late.releases(group)]
+
+
 def released(late: LateConsumers) -> list[tuple[str, str]]:
-    return [(one.pod.name, one.told[QUANTUM_JOB_ID_ANNOTATION]) for one in late.actions()]
+    return [(one.pod.name, one.annotations[QUANTUM_JOB_ID_ANNOTATION]) for one in releases(late)]
 
 
-def test_nobody_is_released_before_the_pods_are_known(late: LateConsumers) -> None:
-    late.take(Changed(Kind.POD, producer(annotations=DECIDED)))
-    late.take(Changed(Kind.POD, consumer("a")))
-    assert late.actions() == []
+def test_no_consumer_is_released_before_the_pods_are_listed(late: LateConsumers) -> None:
+    assert not late.observe(Changed(Kind.POD, producer(annotations=DECIDED)))
+    assert not late.observe(Changed(Kind.POD, consumer("a")))
+    assert late.observe(Listed(Kind.POD, ())) == {G}
 
 
-def test_a_producer_that_lives_decides_itself(late: LateConsumers, clock: Clock) -> None:
+def test_producer_that_lives_decides_itself(late: LateConsumers, clock: Clock) -> None:
     assert sees(late, producer(), consumer("a")) == []
     clock.now += 10 * PATIENCE
     assert released(late) == []
 
 
-def test_what_a_living_producer_has_decided_holds_for_who_comes_late(late: LateConsumers) -> None:
+def test_decision_of_a_living_producer_counts_for_late_consumers(late: LateConsumers) -> None:
     assert sees(late, producer(annotations=DECIDED), consumer("a")) == [("a", "t")]
 
 
-def test_consumers_are_told_the_backend(late: LateConsumers) -> None:
-    late.take(Listed(Kind.POD, (producer(annotations=DECIDED), consumer("a"))))
-    (one,) = late.actions()
-    assert one.told[PRODUCER_BACKEND_ANNOTATION] == "ibm_fez"
+def test_consumers_get_the_backend(late: LateConsumers) -> None:
+    late.observe(Listed(Kind.POD, (producer(annotations=DECIDED), consumer("a"))))
+    (one,) = releases(late)
+    assert one.annotations[PRODUCER_BACKEND_ANNOTATION] == "ibm_fez"
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_job_whose_producer_has_ended_starts_its_late_consumers_at_once(
+def test_job_whose_producer_has_ended_starts_its_late_consumers_at_once(
     late: LateConsumers, phase: str
 ) -> None:
     ended = producer(annotations=DECIDED, phase=phase, owner=JOB)
     assert sees(late, ended, consumer("a", owner=JOB), consumer("b", owner=JOB)) == [("a", "t"), ("b", "t")]
 
 
-def test_what_is_left_of_another_run_starts_nobody_at_once(late: LateConsumers, clock: Clock) -> None:
+def test_remains_of_another_run_start_no_consumer_at_once(late: LateConsumers, clock: Clock) -> None:
     ended = producer(annotations=DECIDED, phase="Succeeded", owner=JOB)
     new = consumer("a", owner=Owner("Job", "j", "uid-second-run"))
     assert sees(late, ended, new) == []
-    late.take(Changed(Kind.POD, producer("second-lead", created=30.0)))
+    late.observe(Changed(Kind.POD, producer("second-lead", created=30.0)))
     clock.now += 10 * PATIENCE
     assert released(late) == []
 
 
-def test_where_no_other_producer_comes_consumers_start(late: LateConsumers, clock: Clock) -> None:
+def test_consumers_start_if_no_other_producer_comes(late: LateConsumers, clock: Clock) -> None:
     assert sees(late, producer(phase="Failed"), consumer("a")) == []
     clock.now += PATIENCE - 1
     assert released(late) == []
-    assert late.next_due == clock.now + 1
+    assert late.due_in(G) == 1
     clock.now += 1
     assert released(late) == [("a", "")]
 
 
-def test_producer_that_succeeded_before_its_sidecar_could_decide_holds_nobody_for_long(
+def test_producer_that_succeeded_without_a_decision_delays_consumers_for_a_moment(
     late: LateConsumers, clock: Clock
 ) -> None:
-    late.take(Listed(Kind.POD, (producer(phase="Succeeded", owner=JOB), consumer("a", owner=JOB))))
+    late.observe(Listed(Kind.POD, (producer(phase="Succeeded", owner=JOB), consumer("a", owner=JOB))))
     assert released(late) == []
-    assert late.next_due == clock.now + MOMENT
+    assert late.due_in(G) == MOMENT
     clock.now += MOMENT
-    (one,) = late.actions()
-    assert one.told[QUANTUM_JOB_ID_ANNOTATION] == ""
-    assert one.told[PRODUCER_BACKEND_ANNOTATION] == "ibm_fez"
+    (one,) = releases(late)
+    assert one.annotations[QUANTUM_JOB_ID_ANNOTATION] == ""
+    assert one.annotations[PRODUCER_BACKEND_ANNOTATION] == "ibm_fez"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,7 @@ def test_producer_that_succeeded_before_its_sidecar_could_decide_holds_nobody_fo
         (producer(phase="Succeeded"), None),
     ],
 )
-def test_where_another_producer_may_come_consumers_give_it_time(
+def test_consumers_wait_while_another_producer_may_come(
     late: LateConsumers, clock: Clock, ended: Pod, owner: Owner | None
 ) -> None:
     assert sees(late, ended, consumer("a", owner=owner)) == []
@@ -131,86 +143,87 @@ def test_where_another_producer_may_come_consumers_give_it_time(
     assert released(late) == [("a", "")]
 
 
-def test_a_producer_that_is_deleted_and_replaced_starts_nobody(late: LateConsumers, clock: Clock) -> None:
+def test_deleted_and_replaced_producer_starts_no_consumer(late: LateConsumers, clock: Clock) -> None:
     sees(late, producer(), consumer("a"))
-    late.take(Changed(Kind.POD, producer(deleting=True)))
+    late.observe(Changed(Kind.POD, producer(deleting=True)))
     assert released(late) == []
-    late.take(Deleted(Kind.POD, producer()))
+    late.observe(Deleted(Kind.POD, producer()))
     clock.now += PATIENCE / 2
-    late.take(Changed(Kind.POD, producer("again")))
+    late.observe(Changed(Kind.POD, producer("again")))
     assert released(late) == []
     clock.now += PATIENCE
     assert released(late) == []
 
 
-def test_a_producer_that_is_gone_for_good_holds_nobody_for_ever(late: LateConsumers, clock: Clock) -> None:
+def test_consumers_start_after_their_producer_is_gone_for_good(late: LateConsumers, clock: Clock) -> None:
     sees(late, producer(), consumer("a"))
-    late.take(Deleted(Kind.POD, producer()))
+    late.observe(Deleted(Kind.POD, producer()))
     assert released(late) == []
     clock.now += PATIENCE
     assert released(late) == [("a", "")]
 
 
-def test_that_there_was_a_producer_outlives_the_process_that_saw_it(
-    late: LateConsumers, clock: Clock
-) -> None:
+def test_record_of_a_producer_outlives_the_process_that_saw_it(late: LateConsumers, clock: Clock) -> None:
     assert sees(late, consumer("a"), consumer("b")) == []
-    assert late.marks() == []
+    assert late.producer_to_record(G) is None
     sees(late, producer(), consumer("a"), consumer("b"))
-    (marked,) = late.marks()
-    assert late.marks() == []
-    clock.now += AGAIN
-    assert late.marks() == [marked]
+    marked = late.producer_to_record(G)
+    assert marked is not None
+    assert late.producer_to_record(G) is None
+    clock.now += REPEAT
+    assert late.producer_to_record(G) == marked
     seen = replace(marked, annotations={**marked.annotations, PRODUCER_SEEN_ANNOTATION: "true"})
-    late.take(Changed(Kind.POD, seen))
-    clock.now += AGAIN
-    assert late.marks() == []
-    assert late.next_due is None
+    late.observe(Changed(Kind.POD, seen))
+    clock.now += REPEAT
+    assert late.producer_to_record(G) is None
+    assert late.due_in(G) is None
     restarted = LateConsumers(clock)
     assert sees(restarted, seen, consumer("b")) == []
     clock.now += PATIENCE
     assert sorted(released(restarted)) == [("a", ""), ("b", "")]
 
 
-def test_consumers_wait_for_a_producer_that_was_never_there(late: LateConsumers, clock: Clock) -> None:
+def test_consumers_wait_for_a_producer_that_was_never_seen(late: LateConsumers, clock: Clock) -> None:
     assert sees(late, consumer("a"), consumer("b")) == []
     clock.now += 100 * PATIENCE
     assert released(late) == []
-    assert late.next_due is None
+    assert late.due_in(G) is None
 
 
-def test_what_others_were_told_holds_after_the_producer_is_gone(late: LateConsumers, clock: Clock) -> None:
+def test_consumers_get_what_others_received_after_the_producer_is_gone(
+    late: LateConsumers, clock: Clock
+) -> None:
     told = {QUANTUM_JOB_ID_ANNOTATION: "t", PRODUCER_BACKEND_ANNOTATION: "ibm_fez"}
     sibling = consumer("first", gates=(), annotations=told)
     assert sees(late, sibling, consumer("a")) == []
     clock.now += PATIENCE
-    late.take(Changed(Kind.POD, sibling))
-    (one,) = late.actions()
-    assert one.told == told
+    late.observe(Changed(Kind.POD, sibling))
+    (one,) = releases(late)
+    assert one.annotations == told
 
 
-def test_a_release_is_asked_for_again_until_it_is_seen(late: LateConsumers, clock: Clock) -> None:
+def test_release_is_repeated_until_it_is_observed(late: LateConsumers, clock: Clock) -> None:
     assert sees(late, producer(annotations=DECIDED), consumer("a")) == [("a", "t")]
     assert released(late) == []
-    clock.now += AGAIN
+    clock.now += REPEAT
     assert released(late) == [("a", "t")]
-    late.take(Changed(Kind.POD, consumer("a", gates=(GATE,))))
-    clock.now += AGAIN
+    late.observe(Changed(Kind.POD, consumer("a", gates=(GATE,))))
+    clock.now += REPEAT
     assert released(late) == []
-    assert late.next_due is None
+    assert late.due_in(G) is None
 
 
-def test_groups_are_told_apart_by_namespace_and_name(late: LateConsumers) -> None:
+def test_groups_differ_by_namespace_and_name(late: LateConsumers) -> None:
     elsewhere = replace(consumer("a"), namespace="elsewhere")
     assert sees(late, producer(annotations=DECIDED), elsewhere, consumer("b", group="h")) == []
 
 
-def test_pods_of_others_are_passed_over(late: LateConsumers) -> None:
+def test_foreign_pods_are_ignored(late: LateConsumers) -> None:
     theirs = consumer("a", scheduler="default-scheduler")
     assert sees(late, producer(annotations=DECIDED), theirs, replace(consumer("b"), labels={})) == []
 
 
-def test_a_new_list_is_the_whole_truth(late: LateConsumers, clock: Clock) -> None:
+def test_pods_missing_from_a_new_list_are_gone(late: LateConsumers, clock: Clock) -> None:
     sees(late, producer(), consumer("a"), consumer("b"))
     assert sees(late, consumer("b")) == []
     clock.now += PATIENCE
@@ -234,21 +247,21 @@ class Releases:
         self.released.append(pod.name)
 
 
-async def test_the_keeper_releases_many_and_survives_refusals(clock: Clock) -> None:
+async def test_many_are_released_though_writes_fail(clock: Clock) -> None:
     releases = Releases(
         errors=[ClusterError("HTTP 500", 500), Gone("gone", 404), ClusterError("HTTP 500", 500)]
     )
-    keeper = LateKeeper(releases, clock)
+    reconciler = LateConsumerReconciler(releases, clock)
     consumers = [consumer(f"c{number}") for number in range(40)]
-    keeper.take(Listed(Kind.POD, (producer(annotations=DECIDED), *consumers)))
-    await keeper.work()
+    reconciler.observe(Listed(Kind.POD, (producer(annotations=DECIDED), *consumers)))
+    await reconciler.round()
     assert len(releases.released) == 38
-    clock.now += AGAIN
-    await keeper.work()
+    clock.now += REPEAT
+    await reconciler.round()
     assert {pod.name for pod in consumers} == set(releases.released)
     assert releases.marked == ["c0"]
 
 
-def test_gates_of_others_are_no_reason_to_release(late: LateConsumers) -> None:
+def test_pods_with_other_gates_only_are_not_released(late: LateConsumers) -> None:
     assert sees(late, producer(annotations=DECIDED), consumer("a", gates=("others", GATE))) == []
     assert READY_GATE not in consumer("a", gates=("others", GATE)).gates

@@ -8,7 +8,13 @@ import pytest
 
 from fluence_extender.cluster.port import Gone
 from fluence_extender.coordination.following import Verdict
-from fluence_extender.coordination.release import handover, note_of, noted, release_all, waiting
+from fluence_extender.coordination.release import (
+    handover,
+    recorded_verdict,
+    release_all,
+    verdict_annotations,
+    waiting,
+)
 from fluence_extender.model.coordination import (
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
@@ -62,23 +68,23 @@ def test_consumers_are_told_the_task_and_the_producers_backend() -> None:
     ],
 )
 def test_a_verdict_survives_on_the_pod(verdict: Verdict) -> None:
-    assert noted(producer(annotations=note_of(verdict, "uid-lead"))) == verdict
+    assert recorded_verdict(producer(annotations=verdict_annotations(verdict, "uid-lead"))) == verdict
 
 
 def test_what_was_decided_for_another_pod_isnt_decided_for_its_copy() -> None:
-    notes = note_of(Verdict("t", "task t is running", True), "uid-original")
-    assert noted(producer(annotations=notes)) is None
+    notes = verdict_annotations(Verdict("t", "task t is running", True), "uid-original")
+    assert recorded_verdict(producer(annotations=notes)) is None
 
 
 @pytest.mark.parametrize("notes", [{}, {QUANTUM_JOB_ID_ANNOTATION: "x"}, {RELEASED_ANNOTATION: "a user's"}])
 def test_without_a_note_there_is_no_verdict(notes: dict[str, str]) -> None:
-    assert noted(producer(annotations=notes)) is None
+    assert recorded_verdict(producer(annotations=notes)) is None
 
 
 def test_a_long_reason_is_shortened() -> None:
-    notes = note_of(Verdict("t", "x" * 10_000, False), "uid-lead")
+    notes = verdict_annotations(Verdict("t", "x" * 10_000, False), "uid-lead")
     assert len(notes[RELEASED_ANNOTATION]) < 1100
-    found = noted(producer(annotations=notes))
+    found = recorded_verdict(producer(annotations=notes))
     assert found is not None
     assert not found.known
 

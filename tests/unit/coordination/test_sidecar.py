@@ -15,7 +15,7 @@ from fluence_extender.coordination import sidecar as module
 from fluence_extender.coordination.guarded import Guarded
 from fluence_extender.coordination.options import Options
 from fluence_extender.coordination.provider import ProviderError
-from fluence_extender.coordination.release import noted
+from fluence_extender.coordination.release import recorded_verdict
 from fluence_extender.coordination.sidecar import Sidecar
 from fluence_extender.coordination.tasks import State, Status
 from fluence_extender.model.coordination import (
@@ -125,7 +125,7 @@ async def test_the_decision_is_written_on_the_producer_before_anybody_is_release
     await Life(pods, Vendor()).live(all_released(pods))
     verbs = [verb for verb, _ in pods.calls]
     assert verbs.index("note") < verbs.index("release")
-    verdict = noted(pods.pods["lead"])
+    verdict = recorded_verdict(pods.pods["lead"])
     assert verdict is not None
     assert (verdict.task, verdict.known) == ("task", True)
 

@@ -12,7 +12,7 @@ import msgspec
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, OBSERVE_LABEL
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.webhook.contract import Context, GroupKind, Outcome, Request
+from fluence_extender.webhook.contract import AdmissionRequest, Context, GroupKind, Outcome
 from fluence_extender.webhook.mutate import mutate
 
 Json = dict[str, Any]
@@ -26,7 +26,7 @@ RESOURCES = parse_resources(
     "with: [{type: qpu, with: [{type: qubit, count: 156}]}]}]"
 )
 CONTEXT = Context(resources=RESOURCES, groups=GroupKind.NATIVE, accounts=frozenset(("lab",)))
-REQUEST = Request("lab", "p", uid="r1")
+REQUEST = AdmissionRequest("lab", "p", uid="r1")
 
 
 def container(name: str = "app", asks: Mapping[str, str] | None = None, **fields: Any) -> Json:
@@ -103,7 +103,7 @@ def applied(body: Json, outcome: Outcome) -> Json:
 def admitted(
     body: Json,
     context: Context = CONTEXT,
-    request: Request = REQUEST,
+    request: AdmissionRequest = REQUEST,
     handlers: Sequence[str] = ALL,
 ) -> Json:
     """The pod after admission; nobody is warned."""
@@ -114,7 +114,7 @@ def admitted(
     return applied(body, outcome)
 
 
-def warned(body: Json, context: Context = CONTEXT, request: Request = REQUEST) -> tuple[str, ...]:
+def warned(body: Json, context: Context = CONTEXT, request: AdmissionRequest = REQUEST) -> tuple[str, ...]:
     """What the pod's user is told; the pod isn't patched."""
     outcome = mutate(body, request, ALL, context)
     assert outcome.patch == ()

@@ -1,4 +1,4 @@
-"""What becomes of the shared authority: kept, put back, replaced, forgotten."""
+"""The shared authority is kept, put back, replaced, and trusted for a day longer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fluence_extender.webhook.authority import (
     Authority,
     BrokenAuthority,
     read_authority,
-    settled,
+    wanted_authority,
 )
 from fluence_extender.webhook.certificates import KeyPair, make_authority, make_leaf, signed_by
 from tests.unit.webhook.certificates import BEGIN, SHORT
@@ -45,7 +45,7 @@ def own(at: datetime = BEGIN) -> KeyPair:
     return KeyPair(builder.sign(key, hashes.SHA256()), key)
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_authority_is_read_back() -> None:
     authority = Authority(make_authority(BEGIN, SHORT), (make_authority(BEGIN, SHORT).certificate,))
     read = read_authority(authority.data(), BEGIN)
     assert read is not None
@@ -53,7 +53,7 @@ def test_what_is_written_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("data", [None, {}, {BUNDLE: "", KEY: ""}, {"other": "eA=="}])
-def test_empty_secret_holds_none(data: dict[str, str] | None) -> None:
+def test_empty_secret_holds_no_authority(data: dict[str, str] | None) -> None:
     assert read_authority(data, BEGIN) is None
 
 
@@ -66,15 +66,15 @@ def broken() -> dict[str, tuple[dict[str, str], str]]:
         "no certificate": ({**good, BUNDLE: "eA=="}, "no readable certificate"),
         "no key": ({BUNDLE: good[BUNDLE]}, "key can't be read"),
         "no bundle": ({KEY: good[KEY]}, "no readable certificate"),
-        "another's key": ({**good, KEY: other[KEY]}, "isn't that of its certificate"),
-        "a leaf": (of_leaf, "isn't an authority's"),
+        "another's key": ({**good, KEY: other[KEY]}, "doesn't belong to its certificate"),
+        "a leaf": (of_leaf, "doesn't belong to an authority"),
         "half a key": ({**good, KEY: good[KEY][:40]}, "key can't be read"),
         "truncated": ({**good, BUNDLE: good[BUNDLE][: len(good[BUNDLE]) // 2 // 4 * 4]}, "no readable"),
     }
 
 
 @pytest.mark.parametrize("name", broken())
-def test_broken_secret_is_told_apart_by_what_is_wrong(name: str) -> None:
+def test_message_says_what_is_wrong_with_a_broken_secret(name: str) -> None:
     data, text = broken()[name]
     with pytest.raises(BrokenAuthority, match=text):
         read_authority(data, BEGIN)
@@ -85,7 +85,7 @@ def test_expired_authority_is_broken() -> None:
         read_authority(made().data(), BEGIN + 100 * DAY)
 
 
-def test_one_from_a_clock_that_is_ahead_is_taken() -> None:
+def test_authority_made_by_a_clock_that_is_ahead_is_accepted() -> None:
     assert read_authority(made(BEGIN + 2 * DAY).data(), BEGIN) is not None
 
 
@@ -96,55 +96,55 @@ def test_key_of_several_kinds_signs() -> None:
     assert signed_by(make_leaf(read.current, ["a"], BEGIN).certificate, authority.current.certificate)
 
 
-def test_first_one_is_made_where_there_is_none() -> None:
+def test_authority_is_made_if_there_is_none() -> None:
     for emptied in (False, True):
-        authority = settled(None, None, emptied, BEGIN, SHORT)
+        authority = wanted_authority(None, None, emptied, BEGIN, SHORT)
         assert authority.former == ()
         assert authority.current.certificate.not_valid_after_utc == BEGIN + SHORT.authority
 
 
-def test_good_one_is_left_as_it_is() -> None:
+def test_good_authority_is_left_as_it_is() -> None:
     stored = made()
-    assert settled(stored, None, False, BEGIN, SHORT) is stored
-    assert settled(stored, made(), False, BEGIN, SHORT) is stored
+    assert wanted_authority(stored, None, False, BEGIN, SHORT) is stored
+    assert wanted_authority(stored, made(), False, BEGIN, SHORT) is stored
 
 
-def test_held_one_is_put_back_where_the_secret_is_gone_or_broken() -> None:
+def test_held_authority_is_put_back_if_the_secret_is_gone_or_broken() -> None:
     held = made()
-    assert settled(None, held, False, BEGIN, SHORT) is held
+    assert wanted_authority(None, held, False, BEGIN, SHORT) is held
 
 
 def test_emptied_secret_asks_for_another_and_the_old_one_stays_trusted() -> None:
     held = made()
-    after = settled(None, held, True, BEGIN + DAY, SHORT)
+    after = wanted_authority(None, held, True, BEGIN + DAY, SHORT)
     assert after.current.certificate != held.current.certificate
     assert after.former == (held.current.certificate,)
 
 
 def test_authority_is_replaced_in_the_last_third_of_its_life_and_the_old_one_stays_trusted() -> None:
     stored = made()
-    assert settled(stored, stored, False, BEGIN + 60 * DAY, SHORT) is stored
-    after = settled(stored, stored, False, BEGIN + 70 * DAY, SHORT)
+    assert wanted_authority(stored, stored, False, BEGIN + 60 * DAY, SHORT) is stored
+    after = wanted_authority(stored, stored, False, BEGIN + 70 * DAY, SHORT)
     assert after.current.certificate != stored.current.certificate
     assert after.former == (stored.current.certificate,)
     assert after.bundle.startswith(after.current.certificate_pem)
 
 
-def test_former_ones_are_trusted_for_a_day() -> None:
+def test_former_authorities_are_trusted_for_a_day() -> None:
     now = BEGIN + 70 * DAY
-    after = settled(made(), None, False, now, SHORT)
-    assert settled(after, after, False, now + SHORT.overlap - timedelta(minutes=1), SHORT) is after
-    alone = settled(after, after, False, now + SHORT.overlap, SHORT)
+    after = wanted_authority(made(), None, False, now, SHORT)
+    assert wanted_authority(after, after, False, now + SHORT.overlap - timedelta(minutes=1), SHORT) is after
+    alone = wanted_authority(after, after, False, now + SHORT.overlap, SHORT)
     assert (alone.current, alone.former) == (after.current, ())
 
 
-def test_expired_former_ones_go_at_once() -> None:
+def test_expired_former_authorities_are_dropped_at_once() -> None:
     old = made(BEGIN - 99 * DAY - timedelta(hours=20)).current.certificate
     stored = Authority(make_authority(BEGIN, SHORT), (old,))
-    assert settled(stored, stored, False, BEGIN, SHORT) is stored
-    assert settled(stored, stored, False, BEGIN + timedelta(hours=5), SHORT).former == ()
+    assert wanted_authority(stored, stored, False, BEGIN, SHORT) is stored
+    assert wanted_authority(stored, stored, False, BEGIN + timedelta(hours=5), SHORT).former == ()
 
 
-def test_what_an_administrator_trusts_beside_an_own_authority_stays() -> None:
+def test_authorities_that_an_administrator_trusts_in_addition_stay() -> None:
     stored = Authority(own(), (own().certificate,))
-    assert settled(stored, None, False, BEGIN + 5 * DAY, SHORT) is stored
+    assert wanted_authority(stored, None, False, BEGIN + 5 * DAY, SHORT) is stored

@@ -1,4 +1,4 @@
-"""Certificates as API servers verify them."""
+"""Certificates are made so that API servers accept them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fluence_extender.webhook.certificates import (
     renewal_due,
     signed_by,
 )
-from fluence_extender.webhook.tls import load, server_context
+from fluence_extender.webhook.server import show_certificate, tls_context
 from tests.unit.webhook.certificates import BEGIN, SHORT, shaken
 
 NOW = datetime.now(UTC)
@@ -33,16 +33,16 @@ HOSTS = ["fluence-webhook.kube-system.svc", "127.0.0.1", "::1"]
 def test_client_that_trusts_the_authority_accepts_its_leaf_under_each_name(host: str) -> None:
     authority = make_authority(NOW)
     leaf = make_leaf(authority, HOSTS, NOW)
-    context = server_context()
-    load(context, leaf.certificate_pem, leaf.key_pem)
+    context = tls_context()
+    show_certificate(context, leaf.certificate_pem, leaf.key_pem)
     assert shaken(context, authority.certificate_pem, host)
 
 
 def test_other_names_and_other_authorities_are_refused() -> None:
     authority = make_authority(NOW)
     leaf = make_leaf(authority, HOSTS, NOW)
-    context = server_context()
-    load(context, leaf.certificate_pem, leaf.key_pem)
+    context = tls_context()
+    show_certificate(context, leaf.certificate_pem, leaf.key_pem)
     with pytest.raises(ssl.SSLCertVerificationError):
         shaken(context, authority.certificate_pem, "elsewhere.svc")
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -100,7 +100,7 @@ def test_bundle_is_read_in_order_and_each_certificate_once() -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
 )
-def test_bundle_that_holds_none_is_refused(text: bytes) -> None:
+def test_bundle_without_certificates_is_refused(text: bytes) -> None:
     with pytest.raises(BadCertificate, match="no readable certificate"):
         read_bundle(text)
 
@@ -111,14 +111,14 @@ def test_pair_is_read_back() -> None:
     assert read.key_pem == authority.key_pem
 
 
-def test_key_that_does_not_belong_to_it_is_refused() -> None:
+def test_key_of_another_certificate_is_refused() -> None:
     one, other = make_authority(BEGIN), make_authority(BEGIN)
-    with pytest.raises(BadCertificate, match="isn't that of its certificate"):
+    with pytest.raises(BadCertificate, match="doesn't belong to its certificate"):
         read_pair(one.certificate, other.key_pem)
     with pytest.raises(BadCertificate, match="can't be read"):
         read_pair(one.certificate, b"nonsense")
     edwards = ed25519.Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    with pytest.raises(BadCertificate, match="neither RSA"):
+    with pytest.raises(BadCertificate, match="neither an RSA"):
         read_pair(one.certificate, edwards)

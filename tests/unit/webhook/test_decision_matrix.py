@@ -1,4 +1,4 @@
-"""What a pod is given, for every combination of what it can say of itself: the documented matrix, row by row."""
+"""Every combination of what a pod can declare gets what the documented matrix says, row by row."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_each_pod_gets_what_the_matrix_says_and_keeps_the_rest(
     for row in (row for row in ROWS if (row.asks, row.mode, row.kind) == (asks, mode, kind)):
         before = row.pod()
         context = replace(CONTEXT, groups=kind)
-        request = replace(REQUEST, leads=row.leads)
+        request = replace(REQUEST, produces=row.leads)
         after = applied(before, mutate(before, request, row.handlers, context))
         assert _found(after) == _wanted(row), row
         assert mutate(after, REQUEST, row.handlers, context).patch == (), row

@@ -1,4 +1,4 @@
-"""How a program learns of its backend."""
+"""The environment tells a program its backend."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_configured_attribute_has_a_variable() -> None:
     }
 
 
-def test_live_edit_of_the_file_shows_in_the_next_pod() -> None:
+def test_next_pod_follows_an_edit_of_the_file() -> None:
     body = pod(container(asks={QUBIT: "5"}))
     before = with_file("resources: [{type: qubit, name: a, attributes: {vendor: ibm}}]")
     after = with_file("resources: [{type: qubit, name: a, attributes: {vendor: ibm, cost-per-shot: '0.1'}}]")
@@ -45,12 +45,12 @@ def test_without_a_file_only_the_backend_is_named() -> None:
     assert found == {"FLUXION_BACKEND": BACKEND, "QRMI_BACKEND": BACKEND}
 
 
-def test_name_and_type_are_given_to_qrmi_together_or_not_at_all() -> None:
+def test_qrmi_gets_name_and_type_together_or_neither() -> None:
     found = env(admitted(pod(container(asks={QUBIT: "1"})), with_file("resources: [{type: qubit, name: a}]")))
     assert not {"QRMI_RESOURCE_ID", "QRMI_JOB_QPU_RESOURCES", "QRMI_JOB_QPU_TYPES"} & found.keys()
 
 
-def test_other_attributes_of_qrmi_have_its_names_too() -> None:
+def test_other_qrmi_attributes_have_qrmis_names_too() -> None:
     context = with_file(
         "resources: [{type: qubit, name: a, attributes: {qrmi_ibm_qrs_endpoint: 'https://x'}}]"
     )
@@ -77,7 +77,7 @@ def test_attribute_that_only_one_of_two_devices_has_cleared_keeps_its_variable()
     assert "FLUXION_REGION" in env(admitted(pod(container(asks={QUBIT: "1"})), context))
 
 
-def test_attribute_of_other_devices_has_a_variable_all_the_same() -> None:
+def test_attribute_of_other_devices_has_a_variable_too() -> None:
     context = with_file(
         "resources: [{type: qubit, name: a}, {type: licence, name: b, attributes: {seats: '3'}}]"
     )
@@ -96,7 +96,7 @@ def test_users_own_variables_stay_and_may_refer_to_ours() -> None:
     assert len(names) == len(set(names))
 
 
-def test_every_container_is_told_init_containers_too() -> None:
+def test_every_container_gets_the_variables_init_containers_too() -> None:
     body = pod(
         container("app"),
         container("helper", asks={QUBIT: "1"}),
@@ -108,14 +108,14 @@ def test_every_container_is_told_init_containers_too() -> None:
 
 
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
-def test_limits_without_requests_ask_too(field: str) -> None:
+def test_limits_without_requests_count_as_requests(field: str) -> None:
     asking = {"name": "a", "resources": {"limits": {QUBIT: "1"}}}
     body = pod(container("app"))
     body["spec"][field] = [*body["spec"].get(field, []), asking]
     assert env(admitted(body))["FLUXION_BACKEND"] == BACKEND
 
 
-def test_zero_devices_are_none() -> None:
+def test_request_for_zero_devices_is_none() -> None:
     body = pod(container(asks={QUBIT: "0"}))
     assert admitted(body) == body
 
@@ -132,7 +132,7 @@ def python_path(after_of: list[dict[str, object]]) -> dict[str, str]:
     return env(admitted(grouped(container(asks={QPU: "1"}, env=after_of))))
 
 
-def test_own_python_path_goes_on_to_count_after_the_interceptor() -> None:
+def test_own_python_path_counts_after_the_interceptor() -> None:
     assert (
         python_path([{"name": "PYTHONPATH", "value": "/a:/b"}])["PYTHONPATH"] == "/opt/fluence-staged:/a:/b"
     )
@@ -140,7 +140,7 @@ def test_own_python_path_goes_on_to_count_after_the_interceptor() -> None:
     assert python_path([])["PYTHONPATH"] == "/opt/fluence-staged"
 
 
-def test_last_of_several_python_paths_is_the_one_that_counts() -> None:
+def test_last_of_several_python_paths_counts() -> None:
     twice: list[dict[str, object]] = [
         {"name": "PYTHONPATH", "value": "/a"},
         {"name": "PYTHONPATH", "value": "/b"},
@@ -148,7 +148,7 @@ def test_last_of_several_python_paths_is_the_one_that_counts() -> None:
     assert python_path(twice)["PYTHONPATH"] == "/opt/fluence-staged:/b"
 
 
-def test_python_path_from_elsewhere_goes_on_to_count_too() -> None:
+def test_python_path_from_a_config_map_counts_too() -> None:
     source = {"configMapKeyRef": {"name": "paths", "key": "python"}}
     found = python_path([{"name": "PYTHONPATH", "valueFrom": source}])
     assert found["PYTHONPATH"] == "/opt/fluence-staged:$(FLUENCE_USERS_PYTHONPATH)"
@@ -156,7 +156,7 @@ def test_python_path_from_elsewhere_goes_on_to_count_too() -> None:
     assert list(found).index("FLUENCE_USERS_PYTHONPATH") < list(found).index("PYTHONPATH")
 
 
-def test_consumer_learns_its_producers_backend_not_its_own() -> None:
+def test_consumer_gets_its_producers_backend() -> None:
     body = grouped(container(asks={QPU: "1"}), mode="shared", index="2")
     found = env(admitted(body))
     assert found["FLUXION_BACKEND"] == annotation("producer.fluence.flux-framework.org/backend")
@@ -164,6 +164,6 @@ def test_consumer_learns_its_producers_backend_not_its_own() -> None:
     assert found["QRMI_JOB_QPU_TYPES"] == annotation("producer.fluence.flux-framework.org/attr-qrmi_type")
 
 
-def test_consumer_with_a_device_of_its_own_learns_of_that() -> None:
+def test_consumer_with_a_device_of_its_own_gets_that_backend() -> None:
     found = env(admitted(grouped(container(asks={QPU: "1", QUBIT: "3"}), mode="shared", index="2")))
     assert found["FLUXION_BACKEND"] == BACKEND

@@ -1,4 +1,4 @@
-"""Which handlers work, and in which order."""
+"""The handlers and their order can be chosen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_usual_order() -> None:
         (["", " "], ("fluxion", "quantum", "gang"), ()),
     ],
 )
-def test_list_is_selection_and_order_and_unknown_names_are_reported(
+def test_list_is_selection_and_order_and_unknown_names_are_returned(
     names: list[str], known: tuple[str, ...], unknown: tuple[str, ...]
 ) -> None:
     assert select(names) == (known, unknown)

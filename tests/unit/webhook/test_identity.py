@@ -1,4 +1,4 @@
-"""Certificates that replicas make by a shared authority, and those that somebody else renews."""
+"""Certificates that replicas sign with a shared authority, and certificate files that others renew."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from fluence_extender.webhook.authority import Authority, read_authority
+from fluence_extender.webhook.authority import SECRET, Authority, SharedAuthority, read_authority
 from fluence_extender.webhook.certificates import make_authority, make_leaf, names_of, read_bundle, signed_by
-from fluence_extender.webhook.identity import SECRET, GivenFiles, Identity, NoIdentity, SharedAuthority
+from fluence_extender.webhook.identity import CertificateFiles, Identity, NoIdentity
 from fluence_extender.webhook.registration import OWNER, OWNER_LABEL
 from tests.unit.webhook.certificates import BEGIN, SHORT, Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
@@ -27,17 +27,17 @@ def leaf_of(identity: Identity) -> x509.Certificate:
 
 
 def trusted(identity: Identity) -> bool:
-    """Whether a client that trusts the bundle accepts the certificate."""
+    """Return whether a client that trusts the bundle accepts the certificate."""
     return any(signed_by(leaf_of(identity), one) for one in read_bundle(identity.bundle))
 
 
 def shipped(objects: StoredObjects) -> None:
-    """The Secret as deploy/webhook makes it."""
+    """Store the Secret as deploy/webhook makes it."""
     metadata = {"name": SECRET, "namespace": "kube-system", "labels": {OWNER_LABEL: OWNER}}
     objects.put(PATH, {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata})
 
 
-async def test_first_replica_makes_the_authority_and_the_second_takes_it() -> None:
+async def test_first_replica_makes_the_authority_and_the_second_uses_it() -> None:
     objects, clock = StoredObjects(), Clock()
     first = await replica(objects, clock).identity(b"")
     second = await replica(objects, clock).identity(b"")
@@ -66,21 +66,21 @@ async def test_replicas_that_start_together_agree(there_before: bool) -> None:
         shipped(objects)
     rival = replica(objects, clock)
 
-    def somebody_else_first(verb: str, path: str) -> None:
+    def another_replica_first(verb: str, path: str) -> None:
         if verb != "read":
             objects.before = lambda verb, path: None
             first = Authority(make_authority(BEGIN, SHORT))
             shipped(objects)
             objects.put(PATH, {**objects.objects[PATH], "data": first.data()})
 
-    objects.before = somebody_else_first
+    objects.before = another_replica_first
     late = await replica(objects, clock).identity(b"")
     early = await rival.identity(b"")
     assert late.bundle == early.bundle
     assert trusted(late)
 
 
-async def test_the_certificate_stays_until_its_last_third_and_is_then_renewed() -> None:
+async def test_certificate_is_renewed_in_the_last_third_of_its_life() -> None:
     objects, clock = StoredObjects(), Clock()
     source = replica(objects, clock)
     first = await source.identity(b"")
@@ -114,7 +114,7 @@ async def test_new_authority_signs_once_the_api_server_trusts_it() -> None:
     assert trusted(alone)
 
 
-async def test_replica_that_serves_what_nobody_trusts_changes_at_once() -> None:
+async def test_replica_whose_certificate_is_not_trusted_changes_it_at_once() -> None:
     objects, clock = StoredObjects(), Clock()
     source = replica(objects, clock)
     await source.identity(b"")
@@ -125,7 +125,7 @@ async def test_replica_that_serves_what_nobody_trusts_changes_at_once() -> None:
 
 
 @pytest.mark.parametrize("data", [{"ca.crt": "eA==", "ca.key": "eA=="}, {"ca.crt": "", "ca.key": "eA=="}])
-async def test_broken_secret_is_mended_with_what_was_held(data: dict[str, str]) -> None:
+async def test_broken_secret_gets_the_held_authority(data: dict[str, str]) -> None:
     objects, clock = StoredObjects(), Clock()
     source = replica(objects, clock)
     first = await source.identity(b"")
@@ -137,7 +137,7 @@ async def test_broken_secret_is_mended_with_what_was_held(data: dict[str, str]) 
     assert stored.bundle == first.bundle
 
 
-async def test_broken_secret_is_replaced_where_nothing_was_held() -> None:
+async def test_broken_secret_gets_a_new_authority_if_none_was_held() -> None:
     objects, clock = StoredObjects(), Clock()
     shipped(objects)
     objects.put(PATH, {**objects.objects[PATH], "data": {"ca.crt": "eA==", "ca.key": "eA=="}})
@@ -175,7 +175,7 @@ async def test_secret_that_is_not_ours_is_left_alone() -> None:
     assert objects.writes() == []
 
 
-async def test_outage_leaves_the_certificate_in_force_and_it_is_still_renewed() -> None:
+async def test_certificate_is_renewed_during_an_outage() -> None:
     objects, clock = StoredObjects(), Clock()
     source = replica(objects, clock)
     first = await source.identity(b"")
@@ -191,7 +191,7 @@ async def test_outage_leaves_the_certificate_in_force_and_it_is_still_renewed() 
     assert (await source.identity(first.bundle)).fault == ""
 
 
-async def test_without_the_api_server_there_is_no_first_one() -> None:
+async def test_there_is_no_first_certificate_without_the_api_server() -> None:
     objects = StoredObjects()
     objects.before = unreachable
     with pytest.raises(NoIdentity, match="can't be reached"):
@@ -205,7 +205,7 @@ async def test_authority_that_could_not_be_stored_is_not_used() -> None:
         await replica(objects, Clock()).identity(b"")
 
 
-async def test_secret_that_others_write_all_the_time_is_given_up_for_now() -> None:
+async def test_secret_that_others_write_all_the_time_is_left_for_now() -> None:
     objects, clock = StoredObjects(), Clock()
     shipped(objects)
 
@@ -230,9 +230,9 @@ def given(folder: Path, hosts: tuple[str, ...] = HOSTS) -> Authority:
     return authority
 
 
-async def test_given_files_are_served_and_read_anew(tmp_path: Path) -> None:
+async def test_certificate_files_are_read_anew_each_time(tmp_path: Path) -> None:
     first = given(tmp_path)
-    source = GivenFiles(tmp_path, HOSTS)
+    source = CertificateFiles(tmp_path, HOSTS)
     identity = await source.identity(b"")
     assert identity.bundle == first.bundle
     assert identity.expires == BEGIN + SHORT.leaf
@@ -240,9 +240,9 @@ async def test_given_files_are_served_and_read_anew(tmp_path: Path) -> None:
     assert (await source.identity(b"")).bundle == second.bundle
 
 
-async def test_given_files_halfway_through_a_renewal_leave_the_last_ones_in_force(tmp_path: Path) -> None:
+async def test_files_halfway_through_a_renewal_leave_the_last_certificate(tmp_path: Path) -> None:
     given(tmp_path)
-    source = GivenFiles(tmp_path, HOSTS)
+    source = CertificateFiles(tmp_path, HOSTS)
     first = await source.identity(b"")
     before = (tmp_path / "tls.key").read_bytes()
     given(tmp_path)
@@ -250,14 +250,14 @@ async def test_given_files_halfway_through_a_renewal_leave_the_last_ones_in_forc
     (tmp_path / "tls.key").write_bytes(before)
     during = await source.identity(b"")
     assert during.certificate == first.certificate
-    assert "isn't that of its certificate" in during.fault
+    assert "doesn't belong to its certificate" in during.fault
     (tmp_path / "tls.key").write_bytes(after)
     assert (await source.identity(b"")).fault == ""
 
 
-async def test_given_files_that_can_not_be_used_at_the_start_are_told(tmp_path: Path) -> None:
+async def test_unusable_files_at_the_start_are_reported(tmp_path: Path) -> None:
     with pytest.raises(NoIdentity, match=r"tls.crt"):
-        await GivenFiles(tmp_path, HOSTS).identity(b"")
+        await CertificateFiles(tmp_path, HOSTS).identity(b"")
     given(tmp_path, ("elsewhere.example",))
     with pytest.raises(NoIdentity, match=r"for none of fluence-webhook\.kube-system\.svc"):
-        await GivenFiles(tmp_path, HOSTS).identity(b"")
+        await CertificateFiles(tmp_path, HOSTS).identity(b"")

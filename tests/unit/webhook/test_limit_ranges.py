@@ -1,7 +1,8 @@
-"""Containers of ours in a namespace whose LimitRanges would have their pod refused."""
+"""Our containers in a namespace whose LimitRanges could have their pod refused."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.model.quantity import nanos
-from fluence_extender.webhook.bounds import fitted, read_bounds
-from fluence_extender.webhook.contract import Bound
-from fluence_extender.webhook.limit_ranges import FRESH, ApiLimitRanges
+from fluence_extender.webhook.limit_ranges import Bound, fit, read_bounds
+from fluence_extender.webhook.lookups import FRESH, ApiLookups
 from fluence_extender.webhook.mutate import mutate
 from tests.unit.webhook.pods import ALL, CONTEXT, QPU, REQUEST, applied, container, grouped
 from tests.unit.webhook.stored_objects import StoredObjects, refusing
@@ -89,21 +89,21 @@ def _obeys(limit: Json, requests: dict[str, str], limits: dict[str, str]) -> boo
         ),
     ],
 )
-def test_bounds_are_kept(said: dict[str, dict[str, str]], resources: Json) -> None:
+def test_resources_are_within_the_bounds(said: dict[str, dict[str, str]], resources: Json) -> None:
     ranges = [limit_range(**said)]
-    assert fitted(ASKS, ASKS, (), read_bounds(ranges)).resources == resources
+    assert fit(ASKS, ASKS, (), read_bounds(ranges)).resources == resources
     assert admits(resources, ranges)
 
 
-def test_limit_that_may_not_be_many_times_the_request_is_asked_for() -> None:
+def test_limit_beyond_the_allowed_ratio_is_requested_in_full() -> None:
     bounds = read_bounds([limit_range(max={"cpu": "2"}, maxLimitRequestRatio={"cpu": "4"})])
-    loose = fitted({"cpu": "50m"}, {"cpu": "200m"}, (), bounds).resources
+    loose = fit({"cpu": "50m"}, {"cpu": "200m"}, (), bounds).resources
     assert loose == {"requests": {"cpu": "50m"}, "limits": {"cpu": "200m"}}
-    tight = fitted({"cpu": "10m"}, {"cpu": "200m"}, (), bounds).resources
+    tight = fit({"cpu": "10m"}, {"cpu": "200m"}, (), bounds).resources
     assert tight == {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}
 
 
-def test_of_several_the_strictest_counts_and_those_of_pods_or_volumes_not() -> None:
+def test_strictest_bound_on_containers_counts() -> None:
     bounds = read_bounds(
         [
             limit_range(min={"cpu": "1"}, max={"cpu": "4"}, maxLimitRequestRatio={"cpu": "3"}),
@@ -137,16 +137,16 @@ def consistent(draw: st.DrawFn) -> Json:
 
 
 @given(consistent(), st.sets(st.sampled_from(["cpu", "memory"])))
-def test_what_ours_ask_for_is_admitted(limits: Json, limited: set[str]) -> None:
+def test_resources_of_our_containers_are_admitted(limits: Json, limited: set[str]) -> None:
     for asks, most in ((ASKS, ASKS), ({"cpu": "10m", "memory": "64Mi"}, {"cpu": "200m", "memory": "64Mi"})):
-        fit = fitted(asks, most, limited, read_bounds([limits]))
-        assert admits(fit.resources, [limits])
-        assert limited <= fit.resources.get("limits", {}).keys()
+        fitted = fit(asks, most, limited, read_bounds([limits]))
+        assert admits(fitted.resources, [limits])
+        assert limited <= fitted.resources.get("limits", {}).keys()
         for name in limited:
-            assert fit.resources["requests"][name] == fit.resources["limits"][name]
+            assert fitted.resources["requests"][name] == fitted.resources["limits"][name]
 
 
-def test_pod_is_given_containers_within_the_bounds_and_less_memory_than_needed_is_told() -> None:
+def test_our_containers_fit_the_bounds_and_too_little_memory_is_a_warning() -> None:
     body = grouped(container(asks={QPU: "1", "cpu": "1"}), mode="shared", index="0")
     bounds = read_bounds([limit_range(min={"cpu": "250m"}, max={"memory": "100Mi"})])
     outcome = mutate(body, replace(REQUEST, bounds=bounds), ALL, CONTEXT)
@@ -160,22 +160,22 @@ def test_pod_is_given_containers_within_the_bounds_and_less_memory_than_needed_i
         "limits": {"memory": "100Mi"},
     }
     (said,) = outcome.warnings
-    assert "container fluence-sidecar 100Mi of memory, and it needs up to 256Mi" in said
+    assert "container fluence-sidecar only 100Mi of memory, and it needs up to 256Mi" in said
 
 
-async def test_limit_ranges_are_read_anew_after_a_moment() -> None:
+async def test_limit_ranges_are_read_again_after_a_second() -> None:
     objects, now = StoredObjects(), [0.0]
-    source = ApiLimitRanges(objects, lambda: now[0])
+    source = ApiLookups(objects, lambda: now[0], time.time)
     assert await source.bounds("lab") == {}
     objects.put(PATH, {"items": [limit_range(min={"cpu": "1"})]})
     assert await source.bounds("lab") == {}
     now[0] += FRESH
-    assert await source.bounds("lab") == {"cpu": Bound(least="1")}
+    assert await source.bounds("lab") == {"cpu": Bound(minimum="1")}
     assert await source.bounds("elsewhere") == {}
 
 
-async def test_without_the_right_to_read_them_ours_ask_for_what_they_need() -> None:
+async def test_limit_ranges_that_can_not_be_read_set_no_bounds() -> None:
     objects = StoredObjects()
     objects.put(PATH, {"items": [limit_range(min={"cpu": "1"})]})
     objects.before = refusing("read")
-    assert await ApiLimitRanges(objects, lambda: 0.0).bounds("lab") == {}
+    assert await ApiLookups(objects, lambda: 0.0, time.time).bounds("lab") == {}

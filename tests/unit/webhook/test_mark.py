@@ -1,4 +1,4 @@
-"""The mark by which kube-scheduler leaves a pod's Binding to us, where the webhook puts it on."""
+"""The webhook marks pods whose Binding kube-scheduler has to leave to the extender."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from fluence_extender.cluster.decode import decode_pod
 from fluence_extender.cluster.wire import Volume
 from fluence_extender.model.names import MARK_RESOURCE
-from fluence_extender.webhook.mark import JUDGED_VOLUMES, is_to_be_marked
+from fluence_extender.webhook.mark import CONSTRAINING_VOLUMES, needs_mark
 from fluence_extender.webhook.mutate import mutate
 from tests.core.marks import PODS, VOLUMES, pod
 from tests.unit.webhook.pods import CONTEXT, REQUEST, admitted
@@ -21,17 +21,17 @@ JUDGED = "with a volume of kind persistentVolumeClaim"
 
 
 def test_pods_are_marked_for_the_kinds_of_volumes_that_are_read() -> None:
-    assert set(JUDGED_VOLUMES) == Volume.__annotations__.keys() == VOLUMES.keys()
+    assert set(CONSTRAINING_VOLUMES) == Volume.__annotations__.keys() == VOLUMES.keys()
 
 
 @pytest.mark.parametrize("what", PODS)
-def test_who_is_marked(what: str) -> None:
+def test_pods_that_are_marked(what: str) -> None:
     body, marked = PODS[what]
-    assert is_to_be_marked(body) is marked
+    assert needs_mark(body) is marked
     assert decode_pod(json.dumps(admitted(body, BY_WEBHOOK, handlers=())).encode()).marked is marked
 
 
-def test_mark_is_asked_for_and_granted_in_the_first_container_alone() -> None:
+def test_mark_is_requested_and_limited_in_the_first_container_only() -> None:
     body, _ = PODS[JUDGED]
     body = deepcopy(body)
     body["spec"]["containers"].append({"name": "other", "image": "app"})
@@ -46,7 +46,7 @@ def test_marked_pod_is_left_as_it_is() -> None:
     assert mutate(once, REQUEST, (), BY_WEBHOOK).patch == ()
 
 
-def test_policy_marks_where_there_is_one() -> None:
+def test_webhook_marks_no_pod_if_a_policy_does() -> None:
     body, _ = PODS[JUDGED]
     assert mutate(body, REQUEST, (), CONTEXT).patch == ()
 

@@ -1,4 +1,4 @@
-"""Which PodGroups are made, resized and removed, by what is seen, in whatever order."""
+"""Which PodGroups are created, resized and removed, whatever the order of observations."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from fluence_extender.model.workload import (
     Provenance,
     ReplicatedJob,
 )
-from fluence_extender.webhook.podgroups import LINGER, Action, Make, PodGroups, Remove, Resize
+from fluence_extender.webhook.podgroups import LINGER, Action, Make, PodGroups, Ref, Remove, Resize
 
 JOB = Owner("Job", "j", "job-uid", "batch/v1")
 OURS = Provenance(WEBHOOK_NAME, "7")
 
 
 class Clock:
-    """Seconds that a test lets go by."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -60,37 +60,49 @@ def native(size: int, making: Provenance = OURS, name: str = "g", uid: str = "u1
     return PodGroup("ns", name, uid, size, provenance=making)
 
 
-class Seen:
-    """What was seen of a cluster so far, and what follows."""
+class Cluster:
+    """What was observed of a cluster so far, and what is to be done about it, as a reconciler would find it."""
 
     def __init__(self, *things: Watched, listed: bool = True) -> None:
         self.clock = Clock()
         self.groups = PodGroups(self.clock)
+        self.due: dict[Ref, float] = {}
         if listed:
             self.listed(*things)
         else:
-            self.take(*things)
+            self.put(*things)
+
+    def observe(self, seen: Listed | Changed | Deleted) -> None:
+        self.due |= dict.fromkeys(self.groups.observe(seen), self.clock.now)
 
     def listed(self, *things: Watched) -> None:
         kinds: dict[Kind, type[Watched]] = {Kind.POD: Pod, **WORKLOADS}
         for kind, type_ in kinds.items():
             found = tuple(one for one in things if isinstance(one, type_))
-            self.groups.take(Listed(kind, found))
+            self.observe(Listed(kind, found))
 
-    def take(self, *things: Watched) -> None:
+    def put(self, *things: Watched) -> None:
         for one in things:
-            self.groups.take(Changed(kind_of(one), one))
+            self.observe(Changed(kind_of(one), one))
 
     def gone(self, *things: Watched) -> None:
         for one in things:
-            self.groups.take(Deleted(kind_of(one), one))
+            self.observe(Deleted(kind_of(one), one))
 
     def actions(self) -> list[Action]:
-        return self.groups.actions()
+        found = []
+        for ref in sorted((ref for ref, at in self.due.items() if at <= self.clock.now), key=str):
+            del self.due[ref]
+            action, again = self.groups.action(ref), self.groups.removal_due_in(ref)
+            if action is not None:
+                found.append(action)
+            elif again is not None:
+                self.due[ref] = self.clock.now + again
+        return found
 
     def later(self, seconds: float) -> list[Action]:
         self.clock.now += seconds
-        return self.groups.actions()
+        return self.actions()
 
 
 def kind_of(thing: Watched) -> Kind:
@@ -99,7 +111,7 @@ def kind_of(thing: Watched) -> Kind:
 
 def made(*members: Pod, others: Iterable[Watched] = ()) -> Action | None:
     """The one thing that is to be done about these members of one group."""
-    actions = Seen(*members, *others).actions()
+    actions = Cluster(*members, *others).actions()
     assert len(actions) <= 1
     return actions[0] if actions else None
 
@@ -108,7 +120,7 @@ def test_group_is_made_for_its_first_member() -> None:
     assert made(member("a", size=3)) == Make(PodGroup, ("ns", "g"), 3)
 
 
-def test_group_of_the_coscheduling_plugin_is_made_where_pods_name_that() -> None:
+def test_group_of_the_coscheduling_plugin_is_made_if_pods_name_it() -> None:
     assert made(member("a", size=3, native=False)) == Make(CoschedulingGroup, ("ns", "g"), 3)
 
 
@@ -127,96 +139,88 @@ def test_pods_that_admission_has_not_linked_make_no_group(pod: Pod) -> None:
     assert made(pod) is None
 
 
-def test_group_that_is_there_is_not_made_again() -> None:
+def test_existing_group_is_not_made_again() -> None:
     assert made(member("a", size=3), others=[native(3)]) is None
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_group_of_somebody_else_is_left_alone(size: int) -> None:
-    seen = Seen(member("a", size=3), native(size, Provenance("", "1")))
-    assert seen.actions() == []
-    seen.gone(member("a"))
-    assert seen.later(LINGER * 10) == []
+def test_group_that_is_not_ours_is_left_alone(size: int) -> None:
+    cluster = Cluster(member("a", size=3), native(size, Provenance("", "1")))
+    assert cluster.actions() == []
+    cluster.gone(member("a"))
+    assert cluster.later(LINGER * 10) == []
 
 
 def test_group_follows_its_size() -> None:
     assert made(member("a", size=5), others=[native(3)]) == Resize(native(3), 5)
 
 
-def test_size_that_can_not_be_changed_is_asked_for_once() -> None:
-    seen = Seen(member("a", size=5), native(3))
-    (action,) = seen.actions()
-    seen.groups.refused(action)
-    seen.take(member("b", size=5))
-    assert seen.actions() == []
-    seen.take(member("a", size=6), member("b", size=6))
-    assert seen.actions() == [Resize(native(3), 6)]
+def test_size_that_can_not_be_changed_is_not_requested_again() -> None:
+    cluster = Cluster(member("a", size=5), native(3))
+    (action,) = cluster.actions()
+    assert isinstance(action, Resize)
+    cluster.groups.size_is_fixed(action)
+    cluster.put(member("b", size=5))
+    assert cluster.actions() == []
+    cluster.put(member("a", size=6), member("b", size=6))
+    assert cluster.actions() == [Resize(native(3), 6)]
 
 
-def test_group_goes_a_moment_after_its_last_member() -> None:
+def test_group_is_removed_seconds_after_its_last_member() -> None:
     one, other = member("a", size=2), member("b", size=2)
-    seen = Seen(one, other, native(2))
-    seen.gone(one)
-    seen.take(replace(other, phase="Succeeded"))
-    assert seen.actions() == []
-    assert seen.later(LINGER / 2) == []
-    assert seen.groups.next_due == pytest.approx(100 + LINGER)
-    assert seen.later(LINGER / 2) == [Remove(native(2))]
-    seen.groups.done(Remove(native(2)))
-    seen.gone(native(2))
-    assert seen.later(LINGER) == []
-    assert seen.groups.next_due is None
+    cluster = Cluster(one, other, native(2))
+    cluster.gone(one)
+    cluster.put(replace(other, phase="Succeeded"))
+    assert cluster.actions() == []
+    assert cluster.later(LINGER / 2) == []
+    assert cluster.later(LINGER / 2) == [Remove(native(2))]
+    cluster.groups.removed(native(2))
+    cluster.gone(native(2))
+    assert cluster.later(LINGER) == []
+    assert cluster.due == {}
 
 
 def test_group_whose_members_are_replaced_in_time_stays() -> None:
     one = member("a", size=2)
-    seen = Seen(one, native(2))
-    seen.gone(one)
-    assert seen.actions() == []
-    seen.take(member("b", size=2))
-    assert seen.later(LINGER * 2) == []
-    assert seen.groups.next_due is None
+    cluster = Cluster(one, native(2))
+    cluster.gone(one)
+    assert cluster.actions() == []
+    cluster.put(member("b", size=2))
+    assert cluster.later(LINGER * 2) == []
+    assert cluster.due == {}
 
 
-def test_group_that_somebody_deletes_is_made_again_once_it_is_gone() -> None:
+def test_deleted_group_is_made_again_once_it_is_gone() -> None:
     going = native(2, replace(OURS, deleting=True))
-    seen = Seen(member("a", size=2), going)
-    assert seen.later(LINGER * 2) == []
-    seen.gone(going)
-    assert seen.actions() == [Make(PodGroup, ("ns", "g"), 2)]
+    cluster = Cluster(member("a", size=2), going)
+    assert cluster.later(LINGER * 2) == []
+    cluster.gone(going)
+    assert cluster.actions() == [Make(PodGroup, ("ns", "g"), 2)]
 
 
-def test_group_left_behind_while_nobody_watched_goes() -> None:
-    seen = Seen(native(2))
-    assert seen.actions() == []
-    assert seen.later(LINGER) == [Remove(native(2))]
+def test_group_left_behind_during_an_outage_is_removed() -> None:
+    cluster = Cluster(native(2))
+    assert cluster.actions() == []
+    assert cluster.later(LINGER) == [Remove(native(2))]
 
 
 @pytest.mark.parametrize("missing", [Kind.POD, Kind.POD_GROUP, Kind.COSCHEDULING_GROUP])
-def test_nothing_is_done_before_everything_was_listed(missing: Kind) -> None:
-    seen = Seen(listed=False)
+def test_nothing_is_done_before_everything_is_listed(missing: Kind) -> None:
+    cluster = Cluster(listed=False)
     for kind in {Kind.POD, *WORKLOADS} - {missing}:
-        seen.groups.take(Listed(kind, (native(2),) if kind is Kind.POD_GROUP else ()))
-    assert seen.later(LINGER * 2) == []
+        cluster.observe(Listed(kind, (native(2),) if kind is Kind.POD_GROUP else ()))
+    assert cluster.later(LINGER * 2) == []
 
 
-def test_what_a_new_list_lacks_is_gone() -> None:
-    seen = Seen(member("a", size=2), native(2))
-    assert seen.actions() == []
-    seen.groups.take(Listed(Kind.POD, ()))
-    assert seen.actions() == []
-    assert seen.later(LINGER) == [Remove(native(2))]
-    seen.groups.take(Listed(Kind.POD_GROUP, ()))
-    seen.take(member("b", size=2))
-    assert seen.actions() == [Make(PodGroup, ("ns", "g"), 2)]
-
-
-def test_what_failed_is_thought_of_again() -> None:
-    seen = Seen(member("a", size=2))
-    (action,) = seen.actions()
-    assert seen.actions() == []
-    seen.groups.failed(action)
-    assert seen.actions() == [action]
+def test_objects_missing_from_a_new_list_are_gone() -> None:
+    cluster = Cluster(member("a", size=2), native(2))
+    assert cluster.actions() == []
+    cluster.observe(Listed(Kind.POD, ()))
+    assert cluster.actions() == []
+    assert cluster.later(LINGER) == [Remove(native(2))]
+    cluster.observe(Listed(Kind.POD_GROUP, ()))
+    cluster.put(member("b", size=2))
+    assert cluster.actions() == [Make(PodGroup, ("ns", "g"), 2)]
 
 
 # Whose size it is.
@@ -227,14 +231,14 @@ def test_size_of_a_job() -> None:
     assert made(member("a", owner=JOB), others=[job]) == Make(PodGroup, ("ns", "g"), 3, JOB)
 
 
-def test_size_of_a_job_that_is_seen_later() -> None:
-    seen = Seen(member("a", owner=JOB))
-    assert seen.actions() == []
-    seen.take(Job("ns", "j", "job-uid", 4))
-    assert seen.actions() == [Make(PodGroup, ("ns", "g"), 4, JOB)]
-    seen.take(native(4))
-    seen.take(Job("ns", "j", "job-uid", 6))
-    assert seen.actions() == [Resize(native(4), 6)]
+def test_size_of_a_job_that_is_observed_later() -> None:
+    cluster = Cluster(member("a", owner=JOB))
+    assert cluster.actions() == []
+    cluster.put(Job("ns", "j", "job-uid", 4))
+    assert cluster.actions() == [Make(PodGroup, ("ns", "g"), 4, JOB)]
+    cluster.put(native(4))
+    cluster.put(Job("ns", "j", "job-uid", 6))
+    assert cluster.actions() == [Resize(native(4), 6)]
 
 
 @pytest.mark.parametrize("annotated", [2, 7])
@@ -245,7 +249,7 @@ def test_annotation_comes_before_the_owner(annotated: int) -> None:
     )
 
 
-def test_size_of_a_job_set_is_that_of_what_exists_at_once() -> None:
+def test_size_of_a_job_set_counts_the_pods_that_exist_at_once() -> None:
     pod = replace(
         member("a", owner=JOB),
         labels={
@@ -267,7 +271,7 @@ def test_size_of_a_leader_worker_set() -> None:
     assert made(replace(pod, labels={**pod.labels, **labels})) == Make(PodGroup, ("ns", "g"), 3)
 
 
-def test_parts_that_come_one_after_the_other_need_the_first_only() -> None:
+def test_size_of_parts_that_start_in_order_is_the_smallest() -> None:
     """Else the leader would wait for workers that are created once it runs."""
     labels = {"leaderworkerset.sigs.k8s.io/name": "l", "leaderworkerset.sigs.k8s.io/group-index": "0"}
     notes = {
@@ -285,7 +289,7 @@ def test_parts_that_come_one_after_the_other_need_the_first_only() -> None:
     assert made(one("leader", "0"), one("worker", "1")) == Make(PodGroup, ("ns", "g"), 1)
 
 
-def test_noted_sizes_may_differ_and_the_largest_counts() -> None:
+def test_largest_of_several_recorded_sizes_counts() -> None:
     owner = Owner("ReplicaSet", "r", "u", "apps/v1")
     pods = [
         member(str(number), owner=owner, notes={OWNER_SIZE_ANNOTATION: str(number)}) for number in (2, 4, 3)
@@ -295,17 +299,17 @@ def test_noted_sizes_may_differ_and_the_largest_counts() -> None:
 
 def test_members_that_disagree_have_no_group_until_they_agree() -> None:
     one, other = member("a", size=2), member("b", size=3)
-    seen = Seen(one, other)
-    assert seen.actions() == []
-    seen.gone(other)
-    assert seen.actions() == [Make(PodGroup, ("ns", "g"), 2)]
+    cluster = Cluster(one, other)
+    assert cluster.actions() == []
+    cluster.gone(other)
+    assert cluster.actions() == [Make(PodGroup, ("ns", "g"), 2)]
 
 
-def test_pods_that_say_nothing_are_groups_of_one() -> None:
+def test_pods_without_a_size_are_groups_of_one() -> None:
     assert made(member("a"), member("b")) == Make(PodGroup, ("ns", "g"), 1)
 
 
-def test_producer_is_one_and_its_consumers_are_the_others() -> None:
+def test_producer_is_a_group_of_one_and_consumers_are_the_rest() -> None:
     role, depends = (
         f"fluence.flux-framework.org/{key}" for key in ("coordination-role", "depends-on-producer")
     )
@@ -330,29 +334,29 @@ def test_group_belongs_to_the_owner_that_all_members_share() -> None:
     assert made(member("a", size=2, owner=replace(JOB, api_version=""))) == Make(PodGroup, ("ns", "g"), 2)
 
 
-def test_every_order_of_what_is_seen_leads_to_the_same_group() -> None:
+def test_every_order_of_observations_leads_to_the_same_group() -> None:
     things: list[Watched] = [
         *(member(str(number), owner=JOB) for number in range(3)),
         Job("ns", "j", "job-uid", 3),
     ]
     for order in itertools.permutations(things):
-        seen = Seen()
+        cluster = Cluster()
         wanted: list[Action] = []
         for one in order:
-            seen.take(one)
-            for action in seen.actions():
+            cluster.put(one)
+            for action in cluster.actions():
                 assert isinstance(action, Make)
                 wanted.append(action)
-                seen.take(native(action.size))
+                cluster.put(native(action.size))
         assert wanted == [Make(PodGroup, ("ns", "g"), 3, JOB)], order
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_two_replicas_that_do_what_they_want_end_alike(seed: int) -> None:
+def test_two_replicas_end_with_the_same_groups(seed: int) -> None:
     """Each sees the same, at moments of its own; what one has done the other finds done."""
     chance = random.Random(seed)
     clusters: dict[tuple[str, str], PodGroup] = {}
-    replicas = [Seen(), Seen()]
+    replicas = [Cluster(), Cluster()]
     pods = [member(f"{group}-{number}", group, size=3) for group in "ab" for number in range(3)]
     history: list[tuple[str, Watched]] = []
 
@@ -363,7 +367,7 @@ def test_two_replicas_that_do_what_they_want_end_alike(seed: int) -> None:
 
     def catch_up(index: int, steps: int) -> None:
         for what, thing in history[positions[index] : positions[index] + steps]:
-            (replicas[index].take if what == "put" else replicas[index].gone)(thing)
+            (replicas[index].put if what == "put" else replicas[index].gone)(thing)
         positions[index] = min(positions[index] + steps, len(history))
 
     def act(index: int) -> None:

@@ -1,4 +1,4 @@
-"""Pods that can't be patched: they are admitted as they are, and their users are told what to mend."""
+"""Pods that can't be patched are admitted as they are, and a warning says what to correct."""
 
 from __future__ import annotations
 
@@ -52,52 +52,52 @@ def test_labels_that_name_two_groups(
     assert "names 'other': remove one of them" in said
 
 
-def test_labels_that_name_one_group_twice_are_no_conflict() -> None:
+def test_labels_that_both_name_one_group_are_no_conflict() -> None:
     after = admitted(pod(labels={GROUP: "g", "scheduling.x-k8s.io/pod-group": "g"}))
     assert after["spec"]["schedulingGroup"] == {"podGroupName": "g"}
 
 
-def test_role_that_there_is_not() -> None:
+def test_unknown_role() -> None:
     (said,) = warned(
         pod(labels={GROUP: "g"}, annotations={"fluence.flux-framework.org/coordination-role": "boss"})
     )
     assert "write 'producer' or 'consumer'" in said
 
 
-def test_shared_group_whose_producer_could_have_no_name() -> None:
+def test_shared_group_whose_producer_group_has_no_valid_name() -> None:
     (said,) = warned(grouped(container(asks={QPU: "1"}), group="g" * 55, mode="shared", index="0"))
     assert "at most 54 characters" in said
     assert admitted(grouped(container(asks={QPU: "1"}), group="g" * 54, mode="shared", index="0"))
 
 
-def test_mode_that_there_is_not_counts_as_independent_and_is_told() -> None:
+def test_unknown_mode_counts_as_independent_with_a_warning() -> None:
     body = grouped(container(asks={QPU: "1"}), mode="Shared", index="1")
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
     assert "counts as 'independent': write 'shared' or 'independent'" in outcome.warnings[0]
     assert "schedulingGates" not in applied(body, outcome)["spec"]
 
 
-def test_shared_pod_of_no_group_is_told() -> None:
+def test_shared_pod_without_a_group_gets_a_warning() -> None:
     outcome = mutate(grouped(container(asks={QPU: "1"}), group="", mode="shared"), REQUEST, ALL, CONTEXT)
     assert "add the label fluence.flux-framework.org/group" in outcome.warnings[0]
     assert outcome.patch
 
 
-def test_observe_that_is_neither_true_nor_false_is_told() -> None:
+def test_observe_that_is_neither_true_nor_false_gets_a_warning() -> None:
     body = grouped(container(asks={QPU: "1"}), observe="yes")
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
     assert 'write "true" to observe' in outcome.warnings[0]
 
 
 @pytest.mark.parametrize("kind", [GroupKind.NATIVE, GroupKind.COSCHEDULING])
-def test_group_that_no_podgroup_can_be_named_after_is_a_gang_by_its_label(kind: GroupKind) -> None:
+def test_group_without_a_valid_podgroup_name_is_a_gang_by_its_label(kind: GroupKind) -> None:
     body = grouped(group="My_Group", size="2")
     outcome = mutate(body, REQUEST, ALL, replace(CONTEXT, groups=kind))
     assert outcome.patch == ()
-    assert "so the gang is known by its label alone: use lower case letters" in outcome.warnings[0]
+    assert "so the gang has its label only: use lower case letters" in outcome.warnings[0]
 
 
-def test_consumer_that_has_a_node_already_can_not_wait() -> None:
+def test_consumer_with_a_node_can_not_wait() -> None:
     (said,) = warned(grouped(container(asks={QPU: "1"}), mode="shared", index="1", nodeName="n1"))
     assert "remove spec.nodeName" in said
 
@@ -109,20 +109,20 @@ def test_pod_for_windows_can_not_have_our_containers() -> None:
     assert admitted(grouped(container(asks={QPU: "1"}), os={"name": "linux"}))["spec"]["initContainers"]
 
 
-def test_mount_of_the_users_where_the_interceptor_goes_is_kept() -> None:
+def test_users_mount_at_the_interceptors_path_is_kept() -> None:
     mount = {"name": "mine", "mountPath": "/opt/fluence-staged"}
     body = grouped(
         container(asks={QPU: "1"}, volumeMounts=[mount]), volumes=[{"name": "mine", "emptyDir": {}}]
     )
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
     assert applied(body, outcome)["spec"]["containers"][0]["volumeMounts"] == [mount]
-    assert "mount it elsewhere" in outcome.warnings[0]
+    assert "mount that volume elsewhere" in outcome.warnings[0]
 
 
 @pytest.mark.parametrize(
     "value", [{"value": "mine"}, {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
 )
-def test_mark_of_the_users_own_is_kept_and_told(value: dict[str, Any]) -> None:
+def test_pod_uid_variable_of_the_user_is_kept_with_a_warning(value: dict[str, Any]) -> None:
     own = {"name": "FLUENCE_POD_UID", **value}
     body = grouped(container(asks={QPU: "1"}, env=[own]))
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
@@ -132,38 +132,38 @@ def test_mark_of_the_users_own_is_kept_and_told(value: dict[str, Any]) -> None:
     assert mutate(grouped(container(asks={QPU: "1"}, env=[same])), REQUEST, ALL, CONTEXT).warnings == ()
 
 
-def test_what_counts_for_quantum_jobs_only_is_told_elsewhere() -> None:
+def test_settings_for_quantum_jobs_get_a_warning_on_other_pods() -> None:
     body = grouped(container(asks={QPU: "1"}))
     body["metadata"]["annotations"] = {"fluence.flux-framework.org/coordination-role": "producer"}
     (said,) = mutate(body, REQUEST, ALL, CONTEXT).warnings
     assert "add the annotation fluence.flux-framework.org/coordination=shared" in said
     (said,) = mutate(grouped(observe="true"), REQUEST, ALL, CONTEXT).warnings
-    assert "counts for pods that ask for a fluxion.flux-framework.org/qpu only" in said
+    assert "has no effect, because the pod requests no fluxion.flux-framework.org/qpu" in said
     assert mutate(grouped(observe="true", mode="shared"), REQUEST, ALL, CONTEXT).warnings == ()
 
 
-def test_container_of_the_users_with_our_name_is_not_doubled() -> None:
+def test_users_container_with_our_name_is_not_duplicated() -> None:
     for field in ("containers", "initContainers"):
         for name in ("fluence-stage", "fluence-sidecar"):
             body = grouped(container(asks={QPU: "1"}), observe="true")
             body["spec"][field] = [*body["spec"].get(field, ()), container(name)]
             (said,) = warned(body)
-            assert f"container '{name}' is there twice: it is one that admission adds" in said
+            assert f"container '{name}' exists twice: admission adds one of that name" in said
 
 
 @pytest.mark.parametrize("name", ["fluence-pkg", "fluence-token"])
-def test_volume_of_the_users_with_our_name_is_not_written_to(name: str) -> None:
+def test_users_volume_with_our_name_is_not_written_to(name: str) -> None:
     claim = {"name": name, "persistentVolumeClaim": {"claimName": "mine"}}
     (said,) = warned(grouped(container(asks={QPU: "1"}), observe="true", volumes=[claim]))
-    assert f"volume '{name}' is there twice" in said
+    assert f"volume '{name}' exists twice" in said
 
 
-def test_container_of_the_users_with_our_name_is_a_container_like_any_other() -> None:
+def test_users_container_with_our_name_is_an_ordinary_container() -> None:
     body = grouped(container("fluence-stage", asks={QUBIT: "1"}))
     assert env(admitted(body), "fluence-stage")["FLUXION_BACKEND"]
 
 
-def test_mount_of_the_users_with_the_volume_of_another() -> None:
+def test_users_mount_of_another_volume() -> None:
     """Wrong before and after: that isn't our patch's fault, and the API server says it."""
     body = grouped(container(asks={QPU: "1"}, volumeMounts=[{"name": "none", "mountPath": "/x"}]))
     assert mutate(body, REQUEST, ALL, CONTEXT).patch
@@ -197,17 +197,17 @@ def test_mount_of_the_users_with_the_volume_of_another() -> None:
         {"spec": {"schedulerName": "fluence", "containers": [{}], "schedulingGroup": {"podGroupName": 5}}},
     ],
 )
-def test_pods_that_are_none(broken: dict[str, Any]) -> None:
+def test_objects_that_are_no_pods(broken: dict[str, Any]) -> None:
     (said,) = warned({**grouped(container(asks={QPU: "1"}), mode="shared"), **broken})
     assert said.startswith("fluence left the pod as it is: ")
 
 
 @pytest.mark.parametrize("broken", [{}, {"spec": None}, {"spec": []}, {"spec": {"schedulerName": 5}}])
-def test_what_names_no_scheduler_is_nobodys(broken: dict[str, Any]) -> None:
+def test_pod_without_a_scheduler_is_not_ours(broken: dict[str, Any]) -> None:
     assert mutate(broken, REQUEST, ALL, CONTEXT).warnings == ()
 
 
-def test_fields_that_are_null_are_as_good_as_missing() -> None:
+def test_null_fields_count_as_missing() -> None:
     body = grouped(container(asks={QPU: "1"}, env=None, volumeMounts=None), mode="shared", index="0")
     body["spec"] |= {
         "initContainers": None,
@@ -229,7 +229,7 @@ def test_fields_that_are_null_are_as_good_as_missing() -> None:
         ({}, {"schedule-timeout": "never"}, "it must be a time of more than 0"),
     ],
 )
-def test_keys_that_do_nothing_are_told_and_the_pod_is_patched_all_the_same(
+def test_keys_without_effect_get_a_warning_and_the_pod_its_patch(
     labels: dict[str, str], notes: dict[str, str], told: str
 ) -> None:
     domain = GROUP.removesuffix("group")
@@ -243,7 +243,7 @@ def test_keys_that_do_nothing_are_told_and_the_pod_is_patched_all_the_same(
     assert applied(body, outcome)["spec"]["schedulingGroup"] == {"podGroupName": "g"}
 
 
-def test_size_without_a_group_is_told_where_nothing_else_names_one() -> None:
+def test_size_without_a_group_gets_a_warning() -> None:
     notes = {"fluence.flux-framework.org/group-size": "3"}
     (said,) = warned(pod(annotations=notes))
     assert "names no group: add the label fluence.flux-framework.org/group" in said

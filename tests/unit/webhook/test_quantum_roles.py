@@ -1,4 +1,4 @@
-"""Producers, consumers, and pods that are only observed: what each is wired with."""
+"""What producers, consumers and observed pods are given."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_sidecar_neither_keeps_the_pod_running_nor_fails_it() -> None:
     assert found["resources"] == {"requests": {"cpu": "100m", "memory": "256Mi"}}
 
 
-def test_ours_have_limits_where_all_of_the_users_containers_have_them() -> None:
+def test_our_containers_have_limits_if_all_of_the_users_have_them() -> None:
     """A quota may ask for them, and a pod of the class Guaranteed stays one."""
     whole = {"cpu": "1", "memory": "1Gi", QPU: "1"}
     limited = container(resources={"requests": whole, "limits": whole})
@@ -65,13 +65,13 @@ def test_ours_have_limits_where_all_of_the_users_containers_have_them() -> None:
     assert "limits" not in stage["resources"]
 
 
-def test_ours_share_what_the_pod_asks_for_as_a_whole() -> None:
+def test_our_containers_share_pod_level_resources() -> None:
     """More than the pod has, asked for by its containers, is refused by the API server."""
     body = shared(index="0", resources={"requests": {"cpu": "100m"}, "limits": {"cpu": "150m"}})
     assert [one["resources"] for one in admitted(body)["spec"]["initContainers"]] == [{}, {}]
 
 
-def test_ours_come_before_the_users_init_containers() -> None:
+def test_our_containers_come_before_the_users_init_containers() -> None:
     body = grouped(quantum(), mode="shared", index="0", initContainers=[container("mine")])
     assert init_names(admitted(body)) == ["fluence-stage", "fluence-sidecar", "mine"]
     assert env(admitted(body), "mine")["PYTHONPATH"] == "/opt/fluence-staged"
@@ -134,7 +134,7 @@ def test_account_is_the_sidecars_unless_the_user_chose_one(account: str | None, 
     assert admitted(body)["spec"]["serviceAccountName"] == then
 
 
-def test_account_that_could_not_be_made_is_told_and_not_named() -> None:
+def test_account_that_could_not_be_made_gets_a_warning_and_is_not_named() -> None:
     """The API server refuses a pod whose account isn't there."""
     context = replace(CONTEXT, accounts=frozenset())
     outcome = mutate(shared(index="0"), REQUEST, ALL, context)
@@ -142,29 +142,29 @@ def test_account_that_could_not_be_made_is_told_and_not_named() -> None:
     assert "ServiceAccount fluence-sidecar couldn't be made in namespace lab" in outcome.warnings[0]
 
 
-def test_dry_run_promises_no_account_and_complains_of_none() -> None:
+def test_dry_run_names_no_account_and_gives_no_warning() -> None:
     dry = replace(REQUEST, dry_run=True)
     after = admitted(shared(index="0"), replace(CONTEXT, accounts=frozenset()), dry)
     assert after["spec"]["serviceAccountName"] == "default"
 
 
-def test_gate_of_a_consumer_is_added_to_those_that_are_there() -> None:
+def test_consumers_gate_is_added_to_existing_gates() -> None:
     body = grouped(quantum(), mode="shared", index="1", schedulingGates=[{"name": "example.com/quota"}])
     assert gates(admitted(body)) == ["example.com/quota", "quantum.braket/ready"]
 
 
-def test_consumers_class_is_the_users_where_the_user_names_one() -> None:
+def test_consumer_keeps_the_priority_class_that_its_user_names() -> None:
     after = admitted(grouped(quantum(), mode="shared", index="1", priorityClassName="mine"))
     assert (after["spec"]["priorityClassName"], after["spec"]["priority"]) == ("mine", 0)
 
 
-def test_consumers_number_makes_way_for_its_class() -> None:
+def test_priority_class_replaces_the_consumers_priority() -> None:
     spec = admitted(shared(index="1"))["spec"]
     assert spec["priorityClassName"] == "fluence-quantum-classical"
     assert not {"priority", "preemptionPolicy"} & spec.keys()
 
 
-def test_missing_class_is_told_and_not_named() -> None:
+def test_missing_priority_class_gets_a_warning_and_is_not_named() -> None:
     """The API server refuses a pod of a class that isn't there."""
     outcome = mutate(shared(index="1"), REQUEST, ALL, replace(CONTEXT, priority_class=False))
     assert "priorityClassName" not in applied(shared(index="1"), outcome)["spec"]
@@ -178,7 +178,7 @@ def test_consumer_has_neither_interceptor_nor_sidecar() -> None:
     assert not {"PYTHONPATH", "FLUENCE_POD_UID"} & env(after).keys()
 
 
-def test_producer_knows_no_task_of_another() -> None:
+def test_producer_has_no_variable_for_a_task() -> None:
     assert "FLUENCE_QUANTUM_JOB_ID" not in env(admitted(shared(index="0")))
 
 
@@ -197,7 +197,7 @@ def test_classical_pods_of_a_shared_group_wait_for_its_producer() -> None:
 
 
 @pytest.mark.parametrize("role", ["producer", "consumer"])
-def test_user_may_say_who_produces(role: str) -> None:
+def test_user_may_choose_the_producer(role: str) -> None:
     body = shared()
     body["metadata"]["annotations"][ROLE] = role
     assert env(admitted(body))["FLUENCE_COORDINATION_ROLE"] == role
@@ -232,25 +232,25 @@ def test_first_pod_of_an_indexed_owner_produces(
 
 
 @pytest.mark.parametrize(("leads", "role"), [(True, "producer"), (False, "consumer")])
-def test_of_pods_that_are_all_alike_the_one_with_the_claim_produces(leads: bool, role: str) -> None:
-    found = env(admitted(shared(), request=replace(REQUEST, leads=leads)))
+def test_of_equal_pods_the_recorded_one_is_the_producer(leads: bool, role: str) -> None:
+    found = env(admitted(shared(), request=replace(REQUEST, produces=leads)))
     assert found["FLUENCE_COORDINATION_ROLE"] == role
 
 
-def test_pod_that_nobody_could_be_asked_about_produces_and_its_user_is_told() -> None:
+def test_pod_of_an_unknown_producer_is_the_producer_with_a_warning() -> None:
     outcome = mutate(shared(), REQUEST, ALL, CONTEXT)
     assert env(applied(shared(), outcome))["FLUENCE_COORDINATION_ROLE"] == "producer"
-    assert "nobody could be asked who produces in shared group 'g'" in outcome.warnings[0]
+    assert "the producer of shared group 'g' couldn't be looked up" in outcome.warnings[0]
     assert mutate(shared(), replace(REQUEST, dry_run=True), ALL, CONTEXT).warnings == ()
 
 
-def test_producer_that_is_created_again_from_what_the_api_server_stored_stays_the_same() -> None:
+def test_producer_created_again_from_its_stored_manifest_stays_the_same() -> None:
     once = admitted(shared(index="0"))
     assert admitted(once) == once
     assert once["metadata"]["labels"]["fluence.flux-framework.org/group"] == "g-producer"
 
 
-def test_standard_of_restricted_namespaces_is_met_by_our_containers() -> None:
+def test_our_containers_meet_the_restricted_pod_security_standard() -> None:
     for one in admitted(shared(index="0"))["spec"]["initContainers"]:
         security = one["securityContext"]
         assert security["runAsNonRoot"]
@@ -260,9 +260,9 @@ def test_standard_of_restricted_namespaces_is_met_by_our_containers() -> None:
 
 
 def test_image_is_the_configured_one() -> None:
-    context = replace(CONTEXT, sidecar_image="registry.example/fluence:3", sidecar_pull_policy="Always")
+    context = replace(CONTEXT, sidecar_image="registry.example/fluence:3")
     for one in admitted(shared(index="0"), context)["spec"]["initContainers"]:
-        assert (one["image"], one["imagePullPolicy"]) == ("registry.example/fluence:3", "Always")
+        assert (one["image"], one["imagePullPolicy"]) == ("registry.example/fluence:3", "IfNotPresent")
 
 
 # Which handlers work.
@@ -279,7 +279,7 @@ def test_without_handlers_nothing_is_done() -> None:
     assert admitted(shared(index="0"), handlers=()) == shared(index="0")
 
 
-def test_order_of_handlers_decides_nothing_but_the_order_of_variables() -> None:
+def test_order_of_handlers_changes_only_the_order_of_variables() -> None:
     for index in ("0", "1"):
         one = admitted(shared(index=index), handlers=ALL)
         other = admitted(shared(index=index), handlers=ALL[::-1])
@@ -292,7 +292,7 @@ def test_order_of_handlers_decides_nothing_but_the_order_of_variables() -> None:
 # The gate of ours.
 
 
-def test_our_gate_is_added_where_nothing_else_adds_it() -> None:
+def test_our_gate_is_added_if_no_policy_adds_it() -> None:
     ours = "fluence.flux-framework.org/gang"
     context = replace(CONTEXT, gate_by_webhook=True)
     assert gates(admitted(pod(), context, handlers=())) == [ours]

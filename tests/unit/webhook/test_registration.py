@@ -1,4 +1,4 @@
-"""What the API server is told, and what is put back."""
+"""The registration says which pods are sent and where, and edits are corrected."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from fluence_extender.webhook.registration import (
     OWNER,
     OWNER_LABEL,
     PODS,
-    Service,
-    Url,
+    ServiceTarget,
+    UrlTarget,
     corrected,
     is_ours,
     registered_bundle,
     registration,
 )
 
-SERVICE = Service("kube-system", "fluence-webhook")
+SERVICE = ServiceTarget("kube-system", "fluence-webhook")
 BUNDLE = b"-----BEGIN CERTIFICATE-----\n"
 WANTED = registration(SERVICE, BUNDLE)
 
 
-def webhooks(target: Service | Url = SERVICE, bundle: bytes = BUNDLE) -> dict[str, dict[str, Any]]:
+def webhooks(
+    target: ServiceTarget | UrlTarget = SERVICE, bundle: bytes = BUNDLE
+) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in registration(target, bundle)["webhooks"]}
 
 
-def test_only_new_pods_of_our_scheduler_are_asked_about() -> None:
+def test_only_new_pods_of_our_scheduler_are_sent() -> None:
     for one in webhooks().values():
         (rule,) = one["rules"]
         assert (rule["operations"], rule["resources"], rule["scope"]) == (["CREATE"], ["pods"], "Namespaced")
@@ -37,12 +39,12 @@ def test_only_new_pods_of_our_scheduler_are_asked_about() -> None:
         assert ours == "has(object.spec.schedulerName) && object.spec.schedulerName == 'fluence'"
 
 
-def test_each_pod_is_asked_about_once() -> None:
+def test_each_pod_is_sent_once() -> None:
     asks = webhooks()[DEVICES]["matchConditions"][1]["expression"]
     assert webhooks()[PODS]["matchConditions"][1]["expression"] == f"!({asks})"
 
 
-def test_in_an_outage_pods_that_ask_for_devices_are_refused_and_others_admitted() -> None:
+def test_outage_refuses_pods_with_devices_and_admits_others() -> None:
     assert webhooks()[DEVICES]["failurePolicy"] == "Fail"
     assert webhooks()[PODS]["failurePolicy"] == "Ignore"
     assert webhooks()[PODS]["timeoutSeconds"] < webhooks()[DEVICES]["timeoutSeconds"] <= 10
@@ -60,22 +62,22 @@ def test_service_or_url_is_called() -> None:
             "path": "/mutate",
             "port": 443,
         }
-    for one in webhooks(Url("https://10.0.0.1:8443/mutate", "10.0.0.1")).values():
+    for one in webhooks(UrlTarget("https://10.0.0.1:8443/mutate", "10.0.0.1")).values():
         assert one["clientConfig"]["url"] == "https://10.0.0.1:8443/mutate"
         assert "service" not in one["clientConfig"]
 
 
-def test_hosts_are_those_under_which_it_is_called() -> None:
+def test_hosts_are_the_names_by_which_the_webhook_is_called() -> None:
     assert SERVICE.hosts[0] == "fluence-webhook.kube-system.svc"
-    assert Url("https://10.0.0.1:8443/mutate", "10.0.0.1").hosts == ("10.0.0.1",)
+    assert UrlTarget("https://10.0.0.1:8443/mutate", "10.0.0.1").hosts == ("10.0.0.1",)
 
 
-def test_without_a_bundle_none_is_said() -> None:
+def test_registration_without_a_bundle_has_none() -> None:
     for one in webhooks(bundle=b"").values():
         assert "caBundle" not in one["clientConfig"]
 
 
-def test_what_is_as_wanted_is_not_written() -> None:
+def test_correct_registration_is_not_written() -> None:
     assert corrected(copy.deepcopy(WANTED), WANTED) is None
 
 
@@ -93,7 +95,7 @@ def test_what_is_as_wanted_is_not_written() -> None:
     ],
 )
 @pytest.mark.parametrize("number", [0, 1])
-def test_each_edit_of_somebody_else_is_put_back(edit: Any, number: int) -> None:
+def test_each_edit_is_corrected(edit: Any, number: int) -> None:
     stored = {**copy.deepcopy(WANTED), "metadata": {"resourceVersion": "7"}}
     edit(stored["webhooks"][number])
     correction = corrected(stored, WANTED)
@@ -102,7 +104,7 @@ def test_each_edit_of_somebody_else_is_put_back(edit: Any, number: int) -> None:
     assert correction["metadata"] == {"resourceVersion": "7"}
 
 
-def test_entries_that_are_missing_or_others_are_put_right() -> None:
+def test_missing_and_foreign_entries_are_corrected() -> None:
     stored = copy.deepcopy(WANTED)
     stored["webhooks"].pop()
     stored["webhooks"].append({"name": "others.example.com"})
@@ -112,7 +114,7 @@ def test_entries_that_are_missing_or_others_are_put_right() -> None:
 
 
 @pytest.mark.parametrize("webhooks", [None, [], [{"name": "half"}], [{}]])
-def test_object_without_proper_entries_is_put_right(webhooks: Any) -> None:
+def test_object_without_proper_entries_is_corrected(webhooks: Any) -> None:
     correction = corrected({"metadata": {}, "webhooks": webhooks}, WANTED)
     assert correction is not None
     assert correction["webhooks"] == WANTED["webhooks"]
@@ -131,13 +133,13 @@ def test_exemptions_by_selectors_stay() -> None:
     assert WANTED["webhooks"][0]["namespaceSelector"] == {}
 
 
-def test_ours_is_what_carries_our_label() -> None:
+def test_object_with_our_label_is_ours() -> None:
     assert is_ours(WANTED)
     for labels in (None, {}, {OWNER_LABEL: "helm"}, {"app": OWNER}):
         assert not is_ours({"metadata": {"labels": labels}})
 
 
-def test_bundle_is_read_back_where_all_entries_agree() -> None:
+def test_bundle_is_read_back_if_all_entries_agree() -> None:
     assert registered_bundle(WANTED) == BUNDLE
     stored = copy.deepcopy(WANTED)
     stored["webhooks"][1]["clientConfig"]["caBundle"] = "eA=="

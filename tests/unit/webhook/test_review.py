@@ -1,4 +1,4 @@
-"""AdmissionReview v1: what comes in is a review or a 400, what goes out allows."""
+"""A body is read as an AdmissionReview or refused, and an answer always allows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.webhook.contract import Operation, Outcome
-from fluence_extender.webhook.review import BadReview, answer, read_review
+from fluence_extender.webhook.review import BadReview, encode_answer, read_review
 from tests.unit.webhook.pods import QPU, container, grouped, warned
 from tests.unit.webhook.reviews import UID, written
 
@@ -22,7 +22,7 @@ def test_request_is_read() -> None:
     assert review.pod == {"metadata": {"name": "p"}, "spec": {}}
 
 
-def test_what_may_be_missing_may_be_missing() -> None:
+def test_optional_fields_may_be_missing() -> None:
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": UID}}
     review = read_review(json.dumps(body).encode())
     assert (review.request.namespace, review.request.name, review.request.dry_run) == ("", "", False)
@@ -49,20 +49,20 @@ def test_what_may_be_missing_may_be_missing() -> None:
         (b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {}}', "not an"),
     ],
 )
-def test_what_is_no_review_is_refused_with_what_is_wrong(body: bytes, text: str) -> None:
+def test_message_says_why_a_body_is_no_review(body: bytes, text: str) -> None:
     with pytest.raises(BadReview, match=text):
         read_review(body)
 
 
 @pytest.mark.parametrize("thing", [None, [], "pod", 7, True])
-def test_object_that_is_no_pod_is_told(thing: Any) -> None:
+def test_object_that_is_no_pod_is_reported(thing: Any) -> None:
     review = read_review(written(thing))
     assert review.pod is None
     assert "isn't a pod" in review.unreadable
     assert review.request.uid == UID
 
 
-def test_deeply_nested_object_is_told() -> None:
+def test_deeply_nested_object_is_reported() -> None:
     deep = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
     body = written({"here": 1}).replace(b'{"here": 1}', deep)
     try:
@@ -80,21 +80,21 @@ def test_deeply_nested_object_is_told() -> None:
         ({"subResource": "ephemeralcontainers"}, "Pod/ephemeralcontainers"),
     ],
 )
-def test_other_kinds_are_told(fields: dict[str, Any], what: str) -> None:
+def test_other_kinds_are_reported(fields: dict[str, Any], what: str) -> None:
     review = read_review(written({"spec": {}}, **fields))
     assert review.pod is None
     assert review.unreadable.endswith(what)
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
-    document = json.loads(answer(UID, outcome))
+    document = json.loads(encode_answer(UID, outcome))
     assert (document["apiVersion"], document["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     assert document["response"]["uid"] == UID
     assert document["response"]["allowed"] is True
     return dict(document["response"])
 
 
-def test_answer_without_a_patch_says_no_more_than_that() -> None:
+def test_answer_without_a_patch_only_allows() -> None:
     assert told(Outcome()) == {"uid": UID, "allowed": True}
 
 
@@ -115,11 +115,11 @@ def test_null_is_a_value_of_a_patch() -> None:
     ]
 
 
-def test_warnings_go_where_the_user_sees_them() -> None:
+def test_warnings_are_in_the_answer() -> None:
     assert told(Outcome(warnings=("one", "two")))["warnings"] == ["one", "two"]
 
 
-def test_what_to_do_is_told_however_long_the_names_are() -> None:
+def test_advice_fits_into_a_warning_with_the_longest_names() -> None:
     (said,) = warned(grouped(container(asks={QPU: "1"}), group="g" * 63, mode="shared"))
     assert told(Outcome(warnings=(said,)))["warnings"] == [said]
     both = grouped(group="g" * 63)

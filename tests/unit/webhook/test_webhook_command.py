@@ -1,4 +1,4 @@
-"""``fluence-extender webhook``: what it takes, and what it says of what it doesn't."""
+"""``fluence-extender webhook`` reads its options and reports wrong ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fluence_extender.apps import webhook as admission
 from fluence_extender.apps.cli import main
 from fluence_extender.apps.settings import WebhookSettings
 from fluence_extender.apps.webhook import webhook_target
-from fluence_extender.webhook.registration import Service, Url
+from fluence_extender.webhook.registration import ServiceTarget, UrlTarget
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def invoke(*arguments: str, **environment: str) -> Result:
 def test_defaults(asked: list[WebhookSettings]) -> None:
     assert invoke().exit_code == 0
     assert asked == [WebhookSettings(handlers=("fluxion", "quantum", "gang"))]
-    assert webhook_target(asked[0]) == Service("kube-system", "fluence-webhook")
+    assert webhook_target(asked[0]) == ServiceTarget("kube-system", "fluence-webhook")
 
 
 def test_options_and_environment_say_the_same(asked: list[WebhookSettings], tmp_path: Path) -> None:
@@ -61,13 +61,15 @@ def test_options_and_environment_say_the_same(asked: list[WebhookSettings], tmp_
     by_option, by_environment = asked
     assert by_option == by_environment
     assert by_option.handlers == ("gang", "fluxion")
-    assert webhook_target(by_option) == Url("https://10.0.0.1:9443/mutate", "10.0.0.1")
+    assert webhook_target(by_option) == UrlTarget("https://10.0.0.1:9443/mutate", "10.0.0.1")
 
 
 @pytest.mark.parametrize(
     "links", [{"FLUENCE_WEBHOOK_PORT": "tcp://10.0.0.7:443", "FLUENCE_PORT": "tcp://10.0.0.8:8889"}]
 )
-def test_links_to_services_are_no_options(asked: list[WebhookSettings], links: dict[str, str]) -> None:
+def test_environment_variables_of_service_links_are_no_options(
+    asked: list[WebhookSettings], links: dict[str, str]
+) -> None:
     assert invoke(**links).exit_code == 0
     assert asked[0].port == 8443
 
@@ -106,13 +108,13 @@ def test_url_that_api_servers_do_not_call_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("service", ["fluence-webhook", "/x", "a/", "a/b/c", ""])
-def test_service_must_be_named_whole(service: str) -> None:
+def test_service_must_be_named_with_its_namespace(service: str) -> None:
     result = invoke("--service", service)
     assert result.exit_code == 2
     assert "Invalid value for '--service'" in result.output
 
 
-def test_faulty_resources_file_is_told_at_once(tmp_path: Path) -> None:
+def test_faulty_resources_file_is_reported_at_once(tmp_path: Path) -> None:
     missing = invoke("--resources", str(tmp_path / "none.yaml"))
     assert missing.exit_code == 1
     assert "doesn't exist" in missing.output
@@ -123,7 +125,7 @@ def test_faulty_resources_file_is_told_at_once(tmp_path: Path) -> None:
     assert "resources.yaml can't be used" in refused.output
 
 
-def test_kubeconfig_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
     result = invoke("--kubeconfig", str(tmp_path / "none"))
     assert result.exit_code == 1
     assert "none" in result.output

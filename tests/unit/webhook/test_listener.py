@@ -1,4 +1,4 @@
-"""The listener: another certificate without a restart, and an end that leaves nobody without an answer."""
+"""The listener changes its certificate without a restart, and answers open reviews before it stops."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from starlette.types import Receive, Scope, Send
 from fluence_extender.http.listeners.bodies import TEXT, posted_json, respond
 from fluence_extender.http.listeners.serving import Address, CannotListen
 from fluence_extender.webhook.certificates import KeyPair, make_authority, make_leaf
-from fluence_extender.webhook.listener import SecureListener
-from fluence_extender.webhook.tls import load, server_context
+from fluence_extender.webhook.server import HttpsListener, show_certificate, tls_context
 from tests.unit.webhook.certificates import shaken, shown_by
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -58,35 +57,35 @@ async def answered(reader: asyncio.StreamReader, body: bytes) -> bytes:
     return head
 
 
-def test_certificate_of_the_beginning_is_trusted_by_nobody() -> None:
+def test_first_certificate_is_trusted_by_no_client() -> None:
     authority, _ = pair()
     with pytest.raises(ssl.SSLCertVerificationError):
-        shaken(server_context(), authority.certificate_pem, "not-ready.invalid")
+        shaken(tls_context(), authority.certificate_pem, "not-ready.invalid")
 
 
-def test_key_of_another_certificate_is_refused_and_the_old_one_shown_on() -> None:
-    context = server_context()
+def test_key_of_another_certificate_leaves_the_old_certificate() -> None:
+    context = tls_context()
     authority, leaf = pair()
-    load(context, leaf.certificate_pem, leaf.key_pem)
+    show_certificate(context, leaf.certificate_pem, leaf.key_pem)
     with pytest.raises(ssl.SSLError):
-        load(context, leaf.certificate_pem, pair()[1].key_pem)
-    load(context, leaf.certificate_pem, leaf.key_pem)
+        show_certificate(context, leaf.certificate_pem, pair()[1].key_pem)
+    show_certificate(context, leaf.certificate_pem, leaf.key_pem)
     assert shaken(context, authority.certificate_pem, "127.0.0.1")
 
 
-async def test_new_certificate_is_shown_without_a_restart_and_open_connections_go_on() -> None:
-    slow, context = Slow(), server_context()
+async def test_new_certificate_needs_no_restart_and_open_connections_last() -> None:
+    slow, context = Slow(), tls_context()
     slow.let.set()
     first, leaf = pair()
-    load(context, leaf.certificate_pem, leaf.key_pem)
-    async with SecureListener(slow, LOOPBACK, context) as listener:
+    show_certificate(context, leaf.certificate_pem, leaf.key_pem)
+    async with HttpsListener(slow, LOOPBACK, context) as listener:
         port = listener.address.port
         reader, writer = await opened(port, first)
         await ask(writer, b"1")
         await answered(reader, b"1")
 
         second, other = pair()
-        load(context, other.certificate_pem, other.key_pem)
+        show_certificate(context, other.certificate_pem, other.key_pem)
         shown = await asyncio.to_thread(shown_by, port, second.certificate_pem)
         assert shown == ssl.PEM_cert_to_DER_cert(other.certificate_pem.decode())
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -97,10 +96,10 @@ async def test_new_certificate_is_shown_without_a_restart_and_open_connections_g
 
 
 async def test_open_reviews_are_answered_when_it_stops() -> None:
-    slow, context = Slow(), server_context()
+    slow, context = Slow(), tls_context()
     authority, leaf = pair()
-    load(context, leaf.certificate_pem, leaf.key_pem)
-    listener = SecureListener(slow, LOOPBACK, context)
+    show_certificate(context, leaf.certificate_pem, leaf.key_pem)
+    listener = HttpsListener(slow, LOOPBACK, context)
     async with listener:
         reader, writer = await opened(listener.address.port, authority)
         await ask(writer, b"last")
@@ -113,10 +112,10 @@ async def test_open_reviews_are_answered_when_it_stops() -> None:
     writer.close()
 
 
-async def test_address_that_can_not_be_had_is_told() -> None:
-    context = server_context()
-    async with SecureListener(Slow(), LOOPBACK, context) as listener:
+async def test_address_in_use_is_reported() -> None:
+    context = tls_context()
+    async with HttpsListener(Slow(), LOOPBACK, context) as listener:
         taken = Address("127.0.0.1", listener.address.port)
         with pytest.raises(CannotListen, match=str(taken.port)):
-            async with SecureListener(Slow(), taken, context):
+            async with HttpsListener(Slow(), taken, context):
                 pass

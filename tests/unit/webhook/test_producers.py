@@ -1,4 +1,4 @@
-"""Of pods that are all alike exactly one produces, whoever asks, whenever."""
+"""Of equal pods exactly one is the producer, however many requests come and when."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fluence_extender.cluster.port import Changed, ClusterError, Conflict, Delet
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.webhook.claim_keeper import ClaimKeeper
-from fluence_extender.webhook.claims import ARRIVES_WITHIN, ApiClaims, at_once, wants
-from fluence_extender.webhook.contract import Owned, Unclaimed
+from fluence_extender.webhook.contract import OwnedPods, ProducerUnknown
+from fluence_extender.webhook.lookups import ApiLookups, owned_pods
+from fluence_extender.webhook.producers import ARRIVES_WITHIN, ProducerRecordReconciler, ProducerRecords
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/lab/leases/g-producer"
@@ -27,22 +27,22 @@ class Lab:
     def __init__(self) -> None:
         self.objects = StoredObjects()
         self.now = 1_800_000_000.0
-        self.claims = ApiClaims(self.objects, lambda: self.now)
+        self.records = ProducerRecords(self.objects, lambda: self.now)
 
-    async def claim(self, uid: str) -> bool:
-        return await self.claims.claim("lab", "g", uid)
+    async def produces(self, uid: str) -> bool:
+        return await self.records.is_producer("lab", "g", uid)
 
     def producers(self, *phases: str, deleting: bool = False, role: str = PRODUCER) -> None:
-        """The pods of the producer's group, as they are now."""
+        """Set the pods that the producer's group has now."""
         metadata: Json = {"annotations": {ROLE_ANNOTATION: role}}
         if deleting:
             metadata["deletionTimestamp"] = "2027-01-01T00:00:00Z"
         pods = [{"metadata": metadata, "status": {"phase": phase}} for phase in phases]
         self.objects.put(PODS, {"items": pods})
 
-    async def arrived(self) -> None:
-        """The pod of the claim is there, and owns it."""
-        await keep(self.objects, Changed(Kind.POD, producer()))
+    async def pod_exists(self) -> None:
+        """Let the recorded pod come into being, and own the record."""
+        await reconciled(self.objects, Changed(Kind.POD, producer()))
         assert "ownerReferences" in self.objects.objects[LEASE]["metadata"]
 
 
@@ -50,23 +50,23 @@ def producer(name: str = "p", uid: str = "uid-p", **fields: Any) -> Pod:
     return Pod("lab", name, uid, {GROUP_LABEL: "g-producer"}, {ROLE_ANNOTATION: PRODUCER}, **fields)
 
 
-async def test_first_to_ask_produces() -> None:
+async def test_first_request_is_the_producer() -> None:
     lab = Lab()
-    assert [await lab.claim(uid) for uid in ("a", "b", "c", "a")] == [True, False, False, True]
+    assert [await lab.produces(uid) for uid in ("a", "b", "c", "a")] == [True, False, False, True]
 
 
-async def test_of_many_that_ask_at_once_one_produces() -> None:
+async def test_of_many_requests_at_once_one_is_the_producer() -> None:
     lab = Lab()
-    outcomes = await asyncio.gather(*(lab.claim(str(number)) for number in range(50)))
+    outcomes = await asyncio.gather(*(lab.produces(str(number)) for number in range(50)))
     assert sorted(outcomes, key=bool) == [False] * 49 + [True]
 
 
-async def test_claim_that_goes_with_its_pod_while_it_is_taken_over_is_free(
+async def test_record_that_goes_with_its_pod_while_it_is_taken_over_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab()
-    assert await lab.claim("a")
-    await lab.arrived()
+    assert await lab.produces("a")
+    await lab.pod_exists()
     lab.producers()
 
     async def gone(path: str, body: Json) -> Json:
@@ -74,110 +74,107 @@ async def test_claim_that_goes_with_its_pod_while_it_is_taken_over_is_free(
         raise Conflict("Precondition failed: UID in precondition")
 
     monkeypatch.setattr(lab.objects, "replace", gone)
-    assert [await lab.claim(uid) for uid in ("b", "c")] == [True, False]
+    assert [await lab.produces(uid) for uid in ("b", "c")] == [True, False]
 
 
 async def test_other_groups_have_producers_of_their_own() -> None:
     lab = Lab()
-    assert await lab.claim("a")
-    assert await lab.claims.claim("lab", "h", "b")
-    assert await lab.claims.claim("elsewhere", "g", "c")
+    assert await lab.produces("a")
+    assert await lab.records.is_producer("lab", "h", "b")
+    assert await lab.records.is_producer("elsewhere", "g", "c")
 
 
-async def test_claim_whose_pod_never_came_is_void_after_a_moment() -> None:
+async def test_record_without_a_pod_is_void_after_seconds() -> None:
     lab = Lab()
-    assert await lab.claim("a")
+    assert await lab.produces("a")
     lab.now += ARRIVES_WITHIN - 1
-    assert not await lab.claim("b")
+    assert not await lab.produces("b")
     lab.now += 1
-    assert await lab.claim("c")
-    assert not await lab.claim("d")
+    assert await lab.produces("c")
+    assert not await lab.produces("d")
 
 
-async def test_of_many_that_take_a_void_claim_over_one_does() -> None:
+async def test_void_record_is_taken_over_by_one_of_many_requests() -> None:
     lab = Lab()
-    await lab.claim("a")
+    await lab.produces("a")
     lab.now += ARRIVES_WITHIN
-    outcomes = await asyncio.gather(*(lab.claim(str(number)) for number in range(50)))
+    outcomes = await asyncio.gather(*(lab.produces(str(number)) for number in range(50)))
     assert sorted(outcomes, key=bool) == [False] * 49 + [True]
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
-async def test_claim_holds_as_long_as_its_pod_lives(phase: str) -> None:
+async def test_record_counts_as_long_as_its_pod_lives(phase: str) -> None:
     lab = Lab()
-    await lab.claim("a")
+    await lab.produces("a")
     lab.producers(phase)
-    await lab.arrived()
+    await lab.pod_exists()
     for _ in range(3):
         lab.now += ARRIVES_WITHIN * 10
-        assert not await lab.claim("b")
+        assert not await lab.produces("b")
 
 
 @pytest.mark.parametrize(("phases", "deleting"), [((), False), (("Failed",), False), (("Running",), True)])
-async def test_claim_is_void_at_once_when_its_pod_is_going_or_has_ended(
+async def test_record_of_a_terminating_or_ended_pod_is_void_at_once(
     phases: tuple[str, ...], deleting: bool
 ) -> None:
     """Its owner replaces it within the second."""
     lab = Lab()
-    await lab.claim("a")
-    await lab.arrived()
+    await lab.produces("a")
+    await lab.pod_exists()
     lab.producers(*phases, deleting=deleting)
-    assert await lab.claim("b")
+    assert await lab.produces("b")
     assert "ownerReferences" not in lab.objects.objects[LEASE]["metadata"]
-    assert not await lab.claim("c")
+    assert not await lab.produces("c")
 
 
-async def test_pods_of_another_group_of_that_name_dont_hold_the_claim() -> None:
+async def test_pods_of_another_group_of_that_name_do_not_keep_the_record() -> None:
     lab = Lab()
-    await lab.claim("a")
-    await lab.arrived()
+    await lab.produces("a")
+    await lab.pod_exists()
     lab.producers("Running", role="")
-    assert await lab.claim("b")
+    assert await lab.produces("b")
 
 
 @pytest.mark.parametrize("before", [unreachable, refusing("read"), refusing("create")])
-async def test_nobody_is_told_to_wait_for_a_producer_that_nobody_could_be_asked_about(before: Any) -> None:
+async def test_producer_is_unknown_if_the_api_server_can_not_be_asked(before: Any) -> None:
     lab = Lab()
     lab.objects.before = before
-    with pytest.raises(Unclaimed, match=r"reached|forbidden"):
-        await lab.claim("a")
+    with pytest.raises(ProducerUnknown, match=r"reached|forbidden"):
+        await lab.produces("a")
 
 
-async def test_somebody_elses_lease_of_that_name_is_left_alone() -> None:
+async def test_lease_of_another_program_is_left_alone() -> None:
     lab = Lab()
     lab.objects.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": "a", "renewTime": "no time"}})
-    with pytest.raises(Unclaimed, match="there is a Lease g-producer that isn't ours"):
-        await lab.claim("a")
-    await keep(lab.objects, Changed(Kind.POD, producer()))
+    with pytest.raises(ProducerUnknown, match="there is a Lease g-producer that isn't ours"):
+        await lab.produces("a")
+    await reconciled(lab.objects, Changed(Kind.POD, producer()))
     assert lab.objects.writes() == []
 
 
 async def test_lease_says_who_made_it() -> None:
     lab = Lab()
-    await lab.claim("a")
+    await lab.produces("a")
     metadata = lab.objects.objects[LEASE]["metadata"]
     assert metadata["annotations"] == {"fluence.flux-framework.org/created-by": "fluence-webhook"}
     assert lab.objects.objects[LEASE]["spec"]["renewTime"] == "2027-01-15T08:00:00.000000Z"
 
 
-# The pod that owns its claim.
+# The pod owns its record.
 
 
-async def keep(objects: StoredObjects, *seen: Changed | Deleted | Listed) -> None:
-    """Let a keeper see these and do what follows."""
-    keeper = ClaimKeeper(objects)
+async def reconciled(objects: StoredObjects, *seen: Changed | Deleted | Listed) -> None:
+    """Do what follows from these observations."""
+    records = ProducerRecordReconciler(objects)
     for one in seen:
-        keeper.take(one)
-    running = asyncio.create_task(keeper.run())
-    for _ in range(20):
-        await asyncio.sleep(0)
-    running.cancel()
+        records.observe(one)
+    await records.round()
 
 
-async def test_claim_goes_with_its_pod() -> None:
+async def test_pod_owns_its_record() -> None:
     lab = Lab()
-    await lab.claim("a")
-    await keep(lab.objects, Listed(Kind.POD, (producer(),)), Changed(Kind.POD, producer()))
+    await lab.produces("a")
+    await reconciled(lab.objects, Listed(Kind.POD, (producer(),)), Changed(Kind.POD, producer()))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
     assert lab.objects.objects[LEASE]["metadata"]["ownerReferences"] == [owner]
     assert [call for call in lab.objects.writes() if call[0] == "replace"] == [("replace", LEASE)]
@@ -193,23 +190,22 @@ async def test_claim_goes_with_its_pod() -> None:
         (Listed(Kind.JOB, ()),),
     ],
 )
-async def test_pods_that_claim_nothing_own_nothing(seen: tuple[Changed | Deleted | Listed, ...]) -> None:
+async def test_other_pods_own_no_record(seen: tuple[Changed | Deleted | Listed, ...]) -> None:
     lab = Lab()
-    await lab.claim("a")
-    await keep(lab.objects, *seen)
+    await lab.produces("a")
+    await reconciled(lab.objects, *seen)
     assert "ownerReferences" not in lab.objects.objects[LEASE]["metadata"]
 
 
-async def test_producer_with_an_index_needs_no_claim() -> None:
+async def test_producer_with_an_index_needs_no_record() -> None:
     lab = Lab()
-    await keep(lab.objects, Changed(Kind.POD, producer()))
+    await reconciled(lab.objects, Changed(Kind.POD, producer()))
     assert lab.objects.writes() == []
 
 
-async def test_what_could_not_be_written_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fluence_extender.webhook.claim_keeper.RETRY", 0)
+async def test_failed_write_is_repeated() -> None:
     lab = Lab()
-    await lab.claim("a")
+    await lab.produces("a")
     refusals: list[ClusterError] = [Conflict("changed", 409), ClusterError("no answer")]
 
     def before(verb: str, path: str) -> None:
@@ -217,11 +213,15 @@ async def test_what_could_not_be_written_is_written_later(monkeypatch: pytest.Mo
             raise refusals.pop()
 
     lab.objects.before = before
-    await keep(lab.objects, Changed(Kind.POD, producer()))
+    records = ProducerRecordReconciler(lab.objects)
+    records.observe(Changed(Kind.POD, producer()))
+    for _ in range(3):
+        await records.round()
+        records.enqueue(("uid-p",))
     assert "ownerReferences" in lab.objects.objects[LEASE]["metadata"]
 
 
-# How many pods an owner wants.
+# The pods that an owner wants.
 
 
 @pytest.mark.parametrize(
@@ -241,15 +241,16 @@ async def test_what_could_not_be_written_is_written_later(monkeypatch: pytest.Mo
 )
 async def test_owner_says_how_many_pods_there_are_at_once(kind: str, spec: Json, size: int) -> None:
     lab = Lab()
+    lookups = ApiLookups(lab.objects, lambda: lab.now, lambda: lab.now)
     group = "batch" if kind == "Job" else "apps"
     lab.objects.put(f"/apis/{group}/v1/namespaces/lab/{kind.lower()}s/o", {"spec": spec})
-    assert at_once(kind, spec) == size
-    assert await lab.claims.owned("lab", kind, "o") == Owned(size)
-    assert await lab.claims.owned("lab", kind, "other") is None
+    assert owned_pods(kind, spec).at_once == size
+    assert await lookups.owned("lab", kind, "o") == OwnedPods(size)
+    assert await lookups.owned("lab", kind, "other") is None
     lab.objects.before = unreachable
-    assert await lab.claims.owned("lab", kind, "o") == Owned(size)
+    assert await lookups.owned("lab", kind, "o") == OwnedPods(size)
     lab.now += 1.0
-    assert await lab.claims.owned("lab", kind, "o") is None
+    assert await lookups.owned("lab", kind, "o") is None
 
 
 @pytest.mark.parametrize(
@@ -261,5 +262,5 @@ async def test_owner_says_how_many_pods_there_are_at_once(kind: str, spec: Json,
         ("ReplicaSet", {"ordinals": {"start": 5}}, 0),
     ],
 )
-def test_stateful_set_says_where_it_begins_to_count(kind: str, spec: Json, first: int) -> None:
-    assert wants(kind, spec).first == first
+def test_stateful_set_says_which_index_is_first(kind: str, spec: Json, first: int) -> None:
+    assert owned_pods(kind, spec).first == first

@@ -1,6 +1,6 @@
-"""What a pod says that admission goes by: what it asks for, which group it names, and what it is to that group.
+"""Read what a pod declares: the devices it requests, the group it names, and its role in that group.
 
-Invariant: a pod that admission has patched already says the same of itself as before.
+Invariant: a pod that admission has patched already declares the same as before.
 """
 
 from __future__ import annotations
@@ -38,35 +38,34 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod_keys import UNGROUPED, remarks
 from fluence_extender.model.requests import InvalidRequest, effective_requests
+from fluence_extender.webhook.containers import is_own
 from fluence_extender.webhook.contract import Json
-from fluence_extender.webhook.own_containers import is_own
-from fluence_extender.webhook.validity import LABEL_VALUE
+from fluence_extender.webhook.validity import LABEL_VALUE, shape_fault
 
 UNDECIDED = "undecided"
-"""The role of a pod of a shared group that is like all others of it: one of them is to claim to be the producer."""
+"""The role of a pod that is equal to all others of its shared group: a lookup decides which one is the producer."""
 
 NUMBERED = "numbered"
-"""The role of a pod of a StatefulSet that isn't its number 0: only its owner says which number comes first."""
+"""The role of a pod of a StatefulSet with another index than 0: only its owner says which index comes first."""
 
 JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
 NAMING_OWNERS = ("Job", "ReplicaSet", "StatefulSet")
-
 
 NUMBER = re.compile("[0-9]{1,9}")
 
 
 class Unfit(ValueError):
-    """The pod can't be patched as it is; the text names what is wrong and how to mend it."""
+    """The pod can't be patched as it is; the text says what is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """One pod as admission sees it.
+class PodDeclaration:
+    """What one pod declares.
 
-    ``devices`` are the virtual resources that it asks for, by type; ``group`` is the one named by its user, ``named``
-    says that a label does so (otherwise it is its owner's name, which counts for shared quantum jobs only). ``size`` is
-    what its own annotation says. ``role`` is "" outside shared groups; ``number`` is its place in a StatefulSet, where
-    its role depends on that. ``owner`` is kind and name of its controller.
+    ``devices`` are the virtual resources that it requests, by type. ``group`` is its group; ``named`` says that a label
+    names the group. Otherwise the group is the name of the pod's owner, which counts for shared quantum jobs only.
+    ``size`` is the gang's size by the pod's own annotation. ``role`` is "" outside shared groups; ``number`` is the
+    pod's index in a StatefulSet if its role depends on that. ``owner`` is kind and name of its controller.
     """
 
     devices: Mapping[str, int]
@@ -81,31 +80,34 @@ class Subject:
 
     @property
     def quantum(self) -> bool:
-        """Whether it runs a quantum task of its own: it asks for a qpu, and isn't there for another one's results."""
+        """Whether the pod runs a quantum task of its own: it requests a qpu and isn't a consumer."""
         return QPU in self.devices and self.role != CONSUMER
 
 
-def read(pod: Json) -> Subject:
-    """What ``pod`` says. Raises `Unfit`."""
+def read_declaration(pod: Json) -> PodDeclaration:
+    """Return what ``pod`` declares. Raises `Unfit`."""
+    if misshapen := shape_fault(pod):
+        raise Unfit(misshapen)
     metadata = pod["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     try:
         _, devices = effective_requests(pod["spec"])
     except InvalidRequest as error:
-        raise Unfit(f"{error}; mend the pod's resources") from None
+        raise Unfit(f"{error}: correct the pod's resources") from None
     owner = _owner(metadata)
     label = str(labels.get(GROUP_LABEL) or "")
     _check_names(pod["spec"], labels, annotations, label)
     size = _size(annotations)
     role = _role(pod, labels, annotations, devices, label, owner, size)
     group = label or (owner[1] if role else "")
-    if role == PRODUCER and _wired(pod["spec"]):
+    if role == PRODUCER and _has_sidecar(pod["spec"]):
         group = group.removesuffix(PRODUCER_SUFFIX)
     _check_producer_name(group, role)
-    said = _remarks(annotations, labels, QPU in devices, bool(label) or owner[0] in NAMING_OWNERS)
+    grouped = bool(label) or owner[0] in NAMING_OWNERS
+    warnings = _warnings(annotations, labels, QPU in devices, grouped)
     if size not in (None, 1) and not (label or owner[1] or _other_names(pod["spec"], labels, annotations)):
-        said.append(UNGROUPED)
-    return Subject(
+        warnings.append(UNGROUPED)
+    return PodDeclaration(
         devices=devices,
         group=group,
         named=bool(label),
@@ -114,7 +116,7 @@ def read(pod: Json) -> Subject:
         number=int(labels[POD_INDEX]) if role == NUMBERED else 0,
         observed=labels.get(OBSERVE_LABEL) == "true",
         owner=owner,
-        warnings=(*said, *remarks(labels, annotations)),
+        warnings=(*warnings, *remarks(labels, annotations)),
     )
 
 
@@ -128,26 +130,26 @@ def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
 def _check_names(
     spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str], label: str
 ) -> None:
-    """Refuse pods that name more than one group."""
+    """Raise `Unfit` if the pod names more than one group."""
     if not label:
         return
     for what, other in _other_names(spec, labels, annotations).items():
         if other != label:
             raise Unfit(
-                f"label {GROUP_LABEL} names group {label!r}, {what} names {other!r}: remove one of them, or let "
-                "both name the same group"
+                f"label {GROUP_LABEL} names group {label!r}, {what} names {other!r}: remove one of them, or name "
+                "the same group in both"
             )
 
 
 def _other_names(
     spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, str]:
-    """The groups that the pod names in the ways of others, by where it does."""
+    """Return the groups that the pod names by other conventions, each by the place that names it."""
     named = {f"label {key}": labels.get(key) for key in pod_groups.COSCHEDULING_NAMES}
     named[f"label {kueue.GROUP_NAME}"] = labels.get(kueue.GROUP_NAME)
     named[f"annotation {kueue.GROUP_NAME}"] = annotations.get(kueue.GROUP_NAME)
     named["spec.schedulingGroup"] = (spec.get("schedulingGroup") or {}).get("podGroupName")
-    return {what: name for what, name in named.items() if name}
+    return {place: name for place, name in named.items() if name}
 
 
 def _size(annotations: Mapping[str, str]) -> int | None:
@@ -183,13 +185,13 @@ def _role(
     if not label and owner[0] not in NAMING_OWNERS:
         return ""
     if DEPENDS_ON_PRODUCER in annotations or QPU not in devices:
-        # Who asks for no qpu can't submit a task.
+        # A pod without a qpu can't submit a task.
         return CONSUMER if label or QPU in devices else ""
     return wanted or _by_index(labels, annotations, owner[0])
 
 
 def _by_index(labels: Mapping[str, str], annotations: Mapping[str, str], owner: str) -> str:
-    """The first pod of an indexed owner produces; pods without an index are all alike."""
+    """Return the role by index: the first pod of an indexed owner is the producer; without an index it is open."""
     indexes = [
         index
         for index in (
@@ -209,7 +211,7 @@ def _by_index(labels: Mapping[str, str], annotations: Mapping[str, str], owner: 
     return NUMBERED if alone and NUMBER.fullmatch(indexes[0]) else CONSUMER
 
 
-def _wired(spec: Mapping[str, Any]) -> bool:
+def _has_sidecar(spec: Mapping[str, Any]) -> bool:
     return any(is_own(one, SIDECAR_CONTAINER) for one in spec.get("initContainers") or ())
 
 
@@ -223,31 +225,31 @@ def _check_producer_name(group: str, role: str) -> None:
         )
 
 
-def _remarks(
-    annotations: Mapping[str, str], labels: Mapping[str, str], asks: bool, grouped: bool
+def _warnings(
+    annotations: Mapping[str, str], labels: Mapping[str, str], asks_for_qpu: bool, grouped: bool
 ) -> list[str]:
-    said = []
+    found = []
     mode = annotations.get(COORDINATION_ANNOTATION)
     if mode not in (None, SHARED, INDEPENDENT):
-        said.append(
+        found.append(
             f"annotation {COORDINATION_ANNOTATION} is {mode[:LONGEST_SHOWN]!r} and counts as {INDEPENDENT!r}: write "
             f"{SHARED!r} or {INDEPENDENT!r}"
         )
     if mode == SHARED and not grouped:
-        said.append(
-            f"annotation {COORDINATION_ANNOTATION} is {SHARED!r}, but the pod names no group: add the label "
+        found.append(
+            f"annotation {COORDINATION_ANNOTATION} is {SHARED!r}, but the pod is in no group: add the label "
             f"{GROUP_LABEL}"
         )
     if mode in (None, INDEPENDENT) and annotations.get(ROLE_ANNOTATION):
-        said.append(
-            f"annotation {ROLE_ANNOTATION} counts in shared jobs only: add the annotation "
+        found.append(
+            f"annotation {ROLE_ANNOTATION} has no effect, because the job isn't shared: add the annotation "
             f"{COORDINATION_ANNOTATION}={SHARED}"
         )
     observe = labels.get(OBSERVE_LABEL)
-    if observe == "true" and mode != SHARED and not asks:
-        said.append(
-            f"label {OBSERVE_LABEL} counts for pods that ask for a {RESOURCE_PREFIX}{QPU} only: ask for one"
+    if observe == "true" and mode != SHARED and not asks_for_qpu:
+        found.append(
+            f"label {OBSERVE_LABEL} has no effect, because the pod requests no {RESOURCE_PREFIX}{QPU}: request one"
         )
     if observe not in (None, "true", "false"):
-        said.append(f'label {OBSERVE_LABEL} is {observe!r} and counts as "false": write "true" to observe')
-    return said
+        found.append(f'label {OBSERVE_LABEL} is {observe!r} and counts as "false": write "true" to observe')
+    return found

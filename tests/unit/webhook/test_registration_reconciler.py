@@ -1,4 +1,4 @@
-"""The keeper: looks, compares, writes what differs, and leaves alone what isn't ours."""
+"""The registration is kept as it should be, and an object that isn't ours is left alone."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from structlog.testing import capture_logs
 
 from fluence_extender.cluster.port import ClusterError, Conflict
 from fluence_extender.model.names import WEBHOOK_NAME
+from fluence_extender.webhook.authority import SECRET, SharedAuthority
 from fluence_extender.webhook.certificates import read_bundle, signed_by
-from fluence_extender.webhook.identity import SECRET, Identity, SharedAuthority
-from fluence_extender.webhook.keeper import Keeper
-from fluence_extender.webhook.registration import PATH, Url, registered_bundle, registration
+from fluence_extender.webhook.identity import Identity
+from fluence_extender.webhook.registration import (
+    PATH,
+    RegistrationReconciler,
+    UrlTarget,
+    registered_bundle,
+    registration,
+)
 from tests.unit.webhook.certificates import SHORT, Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
-TARGET = Url("https://127.0.0.1:8443/mutate", "127.0.0.1")
+TARGET = UrlTarget("https://127.0.0.1:8443/mutate", "127.0.0.1")
 SECRET_PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
 
 
 @dataclass
 class Replica:
-    """One replica on an API server that it may share."""
+    """One replica, which may share its API server with others."""
 
     objects: StoredObjects = field(default_factory=StoredObjects)
     clock: Clock = field(default_factory=Clock)
@@ -31,23 +37,23 @@ class Replica:
 
     def __post_init__(self) -> None:
         source = SharedAuthority(self.objects, "kube-system", TARGET.hosts, self.clock, SHORT)
-        self.keeper = Keeper(
-            self.objects, source, TARGET, self.installed.append, lambda: self.may_register, 0.01
+        self.registration = RegistrationReconciler(
+            self.objects, source, TARGET, self.installed.append, lambda: self.may_register
         )
 
-    def told(self) -> tuple[bool, str]:
-        """Whether it is registered, and what is wrong."""
-        return self.keeper.registered, self.keeper.problem
+    def state(self) -> tuple[bool, str]:
+        """Return whether the webhook is registered, and what is wrong."""
+        return self.registration.registered, self.registration.problem
 
     async def look(self, times: int = 1) -> None:
         for _ in range(times):
-            await self.keeper.look()
+            await self.registration.reconcile("")
 
     def registered(self) -> bytes:
         return registered_bundle(self.objects.objects.get(PATH))
 
     def accepted(self) -> bool:
-        """Whether the API server accepts what is served now."""
+        """Return whether the API server accepts the certificate that is shown now."""
         (leaf, *_) = read_bundle(self.installed[-1].certificate)
         return any(signed_by(leaf, one) for one in read_bundle(self.registered()))
 
@@ -55,8 +61,8 @@ class Replica:
 async def test_first_look_registers_with_the_authority() -> None:
     replica = Replica()
     await replica.look()
-    assert replica.keeper.registered
-    assert replica.keeper.problem == ""
+    assert replica.registration.registered
+    assert replica.registration.problem == ""
     assert replica.accepted()
     assert len(replica.installed) == 1
     assert replica.objects.writes() == [("create", SECRET_PATH), ("create", PATH)]
@@ -73,14 +79,14 @@ async def test_nothing_is_registered_before_reviews_can_be_answered() -> None:
     replica = Replica(may_register=False)
     await replica.look(3)
     assert PATH not in replica.objects.objects
-    assert not replica.keeper.registered
+    assert not replica.registration.registered
     assert len(replica.installed) == 1
     replica.may_register = True
     await replica.look()
-    assert replica.keeper.registered
+    assert replica.registration.registered
 
 
-async def test_edit_of_the_bundle_is_put_back() -> None:
+async def test_edit_of_the_bundle_is_corrected() -> None:
     replica = Replica()
     await replica.look()
     before = copy.deepcopy(replica.objects.objects[PATH])
@@ -103,22 +109,22 @@ async def test_deleted_registration_is_made_again() -> None:
     assert replica.accepted()
 
 
-async def test_registration_that_is_not_ours_is_told_and_left_alone() -> None:
+async def test_registration_that_is_not_ours_is_reported_and_left_alone() -> None:
     replica = Replica()
     theirs = {"metadata": {"name": WEBHOOK_NAME, "labels": {"app": "fluence"}}, "webhooks": []}
     replica.objects.put(PATH, theirs)
     before = copy.deepcopy(replica.objects.objects[PATH])
     await replica.look(2)
     assert replica.objects.objects[PATH] == before
-    registered, problem = replica.told()
+    registered, problem = replica.state()
     assert not registered
     assert "isn't ours" in problem
     del replica.objects.objects[PATH]
     await replica.look()
-    assert replica.told() == (True, "")
+    assert replica.state() == (True, "")
 
 
-async def test_missing_right_is_told_with_what_to_do() -> None:
+async def test_message_about_a_missing_right_says_what_to_do() -> None:
     replica = Replica()
 
     def no_registrations(verb: str, path: str) -> None:
@@ -127,14 +133,14 @@ async def test_missing_right_is_told_with_what_to_do() -> None:
 
     replica.objects.before = no_registrations
     await replica.look()
-    assert "kubectl apply -k deploy/webhook" in replica.keeper.problem
+    assert "kubectl apply -k deploy/webhook" in replica.registration.problem
     replica.objects.put(PATH, registration(TARGET))
     await replica.look()
-    assert replica.keeper.problem == ""
+    assert replica.registration.problem == ""
     assert replica.accepted()
 
 
-async def test_lasting_problem_is_logged_once_however_much_is_missing() -> None:
+async def test_lasting_problem_is_logged_once() -> None:
     replica = Replica()
     replica.objects.before = unreachable
     with capture_logs() as logs:
@@ -142,19 +148,19 @@ async def test_lasting_problem_is_logged_once_however_much_is_missing() -> None:
     assert sum(one["event"] == "the webhook isn't registered as it should be" for one in logs) == 1
 
 
-async def test_outage_is_told_and_what_was_registered_stays_so() -> None:
+async def test_outage_is_reported_and_the_webhook_stays_registered() -> None:
     replica = Replica()
     await replica.look()
     replica.objects.before = unreachable
     await replica.look()
-    assert replica.keeper.problem == "the API server can't be reached"
-    assert replica.keeper.registered
+    assert replica.registration.problem == "the API server can't be reached"
+    assert replica.registration.registered
     replica.objects.before = lambda verb, path: None
     await replica.look()
-    assert replica.keeper.problem == ""
+    assert replica.registration.problem == ""
 
 
-async def test_write_that_fails_is_told_and_tried_again() -> None:
+async def test_failed_write_is_reported_and_repeated() -> None:
     replica = Replica()
     await replica.look()
     stored = copy.deepcopy(replica.objects.objects[PATH])
@@ -162,7 +168,7 @@ async def test_write_that_fails_is_told_and_tried_again() -> None:
     replica.objects.put(PATH, stored)
     replica.objects.before = refusing("replace", ClusterError("it is full"))
     await replica.look()
-    assert replica.keeper.problem == "it is full"
+    assert replica.registration.problem == "it is full"
     replica.objects.before = refusing("replace", Conflict("modified", 409))
     await replica.look()
     replica.objects.before = lambda verb, path: None

@@ -1,18 +1,20 @@
-"""The sidecar's account: made once, whoever is first; mended where it is ours, left alone where it isn't."""
+"""The sidecar's account is made once, corrected if it is ours, and left alone if it isn't."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from fluence_extender.cluster.port import ClusterError, Conflict, Denied
-from fluence_extender.coordination.rights import FRESH, REFUSED, RULES, SidecarAccounts, corrected, manifests
 from fluence_extender.model.coordination import SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION
+from fluence_extender.webhook.lookups import ACCOUNT_FRESH, ACCOUNT_RETRY, ApiLookups
+from fluence_extender.webhook.sidecar_account import RULES, corrected, manifests
 
 Json = dict[str, Any]
 ACCOUNT, ROLE, BINDING = (path for path, _ in manifests("ns", []))
@@ -81,9 +83,9 @@ def clock() -> Clock:
 
 
 async def test_account_role_and_binding_are_made_once(objects: Objects, clock: Clock) -> None:
-    accounts = SidecarAccounts(objects, clock)
-    assert await accounts.ensure("ns")
-    assert await accounts.ensure("ns")
+    accounts = ApiLookups(objects, clock, time.time)
+    assert await accounts.has_account("ns")
+    assert await accounts.has_account("ns")
     assert objects.writes == [ACCOUNT, ROLE, BINDING]
     assert objects.objects[ROLE]["rules"] == RULES
     assert objects.objects[BINDING]["subjects"] == [
@@ -92,94 +94,94 @@ async def test_account_role_and_binding_are_made_once(objects: Objects, clock: C
     assert objects.objects[BINDING]["roleRef"]["name"] == SIDECAR_ACCOUNT
 
 
-def test_the_role_grants_what_a_sidecar_calls_and_no_more() -> None:
+def test_role_grants_what_a_sidecar_calls_and_no_more() -> None:
     assert RULES == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "patch"]}]
 
 
-async def test_a_burst_of_pods_makes_it_once(objects: Objects, clock: Clock) -> None:
-    accounts = SidecarAccounts(objects, clock)
-    assert all(await asyncio.gather(*(accounts.ensure("ns") for _ in range(500))))
+async def test_burst_of_pods_makes_the_account_once(objects: Objects, clock: Clock) -> None:
+    accounts = ApiLookups(objects, clock, time.time)
+    assert all(await asyncio.gather(*(accounts.has_account("ns") for _ in range(500))))
     assert objects.writes == [ACCOUNT, ROLE, BINDING]
     assert objects.reads == 4
 
 
-async def test_two_replicas_at_once_agree(objects: Objects, clock: Clock) -> None:
-    replicas = [SidecarAccounts(objects, clock) for _ in range(2)]
-    assert all(await asyncio.gather(*(one.ensure("ns") for one in replicas)))
+async def test_two_replicas_that_make_it_at_once_agree(objects: Objects, clock: Clock) -> None:
+    replicas = [ApiLookups(objects, clock, time.time) for _ in range(2)]
+    assert all(await asyncio.gather(*(one.has_account("ns") for one in replicas)))
     assert sorted(objects.writes) == sorted([ACCOUNT, ROLE, BINDING])
 
 
-async def test_namespaces_have_their_own(objects: Objects, clock: Clock) -> None:
-    accounts = SidecarAccounts(objects, clock)
-    await accounts.ensure("ns")
-    await accounts.ensure("other")
+async def test_each_namespace_has_its_own_account(objects: Objects, clock: Clock) -> None:
+    accounts = ApiLookups(objects, clock, time.time)
+    await accounts.has_account("ns")
+    await accounts.has_account("other")
     assert len(objects.objects) == 6
 
 
 @pytest.mark.parametrize("path", [ACCOUNT, ROLE, BINDING])
-async def test_what_somebody_deletes_is_made_again(objects: Objects, clock: Clock, path: str) -> None:
-    accounts = SidecarAccounts(objects, clock)
-    await accounts.ensure("ns")
+async def test_deleted_object_is_made_again(objects: Objects, clock: Clock, path: str) -> None:
+    accounts = ApiLookups(objects, clock, time.time)
+    await accounts.has_account("ns")
     del objects.objects[path]
-    clock.now += FRESH
-    assert await accounts.ensure("ns")
+    clock.now += ACCOUNT_FRESH
+    assert await accounts.has_account("ns")
     assert objects.writes[-1] == path
 
 
-async def test_what_somebody_changes_of_ours_is_put_right(objects: Objects, clock: Clock) -> None:
-    accounts = SidecarAccounts(objects, clock)
-    await accounts.ensure("ns")
+async def test_changed_object_of_ours_is_corrected(objects: Objects, clock: Clock) -> None:
+    accounts = ApiLookups(objects, clock, time.time)
+    await accounts.has_account("ns")
     objects.objects[ROLE]["rules"] = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-    clock.now += FRESH
-    await accounts.ensure("ns")
+    clock.now += ACCOUNT_FRESH
+    await accounts.has_account("ns")
     assert objects.objects[ROLE]["rules"] == RULES
 
 
-async def test_a_role_of_somebody_elses_is_left_alone(objects: Objects, clock: Clock) -> None:
+async def test_role_that_is_not_ours_is_left_alone(objects: Objects, clock: Clock) -> None:
     theirs = {"metadata": {"name": SIDECAR_ACCOUNT, "resourceVersion": "1"}, "rules": []}
     objects.objects[ROLE] = copy.deepcopy(theirs)
-    assert await SidecarAccounts(objects, clock).ensure("ns")
+    assert await ApiLookups(objects, clock, time.time).has_account("ns")
     assert objects.objects[ROLE] == theirs
 
 
-async def test_an_account_of_ones_own_stays_bound_to_the_role(objects: Objects, clock: Clock) -> None:
-    accounts = SidecarAccounts(objects, clock)
-    await accounts.ensure("ns")
+async def test_account_that_a_user_bound_to_the_role_stays_bound(objects: Objects, clock: Clock) -> None:
+    accounts = ApiLookups(objects, clock, time.time)
+    await accounts.has_account("ns")
     own = {"kind": "ServiceAccount", "name": "mine", "namespace": "ns"}
     objects.objects[BINDING]["subjects"] = [own]
-    clock.now += FRESH
-    await accounts.ensure("ns")
+    clock.now += ACCOUNT_FRESH
+    await accounts.has_account("ns")
     assert own in objects.objects[BINDING]["subjects"]
     assert len(objects.objects[BINDING]["subjects"]) == 2
-    clock.now += FRESH
-    await accounts.ensure("ns")
+    clock.now += ACCOUNT_FRESH
+    await accounts.has_account("ns")
     assert objects.writes.count(BINDING) == 2
 
 
-async def test_pull_secrets_of_the_default_account_are_taken_over(objects: Objects, clock: Clock) -> None:
+async def test_account_has_the_pull_secrets_of_the_default_account(objects: Objects, clock: Clock) -> None:
     objects.objects[DEFAULT] = {"metadata": {"name": "default"}, "imagePullSecrets": [{"name": "registry"}]}
-    accounts = SidecarAccounts(objects, clock)
-    await accounts.ensure("ns")
+    accounts = ApiLookups(objects, clock, time.time)
+    await accounts.has_account("ns")
     assert objects.objects[ACCOUNT]["imagePullSecrets"] == [{"name": "registry"}]
     objects.objects[DEFAULT]["imagePullSecrets"] = [{"name": "registry"}, {"name": "other"}]
-    clock.now += FRESH
-    await accounts.ensure("ns")
+    clock.now += ACCOUNT_FRESH
+    await accounts.has_account("ns")
     assert objects.objects[ACCOUNT]["imagePullSecrets"] == [{"name": "registry"}, {"name": "other"}]
 
 
-async def test_a_refusal_is_told_and_remembered_for_moments_only(objects: Objects, clock: Clock) -> None:
-    accounts = SidecarAccounts(objects, clock)
+async def test_failure_is_remembered_for_seconds_only(objects: Objects, clock: Clock) -> None:
+    accounts = ApiLookups(objects, clock, time.time)
     objects.refusal = Denied("create roles: forbidden", 403)
-    assert not await accounts.ensure("ns")
+    assert not await accounts.has_account("ns")
     reads = objects.reads
-    assert not await accounts.ensure("ns")
-    assert objects.reads == reads, "five thousand pods don't ask again each"
+    assert not await accounts.has_account("ns")
+    assert objects.reads == reads, "pods of a burst don't try again each"
     objects.refusal = None
-    clock.now += REFUSED
-    assert await accounts.ensure("ns")
+    clock.now += ACCOUNT_RETRY
+    assert await accounts.has_account("ns")
 
 
-def test_what_is_as_it_should_be_isnt_written() -> None:
+def test_correct_object_needs_no_write() -> None:
     for _, body in manifests("ns", [{"name": "s"}]):
         assert corrected(copy.deepcopy(body), body) is None
         assert body["metadata"]["annotations"][CREATED_BY_ANNOTATION]

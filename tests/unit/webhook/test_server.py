@@ -1,4 +1,4 @@
-"""The webhook over HTTP: reviews, bad reviews, probes, metrics."""
+"""The webhook over HTTP answers reviews, bad reviews, probes and metrics."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import pytest
 
 from fluence_extender.webhook import admission
 from fluence_extender.webhook.admission import Admission
-from fluence_extender.webhook.contract import Bounds, Context, Owned
-from fluence_extender.webhook.endpoint import MAX_BODY, WebhookApp
-from fluence_extender.webhook.identity import SharedAuthority
-from fluence_extender.webhook.keeper import Keeper
+from fluence_extender.webhook.authority import SharedAuthority
+from fluence_extender.webhook.contract import Context, OwnedPods
+from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import WebhookMetrics
-from fluence_extender.webhook.registration import PATH, Url
+from fluence_extender.webhook.registration import PATH, RegistrationReconciler, UrlTarget
+from fluence_extender.webhook.server import MAX_BODY, WebhookApp
 from tests.unit.webhook.reviews import UID, written
 from tests.unit.webhook.stored_objects import StoredObjects
 
 QPU = "fluxion.flux-framework.org/qpu"
 
 
-def pod(scheduler: str = "fluence", **asked: str) -> dict[str, Any]:
-    resources = {"requests": {QPU: "1"}, "limits": {QPU: "1"}, **asked}
+def pod(scheduler: str = "fluence", **requested: str) -> dict[str, Any]:
+    resources = {"requests": {QPU: "1"}, "limits": {QPU: "1"}, **requested}
     container = {"name": "main", "image": "python:3.12", "resources": resources}
     return {
         "apiVersion": "v1",
@@ -37,24 +37,24 @@ def pod(scheduler: str = "fluence", **asked: str) -> dict[str, Any]:
 
 
 @dataclass
-class Settled:
-    """Who is asked before a patch is made."""
+class Lookups:
+    """Answers lookups and records them."""
 
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
-    async def ensure(self, namespace: str) -> bool:
-        self.asked.append(namespace)
+    async def has_account(self, namespace: str) -> bool:
+        self.requested.append(namespace)
         return True
 
-    async def claim(self, namespace: str, group: str, uid: str) -> bool:
-        self.asked.append(group)
+    async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
+        self.requested.append(group)
         return True
 
     async def bounds(self, namespace: str) -> Bounds:
         return {}
 
-    async def owned(self, namespace: str, kind: str, name: str) -> Owned | None:
-        self.asked.append(name)
+    async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
+        self.requested.append(name)
         return None
 
 
@@ -64,15 +64,15 @@ class Service:
     def __init__(self) -> None:
         self.objects = StoredObjects()
         self.missing = ""
-        self.settled = Settled()
-        target = Url("https://127.0.0.1:8443/mutate", "127.0.0.1")
+        self.lookups = Lookups()
+        target = UrlTarget("https://127.0.0.1:8443/mutate", "127.0.0.1")
         source = SharedAuthority(self.objects, "kube-system", target.hosts, lambda: datetime.now(UTC))
-        self.keeper = Keeper(self.objects, source, target, lambda identity: None, lambda: not self.missing)
-        context = Context(gate_by_webhook=True)
-        judge = Admission(
-            ("fluxion", "quantum", "gang"), lambda: context, self.settled, self.settled, self.settled
+        self.registration = RegistrationReconciler(
+            self.objects, source, target, lambda identity: None, lambda: not self.missing
         )
-        app = WebhookApp(judge, self.keeper, WebhookMetrics(), lambda: self.missing)
+        context = Context(gate_by_webhook=True)
+        judge = Admission(("fluxion", "quantum", "gang"), lambda: context, self.lookups)
+        app = WebhookApp(judge, self.registration, WebhookMetrics(), lambda: self.missing)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://webhook")
 
     async def review(self, thing: object, **fields: Any) -> dict[str, Any]:
@@ -113,10 +113,10 @@ async def test_pod_of_ours_is_patched(service: Service) -> None:
 async def test_pods_of_other_schedulers_are_left_byte_identical(service: Service, scheduler: str) -> None:
     assert await service.review(pod(scheduler)) == {"uid": UID, "allowed": True}
     assert await service.answers("unchanged") == 1
-    assert service.settled.asked == []
+    assert service.lookups.requested == []
 
 
-async def test_pod_that_says_no_scheduler_is_left_byte_identical(service: Service) -> None:
+async def test_pod_without_a_scheduler_is_left_byte_identical(service: Service) -> None:
     unsaid = pod()
     del unsaid["spec"]["schedulerName"]
     assert await service.review(unsaid) == {"uid": UID, "allowed": True}
@@ -124,7 +124,7 @@ async def test_pod_that_says_no_scheduler_is_left_byte_identical(service: Servic
 
 async def test_dry_run_gets_the_same_patch_and_nothing_is_made(service: Service) -> None:
     tried = await service.review(pod(), dryRun=True)
-    assert service.settled.asked == []
+    assert service.lookups.requested == []
     assert "patch" in tried
 
 
@@ -135,7 +135,7 @@ async def test_object_that_is_no_pod_is_allowed_as_it_is(service: Service, thing
 
 async def test_object_that_can_not_be_read_is_allowed_with_a_warning(service: Service) -> None:
     (warning,) = (await service.review([]))["warnings"]
-    assert warning.startswith("fluence: the object isn't a pod")
+    assert warning.startswith("fluence admitted the object as it is: the object isn't a pod")
     assert await service.answers("unreadable") == 1
     assert await service.metric("fluence_webhook_warnings_total") == 1
 
@@ -157,7 +157,7 @@ async def test_other_methods_forms_and_sizes_are_refused(service: Service) -> No
     assert packed.status_code == 415
 
 
-async def test_failure_behind_it_allows_the_pod_as_it_is(
+async def test_internal_error_allows_the_pod_as_it_is(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -172,7 +172,7 @@ async def test_failure_behind_it_allows_the_pod_as_it_is(
     assert await service.answers("failed") == 1
 
 
-async def test_before_the_cluster_is_known_it_counts_as_an_outage(service: Service) -> None:
+async def test_webhook_answers_503_before_it_knows_the_cluster(service: Service) -> None:
     service.missing = "resources.yaml isn't listed"
     answer = await service.post(written(pod()))
     assert (answer.status_code, answer.text) == (503, "not ready: resources.yaml isn't listed")
@@ -182,21 +182,21 @@ async def test_before_the_cluster_is_known_it_counts_as_an_outage(service: Servi
     assert (await service.client.get("/healthz")).text == "ok\n"
 
 
-async def test_ready_once_registered_and_from_then_on(service: Service) -> None:
+async def test_webhook_is_ready_once_it_was_registered(service: Service) -> None:
     assert (await service.client.get("/readyz")).text == "not ready: not registered yet\n"
     assert await service.metric("fluence_webhook_registered") == 0
-    await service.keeper.look()
+    await service.registration.reconcile("")
     assert (await service.client.get("/readyz")).text == "ok\n"
     assert await service.metric("fluence_webhook_registered") == 1
     expires = await service.metric("fluence_webhook_certificate_expiry_timestamp_seconds")
     assert expires - datetime.now(UTC).timestamp() > 29 * 24 * 3600
     service.objects.put(PATH, {"metadata": {"name": "somebody's"}})
-    await service.keeper.look()
+    await service.registration.reconcile("")
     assert (await service.client.get("/readyz")).text == "ok\n"
     assert await service.metric("fluence_webhook_registered") == 0
 
 
-async def test_other_paths_are_not_there(service: Service) -> None:
+async def test_other_paths_do_not_exist(service: Service) -> None:
     assert (await service.client.get("/")).status_code == 404
     assert (await service.client.post("/mutate/", content=b"{}")).status_code == 404
 

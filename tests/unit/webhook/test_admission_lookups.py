@@ -1,4 +1,4 @@
-"""What is asked of the API server before a pod is patched: no more than this pod needs, and nothing in a dry run."""
+"""The API server is asked no more than a pod needs before it is patched, and nothing is made in a dry run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.webhook.before import settle
-from fluence_extender.webhook.contract import Bound, Bounds, Context, Owned, Request, Unclaimed
-from fluence_extender.webhook.mutate import mutate
+from fluence_extender.webhook.admission import look_up
+from fluence_extender.webhook.contract import AdmissionRequest, Context, OwnedPods, ProducerUnknown
+from fluence_extender.webhook.declaration import Unfit, read_declaration
+from fluence_extender.webhook.limit_ranges import Bound, Bounds
+from fluence_extender.webhook.mutate import concerns, mutate
 from tests.unit.webhook.pods import ALL, QPU, REQUEST, applied, container, env, grouped, pod
 
 Json = dict[str, Any]
@@ -18,42 +20,48 @@ ASKING = container(asks={QPU: "1"})
 
 
 class Cluster:
-    """Answers, and keeps what it was asked."""
+    """Answers lookups and records them."""
 
     def __init__(
-        self, account: bool = True, leads: bool | None = True, size: int | None = 3, first: int = 0
+        self, account: bool = True, produces: bool | None = True, size: int | None = 3, first: int = 0
     ) -> None:
-        self.account, self.leads, self.size, self.first = account, leads, size, first
+        self.account, self.produces, self.size, self.first = account, produces, size, first
         self.asked: list[str] = []
         self.read: list[str] = []
 
-    async def ensure(self, namespace: str) -> bool:
+    async def has_account(self, namespace: str) -> bool:
         self.asked.append(f"account in {namespace}")
         return self.account
 
-    async def claim(self, namespace: str, group: str, uid: str) -> bool:
-        self.asked.append(f"claim of {namespace}/{group} by {uid}")
-        if self.leads is None:
-            raise Unclaimed("a Lease of others")
-        return self.leads
+    async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
+        self.asked.append(f"producer of {namespace}/{group} by {uid}")
+        if self.produces is None:
+            raise ProducerUnknown("a Lease of others")
+        return self.produces
 
     async def bounds(self, namespace: str) -> Bounds:
         self.read.append(namespace)
-        return {"cpu": Bound(least="1")}
+        return {"cpu": Bound(minimum="1")}
 
-    async def owned(self, namespace: str, kind: str, name: str) -> Owned | None:
+    async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
         self.asked.append(f"owner {kind} {namespace}/{name}")
-        return None if self.size is None else Owned(self.size, self.first)
+        return None if self.size is None else OwnedPods(self.size, self.first)
 
 
 async def settled(
     body: Json,
     cluster: Cluster,
-    request: Request = REQUEST,
+    request: AdmissionRequest = REQUEST,
     context: Context = CONTEXT,
     handlers: tuple[str, ...] = ALL,
-) -> tuple[Request, Context]:
-    return await settle(body, request, handlers, context, cluster, cluster, cluster)
+) -> tuple[AdmissionRequest, Context]:
+    try:
+        declared = read_declaration(body) if concerns(body, request) else None
+    except Unfit:
+        declared = None
+    if declared is None:
+        return request, context
+    return await look_up(body, declared, request, handlers, context, cluster)
 
 
 @pytest.mark.parametrize(
@@ -80,17 +88,17 @@ async def test_most_pods_need_nothing(body: Json) -> None:
     "body",
     [pod(ASKING), grouped(ASKING), grouped(ASKING, mode="shared", size="1"), grouped(ASKING, mode="shared")],
 )
-async def test_containers_of_ours_need_what_the_limit_ranges_say(body: Json, dry_run: bool) -> None:
+async def test_our_containers_need_the_bounds_of_the_limit_ranges(body: Json, dry_run: bool) -> None:
     cluster = Cluster()
     request, _ = await settled(body, cluster, replace(REQUEST, dry_run=dry_run))
-    assert (cluster.read, request.bounds) == (["lab"], {"cpu": Bound(least="1")})
+    assert (cluster.read, request.bounds) == (["lab"], {"cpu": Bound(minimum="1")})
     await settled(body, cluster, request)
     await settled(body, cluster, handlers=("fluxion", "gang"))
     assert cluster.read == ["lab"]
 
 
-async def test_consumers_have_no_containers_of_ours() -> None:
-    cluster = Cluster(leads=False)
+async def test_consumers_get_no_containers_of_ours() -> None:
+    cluster = Cluster(produces=False)
     await settled(grouped(ASKING, mode="shared"), cluster)
     assert cluster.read == []
 
@@ -107,40 +115,40 @@ async def test_sidecar_needs_its_account(body: Json) -> None:
     assert cluster.asked == ["account in lab"]
 
 
-async def test_account_that_can_not_be_made_is_not_promised() -> None:
+async def test_account_that_can_not_be_made_is_not_used() -> None:
     _, context = await settled(grouped(ASKING, mode="shared", index="0"), Cluster(account=False))
     assert context.accounts == frozenset()
 
 
-async def test_account_of_the_users_needs_none_of_ours() -> None:
+async def test_pod_with_an_account_of_its_own_needs_no_account() -> None:
     cluster = Cluster()
     await settled(grouped(ASKING, mode="shared", index="0", serviceAccountName="mine"), cluster)
     assert cluster.asked == []
 
 
-async def test_pod_that_is_like_all_others_asks_who_produces() -> None:
-    cluster = Cluster(leads=True)
+async def test_pod_that_is_equal_to_all_others_looks_up_the_producer() -> None:
+    cluster = Cluster(produces=True)
     request, context = await settled(grouped(ASKING, mode="shared"), cluster)
-    assert cluster.asked == ["claim of lab/g by r1", "account in lab"]
-    assert request.leads is True
+    assert cluster.asked == ["producer of lab/g by r1", "account in lab"]
+    assert request.produces is True
     assert context.accounts == {"lab"}
 
 
-async def test_who_doesnt_produce_needs_no_account() -> None:
-    cluster = Cluster(leads=False)
+async def test_consumer_needs_no_account() -> None:
+    cluster = Cluster(produces=False)
     request, _ = await settled(grouped(ASKING, mode="shared"), cluster)
-    assert cluster.asked == ["claim of lab/g by r1"]
-    assert request.leads is False
+    assert cluster.asked == ["producer of lab/g by r1"]
+    assert request.produces is False
 
 
-async def test_group_without_a_label_is_its_owners_name() -> None:
-    cluster = Cluster(leads=False)
+async def test_group_without_a_label_is_named_after_its_owner() -> None:
+    cluster = Cluster(produces=False)
     await settled(grouped(ASKING, group="", mode="shared", owner=("ReplicaSet", "web-5")), cluster)
-    assert cluster.asked == ["owner ReplicaSet lab/web-5", "claim of lab/web-5 by r1"]
+    assert cluster.asked == ["owner ReplicaSet lab/web-5", "producer of lab/web-5 by r1"]
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
-async def test_owner_is_asked_for_the_size_that_nobody_else_knows(kind: str) -> None:
+async def test_size_that_only_the_owner_knows_is_looked_up(kind: str) -> None:
     cluster = Cluster(size=3)
     body = grouped(owner=(kind, "o"))
     request, context = await settled(body, cluster)
@@ -153,18 +161,18 @@ async def test_owner_is_asked_for_the_size_that_nobody_else_knows(kind: str) -> 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
 @pytest.mark.parametrize("group", ["", "g"])
-@pytest.mark.parametrize(("index", "leads"), [(None, False), ("1", None)])
-async def test_consumers_learn_of_their_owner_how_many_of_them_start_together(
-    kind: str, group: str, index: str | None, leads: bool | None
+@pytest.mark.parametrize(("index", "produces"), [(None, False), ("1", None)])
+async def test_consumers_look_up_how_many_of_them_start_together(
+    kind: str, group: str, index: str | None, produces: bool | None
 ) -> None:
     body = grouped(ASKING, group=group, mode="shared", owner=(kind, "o"), index=index)
-    request, context = await settled(body, Cluster(size=3, leads=leads))
+    request, context = await settled(body, Cluster(size=3, produces=produces))
     after = applied(body, mutate(body, request, ALL, context))
     assert after["metadata"]["annotations"]["fluence.flux-framework.org/owner-size"] == "3"
     assert mutate(after, request, ALL, context).patch == ()
 
 
-async def test_owner_is_asked_in_a_dry_run_too_and_nothing_is_made() -> None:
+async def test_dry_run_reads_the_owner_and_makes_nothing() -> None:
     cluster = Cluster()
     dry = replace(REQUEST, dry_run=True)
     await settled(grouped(owner=("ReplicaSet", "o")), cluster, dry)
@@ -174,7 +182,7 @@ async def test_owner_is_asked_in_a_dry_run_too_and_nothing_is_made() -> None:
 
 
 @pytest.mark.parametrize("index", [None, "0", "1"])
-async def test_shared_job_of_one_pod_has_nobody_to_share_with(index: str | None) -> None:
+async def test_shared_job_of_one_pod_has_no_roles(index: str | None) -> None:
     body = grouped(ASKING, group="", mode="shared", owner=("Job", "j"), index=index)
     cluster = Cluster(size=1)
     request, context = await settled(body, cluster)
@@ -186,19 +194,19 @@ async def test_shared_job_of_one_pod_has_nobody_to_share_with(index: str | None)
     assert "FLUENCE_COORDINATION_ROLE" in env(applied(body, mutate(body, many, ALL, context)))
 
 
-async def test_job_of_one_pod_may_share_a_labelled_group_with_others() -> None:
+async def test_job_of_one_pod_may_share_a_labeled_group_with_others() -> None:
     cluster = Cluster(size=1)
     await settled(grouped(ASKING, mode="shared", owner=("Job", "j"), index="1"), cluster)
     assert cluster.asked == []
 
 
-async def test_size_that_the_pod_says_itself_is_asked_of_nobody() -> None:
+async def test_size_in_the_pods_annotation_is_not_looked_up() -> None:
     cluster = Cluster()
     await settled(grouped(ASKING, group="", mode="shared", owner=("Job", "j"), index="1", size="3"), cluster)
     assert cluster.asked == []
 
 
-async def test_handlers_that_dont_work_need_nothing() -> None:
+async def test_handlers_that_are_not_selected_need_nothing() -> None:
     cluster = Cluster()
     await settled(grouped(ASKING, mode="shared"), cluster, handlers=("fluxion", "gang"))
     await settled(grouped(owner=("ReplicaSet", "o")), cluster, handlers=("fluxion", "quantum"))
@@ -216,7 +224,7 @@ def numbered(number: str, **said: Any) -> Json:
     ("number", "first", "role"),
     [("5", 5, "producer"), ("6", 5, "consumer"), ("1", 0, "consumer"), ("0", 0, "producer")],
 )
-async def test_first_of_a_stateful_set_produces_wherever_it_begins_to_count(
+async def test_first_pod_of_a_stateful_set_produces_whatever_its_index(
     number: str, first: int, role: str, said: Json
 ) -> None:
     body, cluster = numbered(number, **said), Cluster(first=first)
@@ -228,7 +236,7 @@ async def test_first_of_a_stateful_set_produces_wherever_it_begins_to_count(
     assert mutate(after, request, ALL, context).patch == ()
 
 
-async def test_of_a_stateful_set_that_nobody_could_be_asked_about_number_0_produces() -> None:
+async def test_index_0_produces_if_the_stateful_set_can_not_be_read() -> None:
     body = numbered("5")
     request, _ = await settled(body, Cluster(size=None))
     assert env(applied(body, mutate(body, request, ALL, CONTEXT)))["FLUENCE_COORDINATION_ROLE"] == "consumer"
@@ -242,12 +250,13 @@ async def test_workers_of_a_leader_worker_set_begin_with_1_and_consume() -> None
     assert env(applied(body, mutate(body, request, ALL, CONTEXT)))["FLUENCE_COORDINATION_ROLE"] == "consumer"
 
 
-async def test_why_nobody_could_be_asked_is_told() -> None:
+async def test_warning_says_why_the_producer_is_unknown() -> None:
     body = grouped(ASKING, mode="shared")
-    request, context = await settled(body, Cluster(leads=None))
+    request, context = await settled(body, Cluster(produces=None))
     (said,) = mutate(body, request, ALL, context).warnings
     assert (
-        "nobody could be asked who produces in shared group 'g' (a Lease of others), so this pod does" in said
+        "the producer of shared group 'g' couldn't be looked up (a Lease of others), so this pod is made one"
+        in said
     )
 
 

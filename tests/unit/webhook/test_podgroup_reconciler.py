@@ -1,4 +1,4 @@
-"""PodGroups are kept by writes that fail, come too late, or were made by another replica before."""
+"""PodGroups come to their wanted state though writes fail, come too late, or were made by another replica."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fluence_extender.cluster import reconciler
 from fluence_extender.cluster.errors import Invalid
 from fluence_extender.cluster.group_objects import manifest
 from fluence_extender.cluster.port import (
@@ -22,14 +23,13 @@ from fluence_extender.cluster.port import (
 )
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup
-from fluence_extender.webhook import group_keeper, podgroups
-from fluence_extender.webhook.group_keeper import GroupKeeper
-from fluence_extender.webhook.podgroups import Group, Name
+from fluence_extender.webhook import podgroups
+from fluence_extender.webhook.podgroups import Group, Name, PodGroupReconciler
 from tests.unit.webhook.test_podgroups import member, native
 
 
 class Writes:
-    """Keeps what was written; ``refuse`` is asked before each write, and what it raises is the answer."""
+    """Records writes; ``refuse`` is called before each write and may raise its answer."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -53,20 +53,19 @@ class Writes:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits."""
-    monkeypatch.setattr(group_keeper, "BREATHER", 0.001)
-    monkeypatch.setattr(group_keeper, "RETRY", 0.001)
+    """Retries and removals wait for milliseconds only."""
+    monkeypatch.setattr(reconciler, "FIRST_RETRY", 0.001)
     monkeypatch.setattr(podgroups, "LINGER", 0.01)
 
 
-async def kept(writes: Writes, *seen: Changed | Deleted) -> list[str]:
-    """What is written once a write was accepted."""
-    keeper = GroupKeeper(writes, asyncio.get_running_loop().time)
-    running = asyncio.create_task(keeper.run())
+async def reconciled(writes: Writes, *seen: Changed | Deleted) -> list[str]:
+    """Return what is written once a write was accepted."""
+    groups = PodGroupReconciler(writes)
+    running = asyncio.create_task(groups.run())
     for kind in (Kind.POD, *WORKLOADS):
-        keeper.take(Listed(kind, ()))
+        groups.observe(Listed(kind, ()))
     for one in seen:
-        keeper.take(one)
+        groups.observe(one)
     async with asyncio.timeout(30):
         await writes.accepted.wait()
     running.cancel()
@@ -89,44 +88,44 @@ POD = member("a", size=2)
 @pytest.mark.usefixtures("quick")
 async def test_group_is_made_resized_and_removed() -> None:
     changes = [Changed(Kind.POD, POD), Changed(Kind.POD_GROUP, native(3))]
-    assert await kept(Writes(), changes[0]) == ["make g of 2"]
-    assert await kept(Writes(), *changes) == ["resize g to 2"]
+    assert await reconciled(Writes(), changes[0]) == ["make g of 2"]
+    assert await reconciled(Writes(), *changes) == ["resize g to 2"]
     gone = Deleted(Kind.POD, POD)
-    assert await kept(Writes(), *changes, gone) == ["remove g"]
+    assert await reconciled(Writes(), *changes, gone) == ["remove g"]
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("error", [ClusterError("no answer"), Denied("may not", 403)])
 @pytest.mark.parametrize("times", [1, 5])
-async def test_what_fails_is_done_later(error: ClusterError, times: int) -> None:
+async def test_failed_write_is_tried_again(error: ClusterError, times: int) -> None:
     writes = Writes()
     writes.refuse = failing(times, error)
-    assert await kept(writes, Changed(Kind.POD, POD)) == ["make g of 2"]
+    assert await reconciled(writes, Changed(Kind.POD, POD)) == ["make g of 2"]
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("error", [Conflict("exists", 409), Gone("no such namespace", 404)])
-async def test_what_another_has_done_is_done(error: ClusterError) -> None:
+async def test_write_that_another_replica_made_first_is_not_repeated(error: ClusterError) -> None:
     writes = Writes()
     writes.refuse = failing(1, error)
     other = member("b", "h", size=1)
-    assert await kept(writes, Changed(Kind.POD, POD), Changed(Kind.POD, other)) == ["make h of 1"]
+    assert await reconciled(writes, Changed(Kind.POD, POD), Changed(Kind.POD, other)) == ["make h of 1"]
 
 
 @pytest.mark.usefixtures("quick")
-async def test_group_that_has_changed_since_is_looked_at_again_before_it_goes() -> None:
+async def test_group_that_changed_before_its_removal_is_looked_at_again() -> None:
     writes = Writes()
     writes.refuse = failing(1, Conflict("changed", 409))
-    assert await kept(writes, Changed(Kind.POD_GROUP, native(3))) == ["remove g"]
+    assert await reconciled(writes, Changed(Kind.POD_GROUP, native(3))) == ["remove g"]
 
 
 @pytest.mark.usefixtures("quick")
-async def test_size_that_can_not_be_changed_is_left() -> None:
+async def test_size_that_can_not_be_changed_is_requested_once() -> None:
     writes = Writes()
-    asked: list[str] = []
+    requested: list[str] = []
 
     def refuse(what: str) -> None:
-        asked.append(what)
+        requested.append(what)
         if what.startswith("resize"):
             raise Invalid("immutable", ())
 
@@ -136,11 +135,11 @@ async def test_size_that_can_not_be_changed_is_left() -> None:
         Changed(Kind.POD_GROUP, native(3)),
         Changed(Kind.POD, member("b", size=2)),
     ]
-    await kept(writes, *seen, Changed(Kind.POD, member("c", "h", size=1)))
-    assert asked == ["resize g to 2", "make h of 1"]
+    await reconciled(writes, *seen, Changed(Kind.POD, member("c", "h", size=1)))
+    assert requested == ["resize g to 2", "make h of 1"]
 
 
-# As the API server is asked for it.
+# The manifest that is sent to the API server.
 
 
 def test_native_group_carries_our_mark_and_its_owner() -> None:

@@ -1,0 +1,179 @@
+"""Serve ``POST /mutate`` with TLS, and probes and metrics on the same port.
+
+Invariants: a body that can't be read gets a 4xx whose text names the problem. Before the webhook knows the cluster it
+answers 503, so the API server does what the registration says of an outage. A new certificate disturbs neither open
+connections nor handshakes under way; each handshake that begins afterwards shows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fluence_extender.http.listeners.bodies import (
+    JSON,
+    Disconnected,
+    RequestRefused,
+    posted_json,
+    refuse,
+    respond,
+)
+from fluence_extender.http.listeners.serving import Address, actual, listen, uvicorn_server
+from fluence_extender.webhook.admission import Admission
+from fluence_extender.webhook.certificates import make_authority, make_leaf
+from fluence_extender.webhook.metrics import ReviewResult, WebhookMetrics
+from fluence_extender.webhook.registration import MUTATE, RegistrationReconciler
+from fluence_extender.webhook.review import BadReview
+
+MAX_BODY = 8 * 1024 * 1024
+"""Bytes; the API server takes no object of more than 3 MiB."""
+
+CLOSE = [(b"connection", b"close")]
+
+PLACEHOLDER = "not-ready.invalid"
+"""The name in the certificate that is shown until there is a real one. No client trusts it; probes don't check."""
+
+log = structlog.get_logger(__name__)
+
+
+class WebhookApp(Starlette):
+    """The webhook over HTTP. ``missing`` returns why reviews can't be answered yet, "" once they can.
+
+    While it is ``draining``, each answer tells the client to open another connection, which leads to another replica.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        registration: RegistrationReconciler,
+        metrics: WebhookMetrics,
+        missing: Callable[[], str],
+    ) -> None:
+        self.draining = False
+        self._admission = admission
+        self._registration = registration
+        self._metrics = metrics
+        self._missing = missing
+        super().__init__(
+            routes=[
+                Route("/healthz", _alive),
+                Route("/readyz", self._ready),
+                Route("/metrics", self._exposition),
+            ]
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. Reviews need none of Starlette's layers."""
+        if scope["type"] == "http" and scope["path"] == MUTATE:
+            await self._mutate(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    async def _mutate(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        try:
+            body = await posted_json(scope, receive, MUTATE, MAX_BODY)
+            if missing := self._missing():
+                self._count(ReviewResult.NOT_READY, began)
+                await refuse(send, 503, f"not ready: {missing}")
+                return
+            answer, result, warnings = await self._admission.decide(body)
+        except Disconnected:
+            self._count(ReviewResult.BAD_REQUEST, began)
+            return
+        except (RequestRefused, BadReview) as error:
+            self._count(ReviewResult.BAD_REQUEST, began)
+            status = error.status if isinstance(error, RequestRefused) else 400
+            log.warning("a review was refused", status=status, problem=str(error))
+            await refuse(send, status, str(error))
+            return
+        if warnings:
+            self._metrics.warnings.inc(warnings)
+        self._count(result, began)
+        await respond(send, 200, JSON, answer, CLOSE if self.draining else None)
+
+    def _count(self, result: ReviewResult, began: float) -> None:
+        self._metrics.observe(result, time.perf_counter() - began)
+
+    async def _ready(self, request: Request) -> PlainTextResponse:
+        """Answer 200 once reviews can be answered and the API server knows where to send them."""
+        registration = self._registration
+        reason = self._missing() or ("" if registration.registered else registration.problem)
+        reason = "stopping" if self.draining else reason
+        return PlainTextResponse(f"not ready: {reason}\n", 503) if reason else PlainTextResponse("ok\n")
+
+    async def _exposition(self, request: Request) -> Response:
+        self._metrics.update(self._registration)
+        body, content_type = self._metrics.render(request.headers.get("accept", ""))
+        return Response(body, media_type=content_type)
+
+
+async def _alive(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("ok\n")
+
+
+class HttpsListener:
+    """Serves ``app`` with ``tls`` from entering to leaving the context; then ``address`` has the actual port.
+
+    On leaving, the socket closes first, and open answers have seconds to get out.
+    """
+
+    def __init__(self, app: ASGIApp, address: Address, tls: ssl.SSLContext) -> None:
+        self.address = address
+        self._server = uvicorn_server(app, tls)
+        self._socket: socket.socket | None = None
+
+    async def __aenter__(self) -> Self:
+        """Listen and serve. Raises `CannotListen`."""
+        with contextlib.ExitStack() as undo:
+            self._socket = undo.enter_context(listen(self.address))
+            self.address = actual(self.address, self._socket)
+            await self._server.startup(sockets=[self._socket])
+            undo.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._socket is not None:
+            await self._server.shutdown(sockets=[self._socket])
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return a context to serve with. It shows a certificate that no client trusts until `show_certificate`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # The server speaks nothing newer.
+    context.set_alpn_protocols(["http/1.1"])
+    now = datetime.now(UTC)
+    leaf = make_leaf(make_authority(now), [PLACEHOLDER], now)
+    show_certificate(context, leaf.certificate_pem, leaf.key_pem)
+    return context
+
+
+def show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Show this certificate (PEM, with its chain) from now on. Raises `ssl.SSLError` if the key isn't its own.
+
+    OpenSSL reads them from files only, so they are in a private folder while it reads.
+    """
+    with tempfile.TemporaryDirectory(prefix="fluence-webhook-") as folder:
+        files = Path(folder) / "tls.crt", Path(folder) / "tls.key"
+        for file, content in zip(files, (certificate, key), strict=True):
+            file.touch(mode=0o600)
+            file.write_bytes(content)
+        context.load_cert_chain(*files)

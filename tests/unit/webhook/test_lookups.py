@@ -1,0 +1,70 @@
+"""Answers of the API server are believed for a while."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fluence_extender.webhook.lookups import MOST_ANSWERS, Cached
+
+
+class Source:
+    """Counts how often each key is looked up. "slow" is answered after ``go_on``, "broken" never."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.times: dict[str, int] = {}
+        self.go_on = asyncio.Event()
+        self.cached = Cached(self._find, lambda: self.now)
+
+    async def _find(self, namespace: str) -> tuple[int, float]:
+        self.times[namespace] = self.times.get(namespace, 0) + 1
+        if namespace == "slow":
+            await self.go_on.wait()
+        if namespace == "broken":
+            raise OSError("no answer")
+        return self.times[namespace], 5.0
+
+
+async def test_answer_is_believed_for_its_time_only() -> None:
+    source = Source()
+    assert await source.cached.get("a") == 1
+    source.now = 4.9
+    assert await source.cached.get("a") == 1
+    source.now = 5.0
+    assert await source.cached.get("a") == 2
+
+
+async def test_time_counts_from_the_answer() -> None:
+    source = Source()
+    waiting = asyncio.create_task(source.cached.get("slow"))
+    await asyncio.sleep(0)
+    source.now = 10.0
+    source.go_on.set()
+    assert await waiting == 1
+    assert await source.cached.get("slow") == 1
+
+
+async def test_callers_that_ask_about_the_same_share_the_answer_and_others_go_on() -> None:
+    source = Source()
+    waiting = [asyncio.create_task(source.cached.get("slow")) for _ in range(50)]
+    assert await source.cached.get("other") == 1
+    source.go_on.set()
+    assert await asyncio.gather(*waiting) == [1] * 50
+    assert source.times == {"slow": 1, "other": 1}
+
+
+async def test_failure_is_not_remembered() -> None:
+    source = Source()
+    for _ in range(2):
+        with pytest.raises(OSError, match="no answer"):
+            await source.cached.get("broken")
+    assert source.times == {"broken": 2}
+
+
+async def test_answers_do_not_pile_up() -> None:
+    source = Source()
+    for number in range(MOST_ANSWERS + 1):
+        await source.cached.get(str(number))
+    assert await source.cached.get("0") == 2
