@@ -1,4 +1,4 @@
-"""What matching costs: the embedded engine on counts and on units, its walker, and libreapi_cli where it is found.
+"""What matching costs: the embedded engine on counts, its walker, and libreapi_cli where it is found.
 
 All are asked the same in one run, placement and R read included, so that their ratios hold on any machine. The walker
 is left out above ``--walker-limit`` nodes and libreapi_cli above ``--library-limit``: both need a vertex a leaf.
@@ -25,7 +25,7 @@ from fluence_extender.graph.jgf import expand
 from fluxion_ffi import LibraryUnavailable, open_library
 
 POLICIES = ("first", "lonode", "hinode")
-ENGINES = ("counts", "units", "walker", "libreapi_cli")
+ENGINES = ("counts", "walker", "libreapi_cli")
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "matcher.md"
 _MANY = 1_000
 
@@ -36,8 +36,6 @@ def engines(size: int, asked: argparse.Namespace) -> Iterator[str]:
         if engine == "walker" and size > asked.walker_limit:
             continue
         if engine == "libreapi_cli" and (size > asked.library_limit or not has_library()):
-            continue
-        if engine == "units" and size > asked.units_limit:
             continue
         yield engine
 
@@ -52,7 +50,7 @@ def has_library() -> bool:
 
 def repeats(engine: str, size: int) -> int:
     """How often each call is made; the median counts."""
-    if engine in ("counts", "units"):
+    if engine == "counts":
         return 15
     return 2 if size >= _MANY else 5
 
@@ -87,7 +85,6 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(ENGINES), help="engines, separated by commas")
     parser.add_argument("--walker-limit", type=int, default=1_000, help="largest cluster for the walker")
     parser.add_argument("--library-limit", type=int, default=5_000, help="largest one for libreapi_cli")
-    parser.add_argument("--units-limit", type=int, default=5_000, help="largest one for units")
     parser.add_argument("--write", action="store_true", help="also write docs/benchmarks/matcher.{md,svg}")
     asked = parser.parse_args()
     chosen = asked.engines.split(",")

@@ -42,23 +42,10 @@ def _entry(kind: str, number: int, uniq_id: int, rank: int, path: str, **more: A
 
 def slots(count: int, **leaves: int) -> Jgf:
     """A jobspec of slots anywhere."""
-    return _jobspec(_slot(count, leaves))
-
-
-def on_every_node(nodes: int, **leaves: int) -> Jgf:
-    """A jobspec of one slot on each of so many nodes."""
-    return _jobspec({"type": "node", "count": nodes, "with": [_slot(1, leaves)]})
-
-
-def _slot(count: int, leaves: dict[str, int]) -> Jgf:
     shape = [{"type": kind, "count": units} for kind, units in leaves.items()]
-    return {"type": "slot", "count": count, "label": "default", "with": shape}
-
-
-def _jobspec(resource: Jgf) -> Jgf:
     return {
         "version": 9999,
-        "resources": [resource],
+        "resources": [{"type": "slot", "count": count, "label": "default", "with": shape}],
         "attributes": {"system": {"duration": 0}},
         "tasks": [{"command": ["app"], "slot": "default", "count": {"per_slot": 1}}],
     }

@@ -2,8 +2,8 @@
 
     python -m benchmarks.matcher_engine ENGINE POLICY NODES FILE REPEAT
 
-``ENGINE`` is ``counts`` (the embedded engine on a document with counts), ``units`` (the same on one with a vertex a
-leaf), ``walker``, or ``libreapi_cli``. RSS, in MiB, is that of the process, and what loading the graph adds to it.
+``ENGINE`` is ``counts`` (the embedded engine on a document with counts), ``walker`` (the same on one with a vertex a
+leaf), or ``libreapi_cli``. RSS, in MiB, is that of the process, and what loading the graph adds to it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.matcher_cluster import PRUNE, cluster, on_every_node, slots
+from benchmarks.matcher_cluster import PRUNE, cluster, slots
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Matcher, MatcherOptions, MatchOp, create_matcher
-from fluence_extender.matcher.embedded import EmbeddedMatcher
-from fluence_extender.matcher.engine import EmbeddedEngine
+from fluence_extender.matcher.port import Hold
 
 SLOTS = (1, 64, 512)
 SHAPES = {"(core, memory)": {"core": 1, "memory": 1}, "(8 core, gpu)": {"core": 8, "gpu": 1}}
 STATES = ("empty", "half-full", "fragmented")
 _FILLING = {"core": 3, "memory": 3}
 _FILLS = 10
+_FIRST_FILL = 10**9
+"""Job ids of fills, which the count of matches never reaches."""
 
 
 def create(engine: str, text: str, options: MatcherOptions) -> Matcher:
-    if engine == "walker":
-        return EmbeddedMatcher(text, options)
     return create_matcher("fluxion" if engine == "libreapi_cli" else "embedded", text, options)
 
 
@@ -82,6 +81,14 @@ def in_state(matcher: Matcher, state: str, nodes: int, repeat: int) -> Iterator[
                     yield "cancel of 512", cancel
 
 
+def fill(matcher: Matcher, nodes: int, number: int) -> list[int]:
+    """Hold three cores and units of memory on every node; return the job ids."""
+    first = _FIRST_FILL + number * nodes
+    holds = [Hold(first + rank, rank, _FILLING) for rank in range(nodes)]
+    assert all(isinstance(granted, dict) for granted in matcher.hold_all(holds))
+    return [one.jobid for one in holds]
+
+
 def changes(matcher: Matcher, compact: bool, nodes: int, repeat: int) -> Iterator[tuple[str, float]]:
     adds, removes = [], []
     for number in range(nodes, nodes + repeat):
@@ -91,15 +98,6 @@ def changes(matcher: Matcher, compact: bool, nodes: int, repeat: int) -> Iterato
         removes.append(timed(partial(matcher.remove_subgraph, f"/cluster/node{number}")))
     yield "add a node", statistics.median(adds)
     yield "remove a node", statistics.median(removes)
-
-
-def forks(matcher: EmbeddedEngine, repeat: int) -> Iterator[tuple[str, float]]:
-    spec = slots(64, core=1, memory=1)
-    yield "fork", statistics.median(timed(matcher.fork) for _ in range(repeat))
-    yield (
-        "fork and match 64",
-        statistics.median(timed(lambda: read(matcher.fork(), spec)) for _ in range(repeat)),
-    )
 
 
 def figures(engine: str, policy: str, nodes: int, file: Path, repeat: int) -> Iterator[tuple[str, float]]:
@@ -114,14 +112,13 @@ def figures(engine: str, policy: str, nodes: int, file: Path, repeat: int) -> It
     yield "RSS of the graph, MiB", max(after - before + file.stat().st_size / 2**20, 0.1)
     yield "RSS of the process, MiB", after
     yield from in_state(matcher, "empty", nodes, repeat)
-    if isinstance(matcher, EmbeddedEngine) and engine != "walker":
-        yield from forks(matcher, repeat)
     yield from changes(matcher, engine == "counts", nodes, min(repeat, 5))
-    jobs = [read(matcher, on_every_node(nodes, **_FILLING)) for _ in range(_FILLS // 2)]
+    jobs = [fill(matcher, nodes, number) for number in range(_FILLS // 2)]
     yield from in_state(matcher, "half-full", nodes, repeat)
-    jobs += [read(matcher, on_every_node(nodes, **_FILLING)) for _ in range(_FILLS // 2)]
-    for jobid in jobs[::2]:
-        matcher.cancel(jobid)
+    jobs += [fill(matcher, nodes, number) for number in range(_FILLS // 2, _FILLS)]
+    for held in jobs[::2]:
+        for jobid in held:
+            matcher.cancel(jobid)
     yield from in_state(matcher, "fragmented", nodes, repeat)
     matcher.close()
 

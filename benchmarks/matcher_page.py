@@ -51,7 +51,7 @@ def report(measured: dict[int, Measured]) -> str:
         "`ALL:core,ALL:memory,ALL:gpu`. A match is timed with its placement and R read; each figure is the",
         "median of some calls, in milliseconds of the process's own time.",
         "*counts* is the embedded engine on a document with counts,",
-        "*units* the same on one with a vertex a leaf, *walker* its plain half alone. Half-full: 15 of 32 cores",
+        "*walker* the same on one with a vertex a leaf. Half-full: 15 of 32 cores",
         "of every node are taken; fragmented: every second of ten jobs of 3 cores on each node is gone again.",
         "RSS of the graph is what loading adds to the process. Made by `python -m benchmarks.matcher --write`.",
         "",
@@ -96,8 +96,6 @@ def _growth(measured: dict[int, Measured]) -> Iterator[str]:
         if large:
             ratio = large[figure] / own[figure]
             yield _bound(f"`{policy}`, 512 slots: {LARGE:,} nodes over {GOAL_SIZE:,}", ratio, 1.5)
-        ratio = own["fork and match 64"] / own["empty: 64 x (core, memory)"]
-        yield _bound(f"`{policy}`: fork and match of 64 over the match alone", ratio, 2)
 
 
 def _bound(name: str, ratio: float, most: float) -> str:
@@ -122,7 +120,7 @@ def _table(by_engine: dict[str, Figures]) -> Iterator[str]:
         yield "| " + " | ".join(cells) + " |"
 
 
-COLOURS = {"counts": "#1b7837", "units": "#7fbf7b", "walker": "#b2791d", "libreapi_cli": "#762a83"}
+COLOURS = {"counts": "#1b7837", "walker": "#b2791d", "libreapi_cli": "#762a83"}
 PANELS = (
     ("lonode, 1 slot", "lonode", "empty: 1 x (core, memory)"),
     ("lonode, 512 slots", "lonode", "empty: 512 x (core, memory)"),

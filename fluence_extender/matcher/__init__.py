@@ -14,12 +14,10 @@ from fluence_extender.matcher.errors import (
     JobExists,
     MatcherError,
     NothingToAllocate,
-    OnlyRootFound,
     UnknownJob,
     Unsatisfiable,
 )
 from fluence_extender.matcher.factory import create_matcher
-from fluence_extender.matcher.formats import NotExpressible
 from fluence_extender.matcher.port import (
     NO_JOB,
     Jgf,
@@ -29,7 +27,6 @@ from fluence_extender.matcher.port import (
     MatcherOptions,
     MatchOp,
     Placement,
-    ResourceSet,
 )
 
 __all__ = [
@@ -47,11 +44,8 @@ __all__ = [
     "Matcher",
     "MatcherError",
     "MatcherOptions",
-    "NotExpressible",
     "NothingToAllocate",
-    "OnlyRootFound",
     "Placement",
-    "ResourceSet",
     "UnknownJob",
     "Unsatisfiable",
     "create_matcher",

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import errno as _errno
+from typing import Any
 
-_SHOWN = 2000
+_LONGEST_MESSAGE = 2000
 """Characters of a message that are kept: a document can hold texts of any length."""
+
+_LONGEST_VALUE = 80
+"""Characters of a value that a message repeats."""
+
+
+def shown(value: Any) -> str:
+    """Return the value for a message: its beginning, or its type where it can't be written."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return type(value).__name__
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 class MatcherError(Exception):
-    """A matcher call that didn't succeed; the matcher's state is unchanged. ``errno`` is libreapi_cli's."""
+    """A matcher refused a call, and its state is unchanged. ``errno`` is what libreapi_cli would set."""
 
     errno: int = 0
 
     def __init__(self, message: str, errno: int | None = None) -> None:
-        super().__init__(message if len(message) <= _SHOWN else f"{message[:_SHOWN]}…")
+        super().__init__(message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…")
         if errno is not None:
             self.errno = errno
 
@@ -55,15 +68,6 @@ class InvalidOptions(MatcherError):
     errno = _errno.EPROTO
 
 
-class OnlyRootFound(MatcherError):
-    """A search found the root and nothing else, which libreapi_cli can't tell without an edge (ENOENT)."""
-
-    errno = _errno.ENOENT
-
-    def __init__(self) -> None:
-        super().__init__("only the root is found, which can't be told without an edge")
-
-
 class UnknownJob(MatcherError):
     """No job of that id (ENOENT)."""
 
@@ -77,12 +81,12 @@ class JobExists(MatcherError):
 
 
 class EngineUnavailable(MatcherError):
-    """The engine asked for can't be loaded here; the message names what to install."""
+    """The requested engine can't be loaded here; the message names what to install."""
 
     errno = _errno.ENOENT
 
 
 class EngineLost(MatcherError):
-    """The process that an engine runs in has ended, or doesn't answer any more (EIO); all that it held is gone."""
+    """The process that an engine runs in has ended or no longer answers (EIO); everything it held is gone."""
 
     errno = _errno.EIO

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from fluence_extender.matcher.errors import EngineUnavailable
-from fluence_extender.matcher.formatted import FormattedMatcher, check_format
 from fluence_extender.matcher.port import Jgf, Matcher, MatcherOptions
 
 Engine = Literal["auto", "embedded", "fluxion"]
 
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 def create_matcher(
@@ -19,16 +17,10 @@ def create_matcher(
 ) -> Matcher:
     """Load ``graph`` into a new matcher.
 
-    ``fluxion`` is libreapi_cli, ``embedded`` needs nothing native, ``auto`` is the first that can be had. Raises
+    ``fluxion`` is libreapi_cli, ``embedded`` needs nothing native, ``auto`` is libreapi_cli where it is found. Raises
     `EngineUnavailable` (``fluxion`` only), `InvalidGraph`, `InvalidOptions`.
     """
     options = options or MatcherOptions()
-    check_format(options.match_format)
-    matcher = _create_engine(engine, graph, replace(options, match_format="jgf"))
-    return matcher if options.match_format == "jgf" else FormattedMatcher(matcher, options.match_format)
-
-
-def _create_engine(engine: Engine, graph: Jgf | str | bytes, options: MatcherOptions) -> Matcher:
     if engine == "embedded":
         return _create_embedded(graph, options)
     if engine not in ("auto", "fluxion"):
@@ -41,7 +33,7 @@ def _create_engine(engine: Engine, graph: Jgf | str | bytes, options: MatcherOpt
     except EngineUnavailable as error:
         if engine == "fluxion":
             raise
-        _tell_once(str(error))
+        _log_once(str(error))
         return _create_embedded(graph, options)
 
 
@@ -52,11 +44,11 @@ def _create_embedded(graph: Jgf | str | bytes, options: MatcherOptions) -> Match
     return EmbeddedEngine(graph, options)
 
 
-def _tell_once(reason: str) -> None:
-    if reason not in _told:
+def _log_once(reason: str) -> None:
+    if reason not in _logged:
         import structlog
 
-        _told.add(reason)
+        _logged.add(reason)
         structlog.get_logger(__name__).warning(
-            "libreapi_cli can't be had; the embedded engine is used", reason=reason
+            "libreapi_cli isn't available; the embedded engine is used", reason=reason
         )

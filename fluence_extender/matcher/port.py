@@ -16,10 +16,6 @@ from fluence_extender.matcher.errors import InvalidOptions, MatcherError
 Jgf = dict[str, Any]
 """A JSON Graph Format document as parsed JSON: ``{"graph": {"nodes": [...], "edges": [...]}}``."""
 
-ResourceSet = Jgf | str
-"""What R is, by match format: JGF for ``jgf`` and ``jgf_shorthand``, an RFC 20 object for ``rv1`` and its kin, lines of
-text for ``simple`` and ``pretty_simple``."""
-
 NO_JOB = 2**64 - 1
 """The jobid of a match that allocates nothing (fluxion reference 4.2)."""
 
@@ -39,9 +35,7 @@ class MatchOp(StrEnum):
 class MatcherOptions:
     """How a matcher is set up; the values are those of reapi_cli_initialize (fluxion reference 1.8).
 
-    ``match_format`` is any of libreapi_cli's but ``rlite``. With a format of the ``rv1`` family a match that holds no
-    core or gpu of a node, or those of a node without rank, is refused (EINVAL) and holds nothing; libreapi_cli would
-    hold it and give no R. Of such a refusal only the job count and the weights of ``first`` keep a trace.
+    ``match_format`` is always ``jgf``, the only format that says everything a match holds.
     """
 
     policy: str = "first"
@@ -49,10 +43,12 @@ class MatcherOptions:
     match_format: str = "jgf"
 
     def __post_init__(self) -> None:
-        """Raises `InvalidOptions` for an option that isn't text."""
+        """Raise `InvalidOptions` for an option that isn't text, or for another match format."""
         for name in ("policy", "prune_filters", "match_format"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidOptions(f"options.{name} must be a string")
+        if self.match_format != "jgf":
+            raise InvalidOptions(f"options.match_format must be 'jgf', not {self.match_format[:40]!r}")
 
 
 Placement = Mapping[str, Mapping[str, int]]
@@ -75,17 +71,17 @@ class Match:
         reserved: bool,
         at: int,
         placement: Placement,
-        make_r: Callable[[], ResourceSet | None] = lambda: None,
+        make_r: Callable[[], Jgf | None] = lambda: None,
     ) -> None:
         self.jobid = jobid
         self.reserved = reserved
         self.at = at
         self.placement = placement
-        self._make: Callable[[], ResourceSet | None] | None = make_r
-        self._made: ResourceSet | None = None
+        self._make: Callable[[], Jgf | None] | None = make_r
+        self._made: Jgf | None = None
 
     @property
-    def R(self) -> ResourceSet | None:  # noqa: N802 - the RFC 20 name
+    def R(self) -> Jgf | None:  # noqa: N802 - the RFC 20 name
         """The resource set in the match format, or None where the operation emits none (satisfiability)."""
         if self._make is not None:
             self._made = self._make()
@@ -157,48 +153,14 @@ class Allocator(Protocol):
 class Matcher(Allocator, Protocol):
     """One resource graph and the jobs on it. Not thread-safe; every refusal is a `MatcherError` and changes nothing."""
 
-    def partial_cancel(self, jobid: int, R: Jgf | str | bytes) -> bool:  # noqa: N803
-        """Free a part of what the job has allocated; returns whether nothing is left of it, and the job is gone.
-
-        By ranks, ``{"version": 1, "execution": {"R_lite": [{"rank": "3,5", "children": {}}]}}``: all that the job holds
-        on them. Or by vertices, with JGF under ``scheduling`` of such an object: each must be one that the job has
-        exclusively. Raises `UnknownJob` (reservations too), `InvalidJobspec` for what the job doesn't hold, and for
-        what libreapi_cli would free and then miscount (fluxion reference 5.2): vertices of one rank that don't lie
-        under one and the same parent or below one another, vertices whose exclusive children stay, the root.
-        """
-        ...
-
     def set_status(self, path: str, up: bool) -> None:
         """Mark the vertex at ``path`` up or down; what runs there goes on. Raises `MatcherError` (unknown path)."""
-        ...
-
-    def get_status(self, path: str) -> bool:
-        """Whether the vertex at ``path`` is itself marked up, whatever is above it. Raises `MatcherError`."""
-        ...
-
-    def set_rank_status(self, ranks: Iterable[int], up: bool) -> None:
-        """Mark the topmost vertex of each rank up or down. Raises `MatcherError`: no rank, or one without a vertex."""
-        ...
-
-    def get_rank_status(self, rank: int) -> bool:
-        """Whether the node of ``rank`` is itself marked up. Raises `MatcherError`: the rank has no node."""
-        ...
-
-    def find(self, criteria: str, format: str | None = None) -> Jgf | None:
-        """The vertices that meet ``criteria``, such as ``status=down and property=big``, with all above them.
-
-        The grammar is that of fluxion reference 5.7, job ids as numbers or in F58. ``format`` is a match format that is
-        JSON, the matcher's own by default. All vertices found are marked exclusive with their full size. None if there
-        are none, or in the ``rv1`` family no core or gpu of a node among them. Raises `InvalidJobspec` (criteria),
-        `OnlyRootFound`, `MatcherError` (EINVAL) where the format can't say it.
-        """
         ...
 
     def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
         """Allocate exactly what ``R`` lists, as after a restart. Raises `JobExists`, `InvalidJobspec`.
 
-        Times come with an RFC 20 object (``rv1``, ``rv1_shorthand``, ``rv1_nosched``); bare JGF holds from 0 on and
-        for as long as there is. ``rv1_nosched`` names no vertices, so it is accepted only where every rank is a node
-        right below the root, and cores and gpus right below that, with the names libreapi_cli gives them.
+        ``R`` is JGF, which holds from time 0 on without an end, or an RFC 20 object that has JGF under ``scheduling``
+        and brings the times.
         """
         ...

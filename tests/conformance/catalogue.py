@@ -8,11 +8,9 @@ from tests.conformance.cases import (
     choice,
     constraints,
     counts,
-    finding,
     levels,
     planning,
     pools,
-    releasing,
     replaying,
     requests,
 )
@@ -29,8 +27,6 @@ _GROUPS = (
     changes,
     replaying,
     requests,
-    releasing,
-    finding,
 )
 
 CASES: list[Case] = [shown for group in _GROUPS for shown in group.CASES]

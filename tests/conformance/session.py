@@ -46,10 +46,9 @@ def case(
     policy: str,
     *steps: Step,
     prune: str = "ALL:core,ALL:node",
-    match_format: str = "jgf",
 ) -> Case:
     """A case under one policy."""
-    return Case(name, graph, MatcherOptions(policy, prune, match_format), steps)
+    return Case(name, graph, MatcherOptions(policy, prune), steps)
 
 
 def under(name: str, graph: Jgf, answers: dict[str, tuple[Step, ...]], **options: str) -> list[Case]:

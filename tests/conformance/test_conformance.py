@@ -13,7 +13,6 @@ from multiprocessing.connection import Connection
 import pytest
 
 from fluence_extender.matcher import create_matcher
-from fluence_extender.matcher.embedded import EmbeddedMatcher
 from tests.conformance.catalogue import CASES
 from tests.conformance.session import Case, differences
 from tests.engines import FLUXION
@@ -32,13 +31,6 @@ def test_every_case_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("shown", CASES, ids=lambda shown: shown.name)
 def test_embedded_engine(shown: Case) -> None:
     assert differences(shown, partial(create_matcher, "embedded")) == []
-
-
-@pytest.mark.parametrize(
-    "shown", [shown for shown in CASES if shown.options.match_format == "jgf"], ids=lambda shown: shown.name
-)
-def test_plain_walker(shown: Case) -> None:
-    assert differences(shown, EmbeddedMatcher) == []
 
 
 def _tell(shown: Case, told: Connection) -> None:

@@ -95,11 +95,6 @@ def test_an_answer_without_r_places_nothing(stub: Stub, matcher: Matcher) -> Non
     assert match.R is None
 
 
-def test_placement_is_read_from_the_graph_in_rv1(stub: Stub, matcher: Matcher) -> None:
-    stub.give(string=json.dumps({"version": 1, "execution": {}, "scheduling": R}))
-    assert matcher.match("allocate", jobspec()).placement == PLACEMENT
-
-
 def test_a_jobid_of_ours_is_passed_on(stub: Stub, matcher: Matcher) -> None:
     stub.give(string=json.dumps(R))
     assert matcher.match("allocate", jobspec(), jobid=99).jobid == 99
@@ -195,14 +190,14 @@ def test_a_counted_leaf_becomes_the_vertices_it_stands_for(stub: Stub, matcher: 
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(10**9, "with one a leaf, more than"), ("3", "can't be expanded")]
+    ("count", "told"), [(10**9, "use --engine embedded"), ("3", "must be a whole number")]
 )
 def test_a_count_that_cannot_be_expanded_is_refused(
-    stub: Stub, matcher: Matcher, count: object, said: str
+    stub: Stub, matcher: Matcher, count: object, told: str
 ) -> None:
     compact = graph()
     compact["graph"]["nodes"][2]["metadata"]["count"] = count
-    with pytest.raises(InvalidGraph, match=said):
+    with pytest.raises(InvalidGraph, match=told):
         create_fluxion_matcher(compact, MatcherOptions())
 
 

@@ -34,12 +34,11 @@ class FedRandom(Random):
         return self.getrandbits(32) / 2**32
 
 
-_trials = (Trials(CREATE["embedded"]), Trials(CREATE["counting"]))
+_trials = Trials(CREATE["embedded"])
 
 
 def offer(data: bytes) -> None:
-    random = FedRandom(data)
-    random.choice(_trials).offer(random)
+    _trials.offer(FedRandom(data))
 
 
 if __name__ == "__main__":

@@ -84,12 +84,9 @@ TIMED_R: dict[str, Any] = {
     },
     "scheduling": _listing("3", "4") | {"writer": "fluxion:jgf"},
 }
-RANKED_R: dict[str, Any] = {key: TIMED_R[key] for key in ("version", "execution")}
-RELEASE: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}}
 
 OPTIONS: dict[str, Any] = {
     "policy": "policy=low node_centric=true",
     "prune_filters": "ALL:core,cluster:node",
-    "match_format": "rv1",
+    "match_format": "jgf",
 }
-CRITERIA = "status=up and ( sched-now=free or property=big ) names=node[0-1] jobid-alloc=1"

@@ -16,7 +16,7 @@ from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.matcher.port import Jgf, Matcher, MatcherOptions, MatchOp
 from tests.conformance.jobspecs import cores, slot, spec, want
 from tests.fuzz import originals
-from tests.fuzz.spoiling import WORDS, odd, spoil, spoil_text
+from tests.fuzz.spoiling import odd, spoil, spoil_text
 
 Create = Callable[[Any, MatcherOptions], Matcher]
 Offer = Callable[[Matcher], object]
@@ -78,7 +78,7 @@ def _add(random: Random) -> Offer:
 
 
 def _replay(random: Random) -> Offer:
-    whole = random.choice((originals.R, originals.TIMED_R, originals.TIMED_R, originals.RANKED_R))
+    whole = random.choice((originals.R, originals.TIMED_R))
     document = _graph(random, whole)
     jobid: Any = 77 if random.random() < 0.98 else odd(random)
     return lambda matcher: matcher.update_allocate(jobid, document)
@@ -91,34 +91,9 @@ def _path(random: Random) -> Offer:
         (
             lambda matcher: matcher.set_status(path, False),
             lambda matcher: matcher.remove_subgraph(path),
-            lambda matcher: matcher.get_status(path),
         )
     )
     return call
-
-
-def _release(random: Random) -> Offer:
-    document = _graph(random, originals.RELEASE)
-    return lambda matcher: matcher.partial_cancel(1, document)
-
-
-def _criteria(random: Random) -> Offer:
-    text: Any = originals.CRITERIA
-    for _ in range(random.randrange(1, 4)):
-        at = random.randrange(len(text) + 1)
-        text = f"{text[:at]}{random.choice(WORDS)}{text[at + random.randrange(6) :]}"
-    criteria = text if random.random() < 0.95 else odd(random)
-    written: Any = (
-        random.choice((None, "jgf", "rv1", "simple", "x")) if random.random() < 0.95 else odd(random)
-    )
-    return lambda matcher: matcher.find(criteria, written)
-
-
-def _ranks(random: Random) -> Offer:
-    ranks: Any = [random.choice((0, 1, 2, -1, 2**31, odd(random))) for _ in range(random.randrange(4))]
-    ranks = ranks if random.random() < 0.9 else odd(random)
-    call = random.randrange(2)
-    return lambda matcher: matcher.set_rank_status(ranks, False) if call else matcher.get_rank_status(ranks)
 
 
 def _job(random: Random) -> Offer:
@@ -132,12 +107,9 @@ _CALLS: dict[str, Callable[[Random], Offer]] = {
     "addition": _add,
     "R": _replay,
     "path": _path,
-    "release": _release,
-    "criteria": _criteria,
-    "ranks": _ranks,
     "job": _job,
 }
-_RARER = ("options", "path", "job", "release", "release", "criteria", "criteria", "ranks")
+_RARER = ("options", "path", "job")
 _TURNS = (*("jobspec",) * 8, *("addition",) * 4, *("R",) * 5, *("graph",) * 6, *_RARER)
 
 

@@ -34,7 +34,7 @@ def options_of(session: dict[str, Any]) -> MatcherOptions:
 
 
 def differences(session: dict[str, Any], create: Create) -> list[str]:
-    """Run the session; returns a line for every step whose answer isn't the recorded one."""
+    """Run the session; return a line for every step whose answer isn't the recorded one."""
     matcher = create(session["graph"], options_of(session))
     lines: list[str] = []
     for number, step in enumerate(session["steps"]):
@@ -53,8 +53,8 @@ def differences(session: dict[str, Any], create: Create) -> list[str]:
 
 
 def _compare(number: int, expected: dict[str, Any], answer: dict[str, Any]) -> list[str]:
-    said = {key: answer.get(key) for key in expected}
-    wrong = {key: said[key] for key in expected if said[key] != expected[key]}
+    found = {key: answer.get(key) for key in expected}
+    wrong = {key: found[key] for key in expected if found[key] != expected[key]}
     return [f"step {number}: {wrong}, recorded {expected}"] if wrong else []
 
 

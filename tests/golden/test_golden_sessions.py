@@ -7,21 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.matcher.embedded import EmbeddedMatcher
-from fluence_extender.matcher.engine import EmbeddedEngine
+from fluence_extender.matcher import create_matcher
 from tests.golden.replay import SESSIONS, differences, load
 
 
-def test_sessions_are_there() -> None:
+def test_all_sessions_are_present() -> None:
     assert len(SESSIONS) == 101
 
 
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name.removesuffix(".json.gz"))
 def test_embedded_engine_answers_as_recorded(path: Path) -> None:
-    assert differences(load(path), EmbeddedMatcher) == []
-
-
-@pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name.removesuffix(".json.gz"))
-def test_whole_engine_answers_as_recorded(path: Path) -> None:
-    """Whichever half takes the graph: size is no reason for the walker here, sized pools are."""
-    assert differences(load(path), partial(EmbeddedEngine, fewest_counted=0)) == []
+    assert differences(load(path), partial(create_matcher, "embedded")) == []

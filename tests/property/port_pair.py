@@ -8,21 +8,16 @@ from random import Random
 from typing import Any
 
 from fluence_extender.matcher.errors import MatcherError
-from fluence_extender.matcher.formats import FORMATS, NotExpressible, Times, write_granted
 from fluence_extender.matcher.port import JobInfo, Match, Matcher, MatcherOptions
 from tests.property.port_scenarios import (
     FILTERS,
     OPERATIONS,
     POLICIES,
     Grown,
-    random_criteria,
     random_jobspec,
-    release_of,
 )
 
 Create = Callable[[Any, MatcherOptions], Matcher]
-
-_REPLAYED = ("jgf", "jgf_shorthand", "rv1", "rv1_nosched", "rv1_shorthand")
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class Pair:
         self.options = MatcherOptions(random.choice(POLICIES), random.choice(FILTERS))
         self.matchers = [create(self.grown.document, self.options) for create in (one, other)]
         self.live: dict[int, Any] = {}
-        self.past: list[tuple[Any, Times]] = []
+        self.past: list[tuple[Any, int, int]] = []
         self.next = 1
 
     def close(self) -> None:
@@ -53,12 +48,9 @@ class Pair:
     def run(self, steps: int) -> None:
         calls = [
             *[self.match] * 6,
-            *[self.partial_cancel] * 4,
-            *[self.find] * 4,
             *[self.cancel] * 2,
             *[self.update_allocate] * 2,
             self.set_status,
-            self.rank_status,
         ]
         for _ in range(steps):
             self.random.choice(calls)()
@@ -76,24 +68,9 @@ class Pair:
         self.next += 1
         if isinstance(answer, dict) and answer["R"] is not None:
             duration = spec["attributes"]["system"]["duration"] or 3_153_600_000
-            self.past.append((answer["R"], Times(answer["at"], answer["at"] + duration)))
+            self.past.append((answer["R"], answer["at"], answer["at"] + duration))
             if answer["jobid"] == jobid:
                 self.live[jobid] = answer["R"]
-
-    def partial_cancel(self) -> None:
-        if not self.live:
-            return
-        jobid = self.random.choice([*self.live])
-        release = release_of(self.random, self.live[jobid], self.grown.ranks)
-        gone = self.ask(lambda matcher: matcher.partial_cancel(jobid, release))
-        if gone is True:
-            del self.live[jobid]
-
-    def find(self) -> None:
-        names = [path.rpartition("/")[2] for path in self.grown.paths]
-        criteria = random_criteria(self.random, [*self.live], names)
-        written = self.random.choice([None, "jgf", "jgf", "rv1", "rv1_nosched", "rv1_shorthand", "simple"])
-        self.ask(lambda matcher: matcher.find(criteria, written))
 
     def cancel(self) -> None:
         jobid = self.random.choice([*self.live, 999])
@@ -103,11 +80,15 @@ class Pair:
     def update_allocate(self) -> None:
         if not self.past:
             return
-        granted, times = self.random.choice(self.past)
-        try:
-            written = write_granted(granted, self.random.choice(_REPLAYED), times)
-        except NotExpressible:
-            return
+        granted, start, end = self.random.choice(self.past)
+        execution = {
+            "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+            "nodelist": ["node0"],
+            "starttime": start,
+            "expiration": end,
+        }
+        timed = {"version": 1, "execution": execution, "scheduling": granted}
+        written = self.random.choice([granted, timed])
         jobid = self.next
         self.next += 1
         answer = self.ask(lambda matcher: matcher.update_allocate(jobid, written))
@@ -117,13 +98,6 @@ class Pair:
     def set_status(self) -> None:
         path, up = self.random.choice(self.grown.paths), self.random.random() < 0.6
         self.ask(lambda matcher: matcher.set_status(path, up))
-        self.ask(lambda matcher: matcher.get_status(path))
-
-    def rank_status(self) -> None:
-        ranks = self.random.sample(range(self.grown.ranks + 1), self.random.randint(1, self.grown.ranks))
-        up = self.random.random() < 0.6
-        self.ask(lambda matcher: matcher.set_rank_status(ranks, up))
-        self.ask(lambda matcher: matcher.get_rank_status(ranks[0]))
 
     def info(self) -> None:
         if self.live:
@@ -146,6 +120,3 @@ def _answer(call: Callable[[Matcher], Any], matcher: Matcher) -> Any:
         names = ("jobid", "reserved", "at", "placement", "R")
         return {name: getattr(answer, name) for name in names}
     return (answer.mode, answer.reserved, answer.at) if isinstance(answer, JobInfo) else answer
-
-
-__all__ = ["FORMATS", "Pair"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from random import Random
 from typing import Any
 
@@ -106,58 +105,3 @@ def random_jobspec(random: Random) -> dict[str, Any]:
     if random.random() < 0.3:
         spec["attributes"]["system"]["queue"] = random.choice(["batch", "debug"])
     return spec
-
-
-def random_criteria(random: Random, jobs: list[int], names: list[str], depth: int = 0) -> str:
-    """An expression, now and then one that isn't."""
-    terms: list[str] = []
-    for _ in range(random.randint(1, 3)):
-        if depth < 2 and random.random() < 0.2:
-            terms.append(f"({random_criteria(random, jobs, names, depth + 1)})")
-        else:
-            terms.append(_item(random, jobs, names))
-    text = terms[0]
-    for term in terms[1:]:
-        text += random.choice([" and ", " or ", " or ", "  ", "\tand  "]) + term
-    return text
-
-
-def _item(random: Random, jobs: list[int], names: list[str]) -> str:
-    job = random.choice([*jobs, 99])
-    written = random.choice([str(job), hex(job), f"job.{job}"])
-    items = [
-        f"status={random.choice(['up', 'down', 'Down'])}",
-        f"sched-now={random.choice(['allocated', 'free'])}",
-        f"sched-future={random.choice(['reserved', 'free'])}",
-        f"jobid-{random.choice(['alloc', 'span', 'tag', 'reserved'])}={written}",
-        f"jobid-{random.choice(['alloc', 'span', 'tag', 'reserved'])}={written}",
-        f"agfilter={random.choice(['t', 'true', 'f', 'T'])}",
-        f"names={random.choice(names)}",
-        "names=node[0-1],core1",
-        f"property={random.choice(['big', 'class=a', 'none'])}",
-    ]
-    if random.random() < 0.02:
-        return random.choice(["status=sideways", "nothing", "names=a[", "property=", "jobid-alloc=x", ")"])
-    return random.choice(items)
-
-
-def release_of(random: Random, granted: dict[str, Any], ranks: int) -> dict[str, Any]:
-    """A part of a job by ranks or by vertices, sometimes one that isn't the job's."""
-    if random.random() < 0.5:
-        chosen = sorted(random.sample(range(ranks), random.randint(1, ranks)))
-        own = sorted({e["metadata"]["rank"] for e in granted["graph"]["nodes"] if e["metadata"]["rank"] >= 0})
-        if own and random.random() < 0.7:
-            chosen = sorted(random.sample(own, random.randint(1, len(own))))
-        text = ",".join(str(rank) for rank in chosen)
-        return {"version": 1, "execution": {"R_lite": [{"rank": text, "children": {}}]}}
-    entries = [entry for entry in granted["graph"]["nodes"] if entry["metadata"].get("exclusive")]
-    if random.random() < 0.1:
-        entries = granted["graph"]["nodes"]
-    below = random.choice([e["metadata"]["paths"]["containment"] for e in granted["graph"]["nodes"]])
-    if random.random() < 0.7:
-        entries = [e for e in entries if e["metadata"]["paths"]["containment"].startswith(below)]
-    listed = copy.deepcopy(random.sample(entries, random.randint(min(1, len(entries)), len(entries))))
-    scheduling: dict[str, Any] = {"graph": {"nodes": listed, "edges": []}}
-    if random.random() < 0.2:
-        scheduling["writer"] = "fluxion:jgf_shorthand"
-    return {"version": 1, "execution": {"R_lite": []}, "scheduling": scheduling}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Match, MatcherError, MatcherOptions, UnknownJob
-from fluence_extender.matcher.embedded import Walker
 from fluence_extender.matcher.engine import EmbeddedEngine
 from fluence_extender.matcher.port import Hold
+from fluence_extender.matcher.walker import Walker
 from tests.property.compact_scenarios import (
     random_cluster,
     random_jobspec,

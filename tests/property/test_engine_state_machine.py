@@ -6,7 +6,6 @@ With the profile ``nightly`` (``make nightly``) 100,000 scenarios are played.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from random import Random
 from typing import ClassVar
 
@@ -16,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from fluence_extender.matcher import Jgf, Matcher, MatcherOptions
-from fluence_extender.matcher.embedded import Walker
 from fluence_extender.matcher.engine import EmbeddedEngine
 from fluence_extender.matcher.fluxion import create_fluxion_matcher
+from fluence_extender.matcher.walker import Walker
 from tests.engines import FLUXION
 from tests.property.engine_scenarios import COUNTED_AT_ROOT, FILTERS, POLICIES, Engines
 
@@ -27,15 +26,16 @@ NIGHTLY = settings().max_examples > 1_000
 SCENARIOS = 50_000 if NIGHTLY else 60
 
 Create = Callable[[Jgf, MatcherOptions], Matcher]
-units: Create = partial(EmbeddedEngine, fewest_counted=0)
 
 
 class EnginesAnswerAlike(RuleBasedStateMachine):
-    """The walker first: its answers are those that the others must give."""
+    """The walker first: its answers are those that the others must give.
 
-    PLAIN: ClassVar[list[Create]] = [Walker, units]
-    COUNTS: ClassVar[bool] = False
-    POLICIES: ClassVar[tuple[str, ...]] = POLICIES
+    Under ``variation`` counts may take other units than the walker, among equal ones.
+    """
+
+    PLAIN: ClassVar[list[Create]] = [Walker]
+    POLICIES: ClassVar[tuple[str, ...]] = tuple(policy for policy in POLICIES if policy != "variation")
     FILTERS: ClassVar[tuple[str, ...]] = FILTERS
     STRICT: ClassVar[bool] = True
 
@@ -47,8 +47,7 @@ class EnginesAnswerAlike(RuleBasedStateMachine):
             policy=data.draw(st.sampled_from(self.POLICIES)),
             prune_filters=data.draw(st.sampled_from(self.FILTERS)),
         )
-        counted = EmbeddedEngine if self.COUNTS else None
-        self.engines = Engines(random, options, self.PLAIN, counted, strict=self.STRICT)
+        self.engines = Engines(random, options, self.PLAIN, EmbeddedEngine, strict=self.STRICT)
 
     @rule(random=RANDOMS, times=st.integers(1, 4))
     def match(self, random: Random, times: int) -> None:
@@ -87,32 +86,20 @@ class EnginesAnswerAlike(RuleBasedStateMachine):
         self.engines.random = random
         self.engines.replay()
 
-    @rule(random=RANDOMS)
-    def what_if(self, random: Random) -> None:
-        self.engines.random = random
-        self.engines.what_if()
-
     def teardown(self) -> None:
         if hasattr(self, "engines"):
             self.engines.close()
 
 
-class WithCounts(EnginesAnswerAlike):
-    """Documents with counts too. Which of equal units ``variation`` takes is left open there."""
-
-    COUNTS = True
-    POLICIES = tuple(policy for policy in POLICIES if policy != "variation")
-
-
-class WithLibrary(WithCounts):
+class WithLibrary(EnginesAnswerAlike):
     """libreapi_cli too, where it is found."""
 
-    PLAIN: ClassVar[list[Create]] = [Walker, units, create_fluxion_matcher]
+    PLAIN: ClassVar[list[Create]] = [Walker, create_fluxion_matcher]
     FILTERS = COUNTED_AT_ROOT
     STRICT = False
 
 
-MACHINES = [EnginesAnswerAlike, WithCounts, *([WithLibrary] if FLUXION.library is not None else [])]
+MACHINES = [EnginesAnswerAlike, *([WithLibrary] if FLUXION.library is not None else [])]
 
 
 @pytest.mark.timeout(6 * 3600 if NIGHTLY else 300)

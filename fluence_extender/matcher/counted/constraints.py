@@ -1,7 +1,7 @@
-"""RFC 31 constraints answered for all nodes at once, or, where they name few nodes, for those alone.
+"""RFC 31 constraints answered for all nodes at once, or for the few nodes that a constraint names.
 
-The jobspec reader has already checked the text; here it becomes a boolean mask over the table's rows. Masks are kept
-in a small cache that any change of the nodes empties. The rules are fluxion reference 3.4.
+The jobspec reader has already checked the text. Here it becomes a boolean mask over the table's rows. Masks are kept in
+a small cache, which any change of the nodes empties. The rules are those of fluxion reference 3.4.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluence_extender.matcher.counted.table import Node, NodeTable
-from fluence_extender.matcher.embedded.hostlist import Hostlist
-from fluence_extender.matcher.embedded.idset import Idset
-
-Bools = NDArray[np.bool_]
+from fluence_extender.matcher.counted.table import Bools, Node, NodeTable
+from fluence_extender.matcher.walker.constraint import Hostlist, Idset
 
 FEW = 16
+"""A constraint that names at most so many nodes is tested on those alone."""
+
 _KEPT = 32
 
 
@@ -29,49 +26,34 @@ class NodeIndex:
     """The rows by rank, by name and by property key."""
 
     def __init__(self) -> None:
-        self.owners: WeakSet[object] = WeakSet()
-        """Who holds the index. One that has several owners is copied before it is changed."""
         self.by_rank: dict[int, int] = {}
-        self.by_name: dict[str, tuple[int, ...]] = {}
-        self.by_property: dict[str, set[int]] = {}
+        self._by_name: dict[str, tuple[int, ...]] = {}
+        self._by_property: dict[str, set[int]] = {}
         self._masks: OrderedDict[str, Bools] = OrderedDict()
 
     def add(self, row: int, node: Node) -> None:
-        """Take a node in."""
+        """Add a node."""
         if node.rank >= 0:
             self.by_rank[node.rank] = row
-        self.by_name[node.name] = (*self.by_name.get(node.name, ()), row)
+        self._by_name[node.name] = (*self._by_name.get(node.name, ()), row)
         for key in node.properties:
-            self.by_property.setdefault(key, set()).add(row)
+            self._by_property.setdefault(key, set()).add(row)
         self._masks.clear()
 
     def remove(self, row: int, node: Node) -> None:
-        """Forget a node."""
+        """Remove a node."""
         self.by_rank.pop(node.rank, None)
-        others = tuple(other for other in self.by_name.pop(node.name) if other != row)
+        others = tuple(other for other in self._by_name.pop(node.name) if other != row)
         if others:
-            self.by_name[node.name] = others
+            self._by_name[node.name] = others
         for key in node.properties:
-            self.by_property[key].discard(row)
-            if not self.by_property[key]:
-                del self.by_property[key]
+            self._by_property[key].discard(row)
+            if not self._by_property[key]:
+                del self._by_property[key]
         self._masks.clear()
 
-    def owned_by(self, owner: object) -> NodeIndex:
-        """An index that only ``owner`` holds: this one, or a copy."""
-        if len(self.owners) == 1:
-            return self
-        self.owners.discard(owner)
-        copy = NodeIndex()
-        copy.owners.add(owner)
-        copy.by_rank = self.by_rank.copy()
-        copy.by_name = self.by_name.copy()
-        copy.by_property = {key: rows.copy() for key, rows in self.by_property.items()}
-        copy._masks = self._masks.copy()
-        return copy
-
     def few_rows(self, constraint: Mapping[str, Any]) -> list[int] | None:
-        """The at most `FEW` rows outside of which the constraint can't hold, None where it isn't bound to so few."""
+        """Return at most `FEW` rows outside of which the constraint can't hold; None where it names no such rows."""
         for name, operands in constraint.items():
             if name == "and":
                 for operand in operands:
@@ -81,7 +63,7 @@ class NodeIndex:
             elif name == "ranks" and len(operands) <= FEW:
                 return self._few_ranks(operands)
             elif name == "hostlist" and len(operands) <= FEW and not any(_is_list(name) for name in operands):
-                found = [row for name in dict.fromkeys(operands) for row in self.by_name.get(name, ())]
+                found = [row for name in dict.fromkeys(operands) for row in self._by_name.get(name, ())]
                 return found if len(found) <= FEW else None
         return None
 
@@ -94,18 +76,17 @@ class NodeIndex:
             ranks[int(text)] = None
         return [self.by_rank[rank] for rank in ranks if rank in self.by_rank]
 
-    def rows_where(
+    def holds_anywhere(
         self, constraint: Mapping[str, Any], holds: Callable[[Any], bool], table: NodeTable
-    ) -> list[int]:
-        """The rows where the constraint holds, which ``holds`` asks of one node."""
+    ) -> bool:
+        """Whether the constraint holds on any node; ``holds`` tests one node."""
         rows = self.few_rows(constraint)
         if rows is not None:
-            return [row for row in rows if holds(table.nodes[row])]
-        found: list[int] = np.flatnonzero(self.mask(constraint, table) & table.alive[: table.size]).tolist()
-        return found
+            return any(holds(table.nodes[row]) for row in rows)
+        return bool((self.mask(constraint, table) & table.alive[: table.size]).any())
 
     def mask(self, constraint: Mapping[str, Any], table: NodeTable) -> Bools:
-        """For each row below ``table.size`` whether the constraint holds there; don't write to it."""
+        """Return for each row below ``table.size`` whether the constraint holds there. Don't write to the mask."""
         key = json.dumps(constraint)
         mask = self._masks.get(key)
         if mask is None:
@@ -134,17 +115,16 @@ class NodeIndex:
     def _properties(self, operands: Iterable[str], size: int) -> Bools:
         mask = np.ones(size, np.bool_)
         for operand in operands:
-            rows = self.by_property.get(operand.removeprefix("^"), set())
-            held = _mask(rows, size)
+            held = _mask(self._by_property.get(operand.removeprefix("^"), set()), size)
             mask &= ~held if operand.startswith("^") else held
         return mask
 
     def _hostlist(self, operands: Iterable[Any], size: int) -> Bools:
         texts = ["null" if operand is None else str(operand) for operand in operands]
         if not any(_is_list(text) for text in texts):
-            return _mask([row for text in texts for row in self.by_name.get(text, ())], size)
+            return _mask([row for text in texts for row in self._by_name.get(text, ())], size)
         hosts = Hostlist(texts)
-        return _mask([row for name, rows in self.by_name.items() if name in hosts for row in rows], size)
+        return _mask([row for name, rows in self._by_name.items() if name in hosts for row in rows], size)
 
     def _ranks(self, operands: Iterable[Any], size: int) -> Bools:
         texts = [str(operand) for operand in operands]

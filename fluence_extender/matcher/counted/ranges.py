@@ -1,8 +1,8 @@
 """Which of a node's equal leaves are free, as ranges instead of one entry a leaf.
 
-A leaf entry with ``count: N`` stands for N units numbered 0..N-1 (the offset from its first id). A set of them is an
-ascending tuple of half-open ``(low, high)`` pairs that neither touch nor overlap: immutable, so that copies of a
-matcher share them, and as long as the set has gaps, whatever N is.
+A leaf entry with ``count: N`` stands for N units, numbered 0..N-1 from its first id on. A set of units is an ascending
+tuple of half-open ``(low, high)`` pairs that neither touch nor overlap, so its length follows the number of gaps and
+not N.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ EMPTY: Ranges = ()
 
 
 def whole(total: int) -> Ranges:
-    """All units of an entry of ``total``."""
+    """Return all units of an entry of ``total``."""
     return ((0, total),) if total else EMPTY
 
 
 def size(ranges: Ranges) -> int:
-    """How many units are in the set."""
+    """Return how many units are in the set."""
     if len(ranges) == 1:
         return ranges[0][1] - ranges[0][0]
     return sum(high - low for low, high in ranges)
@@ -57,7 +57,7 @@ def take_highest(free: Ranges, amount: int) -> tuple[Ranges, Ranges]:
 
 
 def union(one: Ranges, other: Ranges) -> Ranges:
-    """All units that are in either set."""
+    """Return all units that are in either set."""
     if not one or not other:
         return one or other
     merged: list[tuple[int, int]] = []
@@ -71,7 +71,7 @@ def union(one: Ranges, other: Ranges) -> Ranges:
 
 
 def difference(one: Ranges, other: Ranges) -> Ranges:
-    """The units of ``one`` that aren't in ``other``."""
+    """Return the units of ``one`` that aren't in ``other``."""
     if not other:
         return one
     if len(other) == 1 and one and one[0][0] == other[0][0] and other[0][1] < one[0][1]:
@@ -90,8 +90,3 @@ def difference(one: Ranges, other: Ranges) -> Ranges:
         if start < high:
             left.append((start, high))
     return tuple(left)
-
-
-def contains(one: Ranges, other: Ranges) -> bool:
-    """Whether every unit of ``other`` is in ``one``."""
-    return not difference(other, one)

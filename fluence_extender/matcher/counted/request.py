@@ -1,57 +1,57 @@
-"""Which of the shapes that arithmetic can answer a jobspec has.
+"""What production asks for: slots of so many leaves each, from now on; or virtual devices.
 
-Three shapes cover what clusters ask: slots of leaves anywhere (``slot[n]{leaves}``), slots on so many nodes
-(``node[m]{slot[n]{leaves}}``), and whole nodes (``slot[n]{node[1]{leaves}}``). The jobspec is read by the walker's own
-reader, so what is malformed is refused alike (fluxion reference 3).
+Requests for leaves of physical nodes become a `SlotRequest`, which counts answer. Requests that only virtual vertices
+can meet are matched vertex by vertex on the skeleton. Any other request is `Uncountable`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
-from fluence_extender.matcher.counted.document import NODE
-from fluence_extender.matcher.counted.uncountable import Uncountable
-from fluence_extender.matcher.embedded.count import UNSIGNED_MAX, Count
-from fluence_extender.matcher.embedded.jobspec import SLOT, Jobspec, Resource, read_jobspec
-from fluence_extender.matcher.embedded.planner import whole_seconds
-from fluence_extender.matcher.errors import InvalidJobspec
-
-GRAPH_END = 3_153_600_000
-"""The end of the graph's time in seconds, and with it the longest duration (fluxion reference 1.8)."""
-
-
-class Shape(Enum):
-    """What is counted: slots of leaves, nodes with slots in them, or slots that are whole nodes."""
-
-    SLOTS = "slots"
-    NODES = "nodes"
-    WHOLE = "whole"
+from fluence_extender.matcher.counted.document import NODE, Uncountable
+from fluence_extender.matcher.counted.graph import CompactGraph
+from fluence_extender.matcher.walker.jobspec import SLOT, Jobspec, Resource
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A jobspec that arithmetic can answer. ``duration`` is in whole seconds."""
+class SlotRequest:
+    """``slots`` times ``leaves`` (type, count), each slot on one physical node that meets the constraint."""
 
-    shape: Shape
-    slots: Count
-    nodes: Count
-    leaves: tuple[tuple[str, Count], ...]
-    exclusive_nodes: bool
-    duration: int
+    slots: int
+    leaves: tuple[tuple[str, int], ...]
     constraint: Callable[[Any], bool] | None
     constraint_text: Mapping[str, Any]
-    impossible: bool
-    """Whether no graph can ever hold it, such as a count of 0 or a leaf that must have children."""
 
 
-ONE = Count(1, 1)
+def slot_request(jobspec: Jobspec, text: Mapping[str, Any], graph: CompactGraph) -> SlotRequest | None:
+    """Return the jobspec as slots of leaves, or None where the skeleton has to be matched.
+
+    ``text`` is the jobspec as it was given; its constraint is kept as text, to be answered for many nodes at once.
+    Raises `Uncountable` for any other request.
+    """
+    types = types_in(jobspec.resources)
+    levels = types & graph.state.tree.types
+    if levels:
+        raise Uncountable(f"resources: {min(levels)!r} is a level of the graph")
+    virtual = types & graph.virtual_types
+    counted = types & graph.leaf_types
+    if virtual and counted:
+        raise Uncountable(
+            f"resources: {min(counted)!r} is on physical nodes and {min(virtual)!r} below virtual ones: "
+            "one jobspec can't ask for both, match them one after the other"
+        )
+    nested = _holds_nodes(jobspec.resources, exclusive=False, inside=False)
+    if (virtual or nested) and counted:
+        raise Uncountable(f"resources: {min(counted)!r} can't be asked for beside a node below a node")
+    if virtual or nested or (types == {NODE} and not _may_be_physical(jobspec, text, graph)):
+        return None
+    return _slots(jobspec, text)
 
 
 def types_in(resources: Collection[Resource]) -> set[str]:
-    """Every type that the resources name, slots left out."""
+    """Return every type that the resources name, slots excepted."""
     found: set[str] = set()
     for resource in resources:
         if resource.type != SLOT:
@@ -60,118 +60,65 @@ def types_in(resources: Collection[Resource]) -> set[str]:
     return found
 
 
-def labels_in(resources: Collection[Resource]) -> dict[str, str]:
-    """The labels of the resources by type, slots left out; R shows them on the vertices that were matched."""
-    found: dict[str, str] = {}
-    for resource in resources:
-        found |= labels_in(resource.with_)
-        if resource.type != SLOT and resource.label:
-            found[resource.type] = resource.label
-    return found
-
-
-def read(jobspec: Any, knows_type: Callable[[str], bool]) -> Jobspec:
-    """Read a jobspec; plain counts may be larger here than libreapi_cli's 32 bits. Raises `InvalidJobspec`."""
-    large: list[int] = []
-    parsed = read_jobspec(_with_small_counts(jobspec, large), knows_type)
-    if large:
-        _restore(parsed.resources, jobspec["resources"])
-    return parsed
-
-
-def _with_small_counts(value: Any, large: list[int], depth: int = 0) -> Any:
-    """``value`` with counts beyond 32 bits cut to the largest that the reader takes; they are noted in ``large``."""
-    if depth == 0:
-        if isinstance(value, Mapping) and isinstance(value.get("resources"), list):
-            resources = [_with_small_counts(one, large, 1) for one in value["resources"]]
-            return {**value, "resources": resources} if large else value
-        return value
-    if not isinstance(value, Mapping) or depth > 8:
-        return value
-    count = value.get("count")
-    if type(count) is int and UNSIGNED_MAX < count < 2**53:
-        large.append(count)
-        value = {**value, "count": UNSIGNED_MAX}
-    below = value.get("with")
-    if isinstance(below, list):
-        value = {**value, "with": [_with_small_counts(one, large, depth + 1) for one in below]}
-    return value
-
-
-def _restore(parsed: list[Resource], given: list[Any]) -> None:
-    for resource, fields in zip(parsed, given, strict=True):
-        count = fields["count"]
-        if type(count) is int and count > UNSIGNED_MAX:
-            resource.count = Count(count, count)
-        if resource.with_:
-            _restore(resource.with_, fields["with"])
-
-
-def duration_of(jobspec: Jobspec) -> int:
-    """The duration in whole seconds. Raises `InvalidJobspec`."""
-    duration = whole_seconds(jobspec.duration, GRAPH_END)
-    if duration is None:
-        raise InvalidJobspec(
-            f"attributes.system.duration: must be from 0 to {GRAPH_END} seconds, and is {jobspec.duration}"
-        )
-    return duration
-
-
-def as_request(jobspec: Jobspec, text: Any) -> Request:
-    """``jobspec`` as one of the shapes. Raises `Uncountable` where it has none of them.
-
-    ``text`` is the jobspec as it was given; its constraint is kept as text, to be answered for many nodes at once.
-    """
-    duration = duration_of(jobspec)
-    shape, slots, nodes, node, slot = _shape(jobspec.resources)
-    leaves = node.with_ if shape is Shape.WHOLE and node is not None else slot.with_
+def _slots(jobspec: Jobspec, text: Mapping[str, Any]) -> SlotRequest:
+    (slot, *others) = jobspec.resources
+    leaves = slot.with_
+    if slot.type != SLOT or others or not leaves:
+        raise Uncountable("resources: a graph with counts takes one entry, slots of leaves")
     for leaf in leaves:
-        if leaf.type in (SLOT, NODE):
-            raise Uncountable(f"a {leaf.type} can't be asked for below a node here")
-        if leaf.exclusive is False:
-            raise Uncountable(f"{leaf.type}: 'exclusive: false' contradicts the slot above it")
-    names = [leaf.type for leaf in leaves]
-    counts = [leaf.count for leaf in leaves]
-    return Request(
-        shape=shape,
-        slots=slots,
-        nodes=nodes,
-        leaves=tuple(zip(names, counts, strict=True)),
-        exclusive_nodes=node is not None and node.exclusive is True,
-        duration=duration,
+        if leaf.type in (SLOT, NODE) or leaf.with_ or leaf.label or leaf.exclusive is False:
+            raise Uncountable(f"resources: {leaf.type!r} isn't a plain leaf of a slot")
+    counts = [one.count for one in (slot, *leaves)]
+    if any(count.minimum != count.maximum or not count.minimum for count in counts):
+        raise Uncountable("resources: a count that isn't one number, 1 or more")
+    if len({leaf.type for leaf in leaves}) < len(leaves):
+        raise Uncountable("resources: a slot names one leaf type twice")
+    return SlotRequest(
+        slots=slot.count.minimum,
+        leaves=tuple((leaf.type, leaf.count.minimum) for leaf in leaves),
         constraint=jobspec.constraint,
-        constraint_text=constraint_of(text) if jobspec.constraint is not None else {},
-        impossible=(
-            any(leaf.with_ for leaf in leaves)
-            or len(set(names)) < len(names)
-            or not all(count.minimum for count in (slots, nodes, *counts))
-            or (not leaves and shape is not Shape.WHOLE)
-        ),
-    )
-
-
-def _shape(resources: list[Resource]) -> tuple[Shape, Count, Count, Resource | None, Resource]:
-    """The shape, how many slots and nodes, the node and the slot."""
-    if len(resources) != 1:
-        raise Uncountable("resources: only one entry at the top can be matched on a graph with counts")
-    top = resources[0]
-    if top.type == SLOT:
-        if len(top.with_) == 1 and top.with_[0].type == NODE:
-            node = top.with_[0]
-            if node.count != ONE:
-                raise Uncountable("resources[0].with[0].count: a slot can hold one node, not several")
-            if node.exclusive is False:
-                raise Uncountable("node: 'exclusive: false' contradicts the slot above it")
-            return Shape.WHOLE, top.count, ONE, node, top
-        return Shape.SLOTS, top.count, ONE, None, top
-    if top.type == NODE and len(top.with_) == 1 and top.with_[0].type == SLOT:
-        return Shape.NODES, top.with_[0].count, top.count, top, top.with_[0]
-    raise Uncountable(
-        "resources[0]: a graph with counts takes slots of leaves, nodes with slots of leaves, or slots of whole nodes"
+        constraint_text={} if jobspec.constraint is None else constraint_of(text),
     )
 
 
 def constraint_of(text: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The constraint of a jobspec that has one."""
+    """Return the constraint of a jobspec that has one."""
     constraint: Mapping[str, Any] = text["attributes"]["system"]["constraints"]
     return constraint
+
+
+def _holds_nodes(resources: Sequence[Resource], *, exclusive: bool, inside: bool) -> bool:
+    """Whether a node is asked for below a node.
+
+    The outer node may be a physical one, which the skeleton has without its leaves, so it can't be exclusive.
+    """
+    found = False
+    for resource in resources:
+        here = exclusive or resource.type == SLOT
+        if resource.type == NODE:
+            here = here or resource.exclusive is True
+            found |= inside
+        below = _holds_nodes(resource.with_, exclusive=here, inside=inside or resource.type == NODE)
+        if below and resource.type == NODE and here:
+            raise Uncountable(
+                "resources: a node that holds nodes can't be taken exclusively on a graph with counts"
+            )
+        found |= below
+    return found
+
+
+def _may_be_physical(jobspec: Jobspec, text: Mapping[str, Any], graph: CompactGraph) -> bool:
+    """Whether a request for bare nodes may mean physical ones. Raises `Uncountable` if it may mean virtual ones too."""
+    constraint = jobspec.constraint
+    state = graph.state
+    virtual = graph.has_virtual_node(constraint)
+    if constraint is None:
+        physical = bool(state.by_path)
+    else:
+        physical = state.index.holds_anywhere(constraint_of(text), constraint, state.table)
+    if virtual and physical:
+        raise Uncountable(
+            "resources: the node asked for may be a physical or a virtual one; "
+            "say which by a constraint on the property virtual=true or virtual=false"
+        )
+    return not virtual

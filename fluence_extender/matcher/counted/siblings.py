@@ -1,9 +1,9 @@
 """The order in which the ``first`` policies visit children: heaviest edge first, then highest uniq_id.
 
 An edge weighs 2^64-1 until something is granted below it; then it weighs what its child has free of one tracked type
-(fluxion reference 4.5, 4.7). A visit reads a prefix, a grant moves a few children, so the order is kept as one sorted
-array of integers: ``-(weight << shift | place)``, where places number the children by uniq_id. Invariant: ``_keys[:n]``
-ascends and holds exactly one key for each child.
+(fluxion reference 4.5, 4.7). A visit reads a prefix and a grant moves a few children, so the order is kept as one
+sorted array of integers: ``-(weight << shift | place)``, where places number the children by uniq_id. Invariant:
+``_keys[:n]`` ascends and holds exactly one key for each child.
 """
 
 from __future__ import annotations
@@ -13,36 +13,30 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.matcher.counted.borrowing import Borrower
-
 Ints = NDArray[np.int64]
 
 _BITS = 62
-_NOBODY = -1
-"""No child has this reference."""
+_NO_CHILD = -1
+"""No child has this reference: it would mean the root."""
 _FEW = 16
 
 
-class Siblings(Borrower):
-    """The children of one vertex, each known by a reference of the owner's choice (an int)."""
+class Siblings:
+    """The children of one vertex, each under a reference that the caller chooses (an int)."""
 
     __slots__ = ("_count", "_keys", "_places", "_references", "_shift", "_uniq", "_weights")
-    WRITTEN = ("_keys", "_places", "_references", "_uniq", "_weights")
-    KEPT = ("_count", "_shift")
 
     def __init__(self, children: Sequence[tuple[int, int]] = ()) -> None:
         """``children`` are (reference, uniq_id) pairs; all edges are new."""
-        super().__init__()
         self._number(sorted((uniq, reference, -1) for reference, uniq in children))
 
     def _number(self, ordered: list[tuple[int, int, int]]) -> None:
-        """Number (uniq_id, reference, weight or -1) triples anew, with room to append."""
-        self.borrowed = set()
-        room = max(16, 2 * len(ordered))
-        self._shift = room.bit_length()
-        self._references: Ints = np.full(room, _NOBODY, np.int64)
-        self._uniq: Ints = np.zeros(room, np.int64)
-        self._weights: Ints = np.full(room, self._heaviest, np.int64)
+        """Number (uniq_id, reference, weight or -1) triples anew, with space to append."""
+        length = max(16, 2 * len(ordered))
+        self._shift = length.bit_length()
+        self._references: Ints = np.full(length, _NO_CHILD, np.int64)
+        self._uniq: Ints = np.zeros(length, np.int64)
+        self._weights: Ints = np.full(length, self._heaviest, np.int64)
         self._places: dict[int, int] = {}
         self._count = len(ordered)
         for place, (uniq, reference, weight) in enumerate(ordered):
@@ -58,7 +52,7 @@ class Siblings(Borrower):
         return (1 << (_BITS - self._shift)) - 1
 
     def _sort(self) -> None:
-        places = np.flatnonzero(self._references[: self._count] != _NOBODY)
+        places = np.flatnonzero(self._references[: self._count] != _NO_CHILD)
         self._keys: Ints = np.full(len(self._references), 1, np.int64)
         self._keys[: len(places)] = np.sort(-((self._weights[places] << self._shift) | places))
 
@@ -70,7 +64,6 @@ class Siblings(Borrower):
         if self._count == len(self._references) or (self._count and uniq < int(self._uniq[self._count - 1])):
             self._number(sorted([*self._triples(), (uniq, reference, -1)]))
             return
-        self.own_all()
         place = self._count
         self._count += 1
         self._references[place] = reference
@@ -80,17 +73,15 @@ class Siblings(Borrower):
         self._places[reference] = place
 
     def remove(self, reference: int) -> None:
-        """Forget a child."""
-        self.own_all()
+        """Remove a child."""
         live = len(self._places)
         place = self._places.pop(reference)
         position = int(np.searchsorted(self._keys[:live], self._key(place)))
         self._keys[position : live - 1] = self._keys[position + 1 : live]
-        self._references[place] = _NOBODY
+        self._references[place] = _NO_CHILD
 
     def reweigh(self, references: Sequence[int], weights: Sequence[int]) -> None:
         """Set the weights of children's edges."""
-        self.own("_weights", "_keys")
         live = len(self._places)
         few = len(references) <= _FEW
         for reference, weight in zip(references, weights, strict=True):
@@ -106,12 +97,12 @@ class Siblings(Borrower):
             self._sort()
 
     def weight(self, reference: int) -> int | None:
-        """The weight of a child's edge, None for one that never changed."""
+        """Return the weight of a child's edge, None for one that never changed."""
         weight = int(self._weights[self._places[reference]])
         return None if weight == self._heaviest else weight
 
     def batches(self) -> Iterator[Ints]:
-        """References in visiting order, in batches that grow; don't change weights meanwhile."""
+        """Yield references in visiting order, in batches that grow; don't change weights meanwhile."""
         live = len(self._places)
         mask = (1 << self._shift) - 1
         start, length = 0, 64

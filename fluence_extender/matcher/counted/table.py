@@ -1,9 +1,8 @@
-"""The physical nodes as rows of arrays: what each has, what is free, who is on it.
+"""The physical nodes as rows of arrays: which leaves each node has, and which of them are free.
 
-One column a leaf type holds the total and the free units of every row; which units those are is kept as `Ranges`
-beside it. The columns say what is free *now* (time 0 of the matcher's clock); reservations are the timeline's.
-Invariant: ``free[t][r] == size(free_units(t, r))``, and a row index, once given out, means the same node until it is
-removed; then its ``serial`` changes, which tells a job that its share of that node is gone.
+One column per leaf type holds the total and the free units of every row. Which units are free is kept beside it as
+`Ranges`. Invariant: ``free[row] == size(free_units(row))``. A row index means the same node until the node is removed;
+then the row's ``serial`` changes, which tells a job that its share of the node is gone.
 """
 
 from __future__ import annotations
@@ -15,20 +14,19 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.matcher.counted.borrowing import Borrower
-from fluence_extender.matcher.counted.ranges import Ranges, whole
+from fluence_extender.matcher.counted.ranges import Ranges, difference, size, union, whole
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-Number = TypeVar("Number", np.int64, np.bool_)
+_Number = TypeVar("_Number", np.int64, np.bool_)
 
 _NODE_FACTOR = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The leaf entry of one type on one node: ``count`` units from ``id`` and ``uniq_id`` on."""
+    """The leaves of one type on one node: ``count`` units, numbered from ``id`` and ``uniq_id`` on."""
 
     type: str
     basename: str
@@ -54,107 +52,101 @@ class Node:
     properties: Mapping[str, str]
     level: int
     pools: tuple[Pool, ...]
-    score: int
-    has_children: bool
     turn: int
-    """Children of one vertex are in the order of their turns."""
+    """The place among the children of the same parent."""
 
     @property
     def node_score(self) -> int:
-        """The factor that node-centric policies give each leaf of the node (fluxion reference 4.3)."""
+        """The factor that node-centric policies add to the score of each leaf (fluxion reference 4.3)."""
         return (self.id + 2) * _NODE_FACTOR + abs(self.uniq_id % _NODE_FACTOR - 1)
 
-    def unit_named(self, name: str) -> tuple[str, int] | None:
-        """The type and the number of the leaf of that name, None where there is none."""
+    def has_unit(self, name: str) -> bool:
+        """Whether one of the leaves has that name."""
         for pool in self.pools:
             digits = name[len(pool.basename) :]
             if name.startswith(pool.basename) and digits.isascii() and digits.isdigit():
-                unit = int(digits) - pool.id
-                if 0 <= unit < pool.count and str(int(digits)) == digits:
-                    return pool.type, unit
-        return None
+                return 0 <= int(digits) - pool.id < pool.count and str(int(digits)) == digits
+        return False
 
 
-class Column(Borrower):
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a job holds of one node: units by leaf type. ``serial`` is the row's at the time of the grant."""
+
+    row: int
+    serial: int
+    node: Node
+    taken: tuple[tuple[str, Ranges], ...]
+
+
+class Column:
     """One leaf type over all rows."""
 
     __slots__ = ("first_id", "free", "score", "total", "units")
-    WRITTEN = __slots__
 
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.total: Ints = np.zeros(room, np.int64)
-        self.free: Ints = np.zeros(room, np.int64)
-        self.first_id: Ints = np.zeros(room, np.int64)
-        self.score: Ints = np.zeros(room, np.int64)
-        self.units: list[Ranges | None] = [None] * room
+    def __init__(self, length: int) -> None:
+        self.total: Ints = np.zeros(length, np.int64)
+        self.free: Ints = np.zeros(length, np.int64)
+        self.first_id: Ints = np.zeros(length, np.int64)
+        self.score: Ints = np.zeros(length, np.int64)
+        self.units: list[Ranges | None] = [None] * length
         """The free units; None stands for all of them."""
 
-    def grow(self, room: int) -> None:
-        self.own_all()
-        self.total = _longer(self.total, room)
-        self.free = _longer(self.free, room)
-        self.first_id = _longer(self.first_id, room)
-        self.score = _longer(self.score, room)
-        self.units.extend([None] * (room - len(self.units)))
+    def grow(self, length: int) -> None:
+        """Make the arrays ``length`` rows long."""
+        self.total = _longer(self.total, length)
+        self.free = _longer(self.free, length)
+        self.first_id = _longer(self.first_id, length)
+        self.score = _longer(self.score, length)
+        self.units.extend([None] * (length - len(self.units)))
 
     def free_units(self, row: int) -> Ranges:
-        """Which units of the row's pool are free now."""
+        """Return which units of the row's pool are free."""
         units = self.units[row]
         return whole(int(self.total[row])) if units is None else units
 
+    def take(self, row: int, units: Ranges) -> None:
+        """Take free units of a row."""
+        self.units[row] = difference(self.free_units(row), units)
+        self.free[row] -= size(units)
 
-class NodeTable(Borrower):
-    """All rows. ``size`` counts the rows ever used and not reused; arrays are longer (amortised growth)."""
+    def give_back(self, row: int, units: Ranges) -> None:
+        """Give taken units of a row back."""
+        self.units[row] = union(self.free_units(row), units)
+        self.free[row] += size(units)
 
-    FLAGS = ("alive", "reachable", "up", "held", "held_forever")
-    ARRAYS = (*FLAGS, "on_it", "spans", "score", "node_score", "level", "serial")
-    WRITTEN = (*ARRAYS, "nodes", "_spare")
-    KEPT = ("size",)
+
+class NodeTable:
+    """All rows. ``size`` counts the rows ever used; the arrays are longer, because they grow by doubling."""
+
+    _FLAGS = ("alive", "reachable", "up")
+    _NUMBERS = ("jobs", "node_score", "serial")
 
     def __init__(self) -> None:
-        super().__init__()
+        length = 16
         self.size = 0
         self.columns: dict[str, Column] = {}
         self.nodes: list[Node | None] = []
         self._spare: list[int] = []
-        room = 16
-        self.alive: Bools = np.zeros(room, np.bool_)
+        self.alive: Bools = np.zeros(length, np.bool_)
         """Whether the row stands for a node."""
-        self.reachable: Bools = np.zeros(room, np.bool_)
-        """Up, and so is everything above it."""
-        self.up: Bools = np.zeros(room, np.bool_)
-        self.held: Bools = np.zeros(room, np.bool_)
-        """Held exclusively by a job, as a whole node."""
-        self.held_forever: Bools = np.zeros(room, np.bool_)
-        """Held exclusively by a job that never ends, at whatever time it starts."""
-        self.on_it: Ints = np.zeros(room, np.int64)
-        """How many jobs are on the node now."""
-        self.spans: Ints = np.zeros(room, np.int64)
-        """How many jobs, reservations included, hold leaves of the node."""
-        self.score: Ints = np.zeros(room, np.int64)
-        """The node's own score."""
-        self.node_score: Ints = np.zeros(room, np.int64)
-        self.level: Ints = np.zeros(room, np.int64)
-        self.serial: Ints = np.zeros(room, np.int64)
+        self.up: Bools = np.zeros(length, np.bool_)
+        self.reachable: Bools = np.zeros(length, np.bool_)
+        """Whether the node and everything above it is up."""
+        self.jobs: Ints = np.zeros(length, np.int64)
+        """How many jobs hold leaves of the node."""
+        self.node_score: Ints = np.zeros(length, np.int64)
+        self.serial: Ints = np.zeros(length, np.int64)
 
     def node(self, row: int) -> Node:
-        """The node of a live row."""
+        """Return the node of a live row."""
         node = self.nodes[row]
         if node is None:
             raise LookupError(row)
         return node
 
-    def column(self, name: str) -> Column:
-        """The column of a leaf type, made on first use."""
-        column = self.columns.get(name)
-        if column is None:
-            column = self.columns[name] = Column(len(self.up))
-        return column
-
     def add(self, node: Node, up: bool, reachable: bool) -> int:
-        """Append a node, all of it free; returns its row."""
-        self.own_all()
+        """Add a node with all leaves free; return its row."""
         if self._spare:
             row = self._spare.pop()
             self.nodes[row] = node
@@ -167,44 +159,39 @@ class NodeTable(Borrower):
         self.alive[row] = True
         self.up[row] = up
         self.reachable[row] = reachable
-        self.score[row] = node.score
         self.node_score[row] = node.node_score
-        self.level[row] = node.level
         for pool in node.pools:
-            column = self.column(pool.type)
-            column.own_all()
+            column = self.columns.get(pool.type)
+            if column is None:
+                column = self.columns[pool.type] = Column(len(self.up))
             column.total[row] = column.free[row] = pool.count
             column.first_id[row] = pool.id
             column.score[row] = pool.score
         return row
 
     def remove(self, row: int) -> None:
-        """Forget a node and what jobs hold of it."""
-        self.own_all()
-        for name in (*self.FLAGS, "on_it", "spans"):
+        """Remove a node, and forget what jobs hold of it."""
+        for name in (*self._FLAGS, "jobs"):
             getattr(self, name)[row] = 0
         self.serial[row] += 1
         for column in self.columns.values():
-            column.own_all()
             column.total[row] = column.free[row] = 0
             column.units[row] = None
         self.nodes[row] = None
         self._spare.append(row)
 
-    def fork(self) -> NodeTable:
-        """An independent copy."""
-        copy = super().fork()
-        copy.columns = {name: column.fork() for name, column in self.columns.items()}
-        return copy
+    def has(self, share: Share) -> bool:
+        """Whether the node of the share is still there."""
+        return bool(self.serial[share.row] == share.serial)
 
-    def _grow(self, room: int) -> None:
-        for name in self.ARRAYS:
-            setattr(self, name, _longer(getattr(self, name), room))
+    def _grow(self, length: int) -> None:
+        for name in (*self._FLAGS, *self._NUMBERS):
+            setattr(self, name, _longer(getattr(self, name), length))
         for column in self.columns.values():
-            column.grow(room)
+            column.grow(length)
 
 
-def _longer(array: NDArray[Number], room: int) -> NDArray[Number]:
-    longer = np.zeros(room, array.dtype)
+def _longer(array: NDArray[_Number], length: int) -> NDArray[_Number]:
+    longer = np.zeros(length, array.dtype)
     longer[: len(array)] = array
     return longer

@@ -1,207 +1,206 @@
-"""The levels above the physical nodes: the root, zones, racks, and the order in which walks pass through them.
+"""The levels above the physical nodes (root, zones, racks), and the orders in which a walk meets the nodes.
 
-A child is known by a reference: a row of the table (0 and up), or a level (``-1 - number``). Invariant: a level's
-``children`` are in edge order, and ``siblings``, where the policy needs it, holds the same references.
+A level refers to a child by a number: a row of the table (0 and up), or ``-1 - number`` for a level. Invariant: a
+level's ``children`` are in edge order, and ``siblings``, where the policy needs it, holds the same references.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fluence_extender.matcher.counted.borrowing import Borrower
-from fluence_extender.matcher.counted.document import Vertex
+import numpy as np
+
+from fluence_extender.matcher.counted.document import Entry
 from fluence_extender.matcher.counted.siblings import Siblings
+from fluence_extender.matcher.counted.table import Ints, NodeTable
 
 
-class Level(Borrower):
+class Level:
     """One vertex above the nodes. ``parent`` is -1 for the root."""
 
     __slots__ = (
         "alive",
+        "child_ids",
         "children",
+        "entry",
         "free",
         "jobs",
-        "node_children",
         "number",
-        "owner",
         "parent",
-        "sibling_ids",
         "siblings",
         "turn",
         "up",
-        "vertex",
     )
-    WRITTEN = ("children", "sibling_ids")
-    KEPT = ("alive", "free", "jobs", "node_children", "number", "parent", "turn", "up", "vertex")
 
-    def __init__(self, number: int, parent: int, vertex: Vertex, up: bool, turn: int, owner: object) -> None:
-        super().__init__()
-        self.owner = owner
-        """Who may write to it."""
+    def __init__(self, number: int, parent: int, entry: Entry, up: bool, turn: int) -> None:
         self.number = number
         self.parent = parent
-        self.vertex = vertex
+        self.entry = entry
         self.up = up
         self.turn = turn
         self.alive = True
         self.children: dict[int, None] = {}
-        self.sibling_ids: set[int] = set()
+        self.child_ids: set[int] = set()
+        """The uniq_ids of all children, those in the skeleton included."""
         self.siblings: Siblings | None = None
-        self.node_children = 0
-        """How many children of type ``node`` it has, virtual ones included."""
         self.free = 0
-        """What is free below it of the type that weighs the edge to it."""
+        """What is free below the level of the type that weighs the edge to it."""
         self.jobs = 0
-        """How many jobs are below it."""
+        """How many jobs hold leaves below the level."""
 
     @property
     def reference(self) -> int:
-        """How its parent knows it."""
+        """How the parent refers to this level."""
         return -1 - self.number
 
-    def fork_for(self, owner: object) -> Level:
-        """An independent copy."""
-        copy = self.fork()
-        copy.owner = owner
-        copy.siblings = None if self.siblings is None else self.siblings.fork()
-        return copy
 
-
-class Tree(Borrower):
+class Tree:
     """All levels; number 0 is the root."""
 
-    WRITTEN = ("levels", "by_path")
-    KEPT = ("_loaded", "_weighed", "types")
-
     def __init__(self, *, weighed: bool) -> None:
-        super().__init__()
-        self._token = object()
-        self.types: frozenset[str] = frozenset()
+        """``weighed``: the policy visits children by the weights of their edges."""
+        self.types: set[str] = set()
         """The types of all levels that there ever were."""
         self.levels: list[Level] = []
         self.by_path: dict[str, int] = {}
         self._weighed = weighed
         self._loaded = False
 
-    def loaded(self, uniq_ids: Callable[[int], int]) -> None:
-        """Order all children for visiting, where the policy visits; ``uniq_ids`` knows the rows' ids."""
+    def order_children(self, uniq_ids: Callable[[int], int]) -> None:
+        """Put all children in visiting order, once everything is loaded; ``uniq_ids`` knows the ids of rows."""
         self._loaded = self._weighed
         for level in self.levels if self._weighed else ():
             level.siblings = Siblings(
-                [(reference, self._uniq_id(reference, uniq_ids)) for reference in level.children]
+                [
+                    (child, uniq_ids(child) if child >= 0 else self.levels[-1 - child].entry.uniq_id)
+                    for child in level.children
+                ]
             )
-
-    def _uniq_id(self, reference: int, uniq_ids: Callable[[int], int]) -> int:
-        return uniq_ids(reference) if reference >= 0 else self.levels[-1 - reference].vertex.uniq_id
 
     @property
     def root(self) -> Level:
         """The root."""
         return self.levels[0]
 
-    def add(self, parent: int, vertex: Vertex, up: bool, turn: int) -> Level:
-        """Add a level below ``parent`` (-1: as the root)."""
-        self.own_all()
-        level = Level(len(self.levels), parent, vertex, up, turn, self._token)
+    def level(self, reference: int) -> Level:
+        """Return the level that a negative reference means."""
+        return self.levels[-1 - reference]
+
+    def at(self, path: str) -> Level | None:
+        """Return the level at ``path``, None where there is none."""
+        number = self.by_path.get(path)
+        return None if number is None else self.levels[number]
+
+    def add(self, parent: int, entry: Entry, up: bool, turn: int) -> None:
+        """Add a level below ``parent`` (-1 to make it the root)."""
+        level = Level(len(self.levels), parent, entry, up, turn)
         self.levels.append(level)
-        self.types |= {vertex.type}
-        self.by_path[vertex.path] = level.number
+        self.types.add(entry.type)
+        self.by_path[entry.path] = level.number
         if self._loaded:
             level.siblings = Siblings()
         if parent >= 0:
-            self.attach(parent, level.reference, vertex.uniq_id)
-        return level
+            self.attach(parent, level.reference, entry.uniq_id)
 
-    def write(self, number: int) -> Level:
-        """The level, to be written to."""
-        level = self.levels[number]
-        if level.owner is not self._token:
-            self.own("levels")
-            level = self.levels[number] = level.fork_for(self._token)
-        return level
-
-    def attach(self, number: int, reference: int, uniq: int) -> None:
+    def attach(self, number: int, reference: int, uniq_id: int) -> None:
         """Add a child's edge to a level."""
-        level = self.write(number)
-        level.own_all()
+        level = self.levels[number]
         level.children[reference] = None
-        level.sibling_ids.add(uniq)
+        level.child_ids.add(uniq_id)
         if level.siblings is not None:
-            level.siblings.add(reference, uniq)
+            level.siblings.add(reference, uniq_id)
 
-    def detach(self, number: int, reference: int, uniq: int) -> None:
+    def detach(self, number: int, reference: int, uniq_id: int) -> None:
         """Remove a child's edge."""
-        level = self.write(number)
-        level.own_all()
+        level = self.levels[number]
         del level.children[reference]
-        level.sibling_ids.discard(uniq)
+        level.child_ids.discard(uniq_id)
         if level.siblings is not None:
             level.siblings.remove(reference)
 
     def remove(self, level: Level) -> None:
-        """Remove a level below which nothing is left."""
-        self.detach(level.parent, level.reference, level.vertex.uniq_id)
-        self.write(level.number).alive = False
-        self.own("by_path")
-        del self.by_path[level.vertex.path]
-
-    def downs(self, number: int) -> int:
-        """How many of the level and those above it are marked down."""
-        return sum(not level.up for level in self.above(number))
+        """Remove a level that has no children left."""
+        self.detach(level.parent, level.reference, level.entry.uniq_id)
+        level.alive = False
+        del self.by_path[level.entry.path]
 
     def reachable(self, number: int) -> bool:
         """Whether the level and all above it are up."""
-        while number >= 0:
-            level = self.levels[number]
-            if not level.up:
-                return False
-            number = level.parent
-        return True
+        return all(level.up for level in self.above(number))
 
     def above(self, number: int) -> Iterator[Level]:
-        """The level and those above it, up to the root."""
+        """Yield the level and those above it, up to the root."""
         while number >= 0:
             level = self.levels[number]
             yield level
             number = level.parent
 
-    def rows(self, level: Level) -> Iterator[int]:
-        """The rows below ``level``, depth first in edge order."""
-        stack = [iter(level.children)]
+    def below(self, level: Level) -> Iterator[Level]:
+        """Yield ``level`` and the levels below it, parents first."""
+        yield level
+        for reference in level.children:
+            if reference < 0:
+                yield from self.below(self.level(reference))
+
+    def rows(self) -> Iterator[int]:
+        """Yield all rows, depth first in edge order."""
+        stack = [iter(self.root.children)]
         while stack:
             for reference in stack[-1]:
                 if reference >= 0:
                     yield reference
                 else:
-                    stack.append(iter(self.levels[-1 - reference].children))
+                    stack.append(iter(self.level(reference).children))
                     break
             else:
                 stack.pop()
 
-    def below(self, level: Level) -> Iterator[Level]:
-        """``level`` and the levels below it."""
-        yield level
-        for reference in level.children:
-            if reference < 0:
-                yield from self.below(self.levels[-1 - reference])
 
-    def takes_whole_nodes(self) -> list[bool]:
-        """For each level, whether a slot of whole nodes resolves there.
+class RowOrders:
+    """All rows as a walk meets them, and all rows by node score, ties as a walk meets them.
 
-        It does at the topmost vertex of each branch that has a child of type ``node`` (fluxion reference 4.3).
-        """
-        takes = [False] * len(self.levels)
-        stack = [self.root]
-        while stack:
-            level = stack.pop()
-            if level.node_children:
-                takes[level.number] = True
-            else:
-                stack.extend(self.levels[-1 - reference] for reference in level.children if reference < 0)
-        return takes
+    Both orders are made when they are first needed. On a flat tree a node that joins or leaves only patches them.
+    """
 
-    def fork(self) -> Tree:
-        """An independent copy."""
-        copy = super().fork()
-        self._token, copy._token = object(), object()
-        return copy
+    __slots__ = ("_ascending", "_by_score", "_visit")
+
+    def __init__(self, *, ascending: bool) -> None:
+        self._ascending = ascending
+        self._visit: Ints | None = None
+        self._by_score: Ints | None = None
+
+    def visit(self, tree: Tree) -> Ints:
+        """Return the rows depth first in edge order."""
+        if self._visit is None:
+            self._visit = np.fromiter(tree.rows(), np.int64)
+        return self._visit
+
+    def by_score(self, table: NodeTable, tree: Tree) -> Ints:
+        """Return the rows by node score, best first."""
+        if self._by_score is None:
+            visit = self.visit(tree)
+            self._by_score = visit[np.argsort(self._keys(table, visit), kind="stable")]
+        return self._by_score
+
+    def add(self, row: int, table: NodeTable, tree: Tree) -> None:
+        """Take in a row that was appended as the last child of its level."""
+        if len(tree.levels) > 1:
+            self._visit = self._by_score = None
+            return
+        if self._visit is not None:
+            self._visit = np.append(self._visit, row)
+        if self._by_score is not None:
+            key = self._keys(table, np.array([row]))[0]
+            position = np.searchsorted(self._keys(table, self._by_score), key, side="right")
+            self._by_score = np.insert(self._by_score, position, row)
+
+    def remove(self, row: int) -> None:
+        """Drop a row."""
+        if self._visit is not None:
+            self._visit = self._visit[self._visit != row]
+        if self._by_score is not None:
+            self._by_score = self._by_score[self._by_score != row]
+
+    def _keys(self, table: NodeTable, rows: Ints) -> Ints:
+        scores = table.node_score[rows]
+        return scores if self._ascending else -scores

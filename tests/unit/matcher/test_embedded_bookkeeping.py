@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fluence_extender.matcher import MatcherError, MatcherOptions, MatchOp
-from fluence_extender.matcher.embedded import EmbeddedMatcher
-from fluence_extender.matcher.embedded.graph import SHARERS, Vertex, subtree
-from fluence_extender.matcher.embedded.policy import NAMED
+from fluence_extender.matcher.walker import Walker
+from fluence_extender.matcher.walker.graph import SHARERS, Vertex, subtree
+from fluence_extender.matcher.walker.policy import NAMED
 from tests.unit.matcher.embedded_graphs import cluster, jobspec, slots
 
 GRAPH = cluster(3, 3, 2, 4)
@@ -41,7 +41,7 @@ class Bookkeeping(RuleBasedStateMachine):
 
     @initialize(policy=st.sampled_from(sorted(NAMED)))
     def load(self, policy: str) -> None:
-        self.matcher = EmbeddedMatcher(GRAPH, MatcherOptions(policy))
+        self.matcher = Walker(GRAPH, MatcherOptions(policy))
         self.vertices = list(subtree(self.matcher._graph.root))
         self.new = [_timelines(vertex) for vertex in self.vertices]
         self.jobs: dict[int, Any] = {}

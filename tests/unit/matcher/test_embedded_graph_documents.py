@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.matcher import Busy, InvalidGraph, InvalidOptions, MatcherError, MatcherOptions
-from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.walker import Walker
 from tests.unit.matcher.embedded_graphs import cluster, jobspec, node_entries, slots, vertex
 
 
@@ -90,7 +90,7 @@ def _deep(levels: int) -> dict[str, Any]:
 )
 def test_malformed_graph_is_refused_with_its_place(document: Any, told: str) -> None:
     with pytest.raises(InvalidGraph) as refusal:
-        EmbeddedMatcher(document)
+        Walker(document)
     assert told in str(refusal.value)
     assert refusal.value.errno == errno.EPROTO
 
@@ -99,25 +99,25 @@ def test_cycle_below_the_root_is_refused() -> None:
     document = cluster(1, 1)
     document["graph"]["edges"].append({"source": "2", "target": "1"})
     with pytest.raises(InvalidGraph, match="close a cycle"):
-        EmbeddedMatcher(document)
+        Walker(document)
 
 
 @pytest.mark.parametrize("policy", ["", "policy", "best", "node_centric=true", "policy=best"])
 def test_unknown_policy_is_refused(policy: str) -> None:
     with pytest.raises(InvalidOptions):
-        EmbeddedMatcher(cluster(1, 1), MatcherOptions(policy=policy))
+        Walker(cluster(1, 1), MatcherOptions(policy=policy))
 
 
 @pytest.mark.parametrize("filters", ["core", "ALL:", ":core", "ALL:core,", ","])
 def test_malformed_prune_filter_is_refused(filters: str) -> None:
     with pytest.raises(InvalidOptions):
-        EmbeddedMatcher(cluster(1, 1), MatcherOptions(prune_filters=filters))
+        Walker(cluster(1, 1), MatcherOptions(prune_filters=filters))
 
 
 @pytest.mark.parametrize("filters", ["", "rack:node,node:core", "ALL:core,ALL:node"])
 def test_a_root_without_counters_is_searched_like_any_other(filters: str) -> None:
     text = json.dumps(cluster(2, 2)).replace('"cluster"', '"region"')
-    matcher = EmbeddedMatcher(text, MatcherOptions(prune_filters=filters))
+    matcher = Walker(text, MatcherOptions(prune_filters=filters))
     matcher.match("allocate", slots(4, duration=10))
     with pytest.raises(Busy):
         matcher.match("allocate_with_satisfiability", slots(4, duration=10))
@@ -127,7 +127,7 @@ def test_a_root_without_counters_is_searched_like_any_other(filters: str) -> Non
 
 
 def test_a_graph_of_one_vertex_can_be_asked() -> None:
-    matcher = EmbeddedMatcher({"graph": {"nodes": [vertex(0, "cluster", 0, "/cluster0")], "edges": []}})
+    matcher = Walker({"graph": {"nodes": [vertex(0, "cluster", 0, "/cluster0")], "edges": []}})
     whole = jobspec([{"type": "cluster", "count": 1, "exclusive": True}])
     assert matcher.match("satisfiability", whole).placement == {}
     assert matcher.match("allocate", whole).placement == {"/cluster0": {}}
@@ -137,7 +137,7 @@ def test_a_graph_of_one_vertex_can_be_asked() -> None:
 
 def test_last_child_of_a_parent_can_be_removed_and_added_again() -> None:
     document = cluster(1, 2)
-    matcher = EmbeddedMatcher(document)
+    matcher = Walker(document)
     matcher.remove_subgraph("/cluster0/node0")
     with pytest.raises(Busy):
         matcher.match("allocate", slots(1))
@@ -147,14 +147,14 @@ def test_last_child_of_a_parent_can_be_removed_and_added_again() -> None:
 
 @pytest.mark.parametrize("path", ["/cluster0", "/nowhere", ""])
 def test_root_and_unknown_paths_can_not_be_removed(path: str) -> None:
-    matcher = EmbeddedMatcher(cluster(1, 1))
+    matcher = Walker(cluster(1, 1))
     with pytest.raises(MatcherError):
         matcher.remove_subgraph(path)
     assert matcher.match("allocate", slots(1)).jobid == 1
 
 
 def test_refused_addition_leaves_no_trace() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 1))
+    matcher = Walker(cluster(1, 1))
     nodes, edges = node_entries(10, 1, 4)
     root = vertex(0, "cluster", 0, "/cluster0")
     good = {"graph": {"nodes": [root, *nodes], "edges": [{"source": "0", "target": "10"}, *edges]}}
@@ -171,7 +171,7 @@ def test_refused_addition_leaves_no_trace() -> None:
 
 
 def test_leaf_type_that_comes_late_is_freed_with_the_rest() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 2))
+    matcher = Walker(cluster(1, 2))
     job = matcher.match("allocate", slots(2))
     nodes, edges = node_entries(10, 1, 2, 2)
     root = vertex(0, "cluster", 0, "/cluster0")
@@ -187,7 +187,7 @@ def test_leaf_type_that_comes_late_is_freed_with_the_rest() -> None:
 
 
 def test_a_closed_matcher_refuses_every_call() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 1))
+    matcher = Walker(cluster(1, 1))
     matcher.close()
     with pytest.raises(MatcherError):
         matcher.match("allocate", slots(1))

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.matcher.embedded.hostlist import Hostlist
-from fluence_extender.matcher.embedded.idset import Idset
+from fluence_extender.matcher.walker.constraint import Hostlist, Idset
 
 
 @given(st.sets(st.integers(0, 60)))

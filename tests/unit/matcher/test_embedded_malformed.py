@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluence_extender.matcher import MatcherError, MatcherOptions
-from fluence_extender.matcher.embedded import EmbeddedMatcher
+from fluence_extender.matcher.walker import Walker
 from tests.unit.matcher.embedded_graphs import cluster, slots
 
 GRAPH = cluster(2, 2, 1, 4)
@@ -24,7 +24,7 @@ JOBSPEC = slots(
 R = {
     "version": 1,
     "execution": {"starttime": 0, "expiration": 10},
-    "scheduling": EmbeddedMatcher(GRAPH, MatcherOptions("lonode")).match("allocate", slots(1, 2)).R,
+    "scheduling": Walker(GRAPH, MatcherOptions("lonode")).match("allocate", slots(1, 2)).R,
 }
 
 values: st.SearchStrategy[Any] = st.sampled_from(
@@ -81,7 +81,7 @@ def spoiled(draw: st.DrawFn, original: Any) -> Any:
 @settings(max_examples=400, deadline=None)
 @given(spoiled(JOBSPEC))
 def test_spoiled_jobspec(jobspec: Any) -> None:
-    matcher = EmbeddedMatcher(GRAPH)
+    matcher = Walker(GRAPH)
     try:
         matcher.cancel(matcher.match("allocate", jobspec).jobid)
     except MatcherError:
@@ -92,9 +92,9 @@ def test_spoiled_jobspec(jobspec: Any) -> None:
 @settings(max_examples=400, deadline=None)
 @given(spoiled(GRAPH))
 def test_spoiled_graph(graph: Any) -> None:
-    matcher = EmbeddedMatcher(GRAPH)
+    matcher = Walker(GRAPH)
     with contextlib.suppress(MatcherError):
-        EmbeddedMatcher(graph).match("satisfiability", slots(1))
+        Walker(graph).match("satisfiability", slots(1))
     try:
         matcher.add_subgraph(graph)
     except MatcherError:
@@ -104,7 +104,7 @@ def test_spoiled_graph(graph: Any) -> None:
 @settings(max_examples=400, deadline=None)
 @given(spoiled(R))
 def test_spoiled_r(document: Any) -> None:
-    matcher = EmbeddedMatcher(GRAPH)
+    matcher = Walker(GRAPH)
     try:
         matcher.update_allocate(1, document)
     except MatcherError:

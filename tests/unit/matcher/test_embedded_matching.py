@@ -19,8 +19,8 @@ from fluence_extender.matcher import (
     Unsatisfiable,
     create_matcher,
 )
-from fluence_extender.matcher.embedded import EmbeddedMatcher
-from fluence_extender.matcher.embedded.policy import NAMED
+from fluence_extender.matcher.walker import Walker
+from fluence_extender.matcher.walker.policy import NAMED
 from tests.unit.matcher.embedded_graphs import cluster, jobspec, slots
 
 POLICIES = [*NAMED, "locality", "variation", "policy=low node_centric=true stop_on_1_matches=true"]
@@ -31,7 +31,7 @@ def _names(match: Any) -> list[str]:
 
 
 def _cores(policy: str, count: int) -> list[str]:
-    matcher = EmbeddedMatcher(cluster(4, 4), MatcherOptions(policy))
+    matcher = Walker(cluster(4, 4), MatcherOptions(policy))
     return [name for name in _names(matcher.match("allocate", slots(count))) if "core" in name]
 
 
@@ -50,7 +50,7 @@ def test_policy_decides_where_four_cores_come_from(policy: str, cores: list[str]
 
 
 def test_first_moves_on_to_untouched_nodes() -> None:
-    matcher = EmbeddedMatcher(cluster(3, 4), MatcherOptions("first"))
+    matcher = Walker(cluster(3, 4), MatcherOptions("first"))
     taken = [_names(matcher.match("allocate", slots(1)))[0] for _ in range(4)]
     assert taken == [
         "/cluster0/node2/core3",
@@ -61,7 +61,7 @@ def test_first_moves_on_to_untouched_nodes() -> None:
 
 
 def test_first_moves_on_even_where_nothing_is_allocated() -> None:
-    matcher = EmbeddedMatcher(cluster(2, 2), MatcherOptions("first"))
+    matcher = Walker(cluster(2, 2), MatcherOptions("first"))
     matches = [matcher.match("without_allocating", slots(1)) for _ in range(2)]
     assert [_names(match)[0] for match in matches] == ["/cluster0/node1/core1", "/cluster0/node0/core1"]
     assert {match.jobid for match in matches} == {NO_JOB}
@@ -70,7 +70,7 @@ def test_first_moves_on_even_where_nothing_is_allocated() -> None:
 
 @pytest.mark.parametrize("policy", ["firstnodex", "lonodex", "hinodex"])
 def test_node_exclusive_policies_take_the_whole_node(policy: str) -> None:
-    matcher = EmbeddedMatcher(cluster(2, 4, 2, 8), MatcherOptions(policy))
+    matcher = Walker(cluster(2, 4, 2, 8), MatcherOptions(policy))
     placement = matcher.match("allocate", slots(1)).placement
     assert list(placement.values()) == [{"core": 4, "memory": 16}, {}]
     matcher.match("allocate", slots(1))
@@ -79,7 +79,7 @@ def test_node_exclusive_policies_take_the_whole_node(policy: str) -> None:
 
 
 def test_pool_is_granted_whole() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 4, 2, 16), MatcherOptions("low"))
+    matcher = Walker(cluster(1, 4, 2, 16), MatcherOptions("low"))
     assert matcher.match("allocate", slots(1, 1, 4)).placement["/cluster0/node0"] == {"core": 1, "memory": 16}
     assert matcher.match("allocate", slots(1, 1, 4)).placement["/cluster0/node0"] == {"core": 1, "memory": 16}
     with pytest.raises(Busy):
@@ -87,7 +87,7 @@ def test_pool_is_granted_whole() -> None:
 
 
 def test_what_never_fits_is_told_apart_from_what_does_not_fit_now() -> None:
-    matcher = EmbeddedMatcher(cluster(2, 2))
+    matcher = Walker(cluster(2, 2))
     matcher.match("allocate", slots(4))
     with pytest.raises(Busy) as busy:
         matcher.match("allocate_with_satisfiability", slots(4))
@@ -102,7 +102,7 @@ def test_what_never_fits_is_told_apart_from_what_does_not_fit_now() -> None:
 
 
 def test_job_ids_count_refusals_but_not_questions() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 2))
+    matcher = Walker(cluster(1, 2))
     assert matcher.match("allocate", slots(2)).jobid == 1
     with pytest.raises(Busy):
         matcher.match("allocate", slots(1))
@@ -116,7 +116,7 @@ def test_job_ids_count_refusals_but_not_questions() -> None:
 
 
 def test_reservation_starts_when_the_jobs_before_it_end() -> None:
-    matcher = EmbeddedMatcher(cluster(2, 2))
+    matcher = Walker(cluster(2, 2))
     matcher.match("allocate", slots(2, duration=100))
     matcher.match("allocate", slots(2, duration=300))
     later = matcher.match("allocate_orelse_reserve", slots(1, duration=50))
@@ -127,7 +127,7 @@ def test_reservation_starts_when_the_jobs_before_it_end() -> None:
 
 
 def test_reservation_keeps_a_longer_job_from_its_time() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 2))
+    matcher = Walker(cluster(1, 2))
     matcher.match("allocate", slots(1, duration=100))
     matcher.match("allocate_orelse_reserve", slots(2, duration=100))
     with pytest.raises(Busy):
@@ -136,14 +136,14 @@ def test_reservation_keeps_a_longer_job_from_its_time() -> None:
 
 
 def test_a_reservation_after_an_endless_job_is_busy() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 1))
+    matcher = Walker(cluster(1, 1))
     matcher.match("allocate", slots(1))
     with pytest.raises(Busy):
         matcher.match("allocate_orelse_reserve", slots(1))
 
 
 def test_cancelled_job_is_remembered_as_such() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 1))
+    matcher = Walker(cluster(1, 1))
     job = matcher.match("allocate", slots(1), jobid=40)
     assert matcher.info(job.jobid).mode == "ALLOCATED"
     with pytest.raises(JobExists):
@@ -160,11 +160,11 @@ def test_cancelled_job_is_remembered_as_such() -> None:
 @pytest.mark.parametrize("jobid", [-1, 2**63, True, "7"])
 def test_job_ids_out_of_range_are_refused(jobid: Any) -> None:
     with pytest.raises(InvalidJobspec):
-        EmbeddedMatcher(cluster(1, 1)).match("allocate", slots(1), jobid=jobid)
+        Walker(cluster(1, 1)).match("allocate", slots(1), jobid=jobid)
 
 
 def test_down_nodes_are_passed_over_but_not_forgotten() -> None:
-    matcher = EmbeddedMatcher(cluster(2, 2), MatcherOptions("lonode"))
+    matcher = Walker(cluster(2, 2), MatcherOptions("lonode"))
     matcher.set_status("/cluster0/node0", False)
     assert "/cluster0/node1" in matcher.match("allocate", slots(1)).placement
     with pytest.raises(Busy):
@@ -176,13 +176,13 @@ def test_down_nodes_are_passed_over_but_not_forgotten() -> None:
 
 
 def test_constraint_picks_among_nodes() -> None:
-    matcher = EmbeddedMatcher(cluster(5, 2), MatcherOptions("lonode"))
+    matcher = Walker(cluster(5, 2), MatcherOptions("lonode"))
     match = matcher.match("allocate", slots(3, constraints={"hostlist": ["node[2-3]"]}))
     assert [path for path in match.placement if "node" in path] == ["/cluster0/node2", "/cluster0/node3"]
 
 
 def test_request_for_nothing_exclusive_holds_nothing() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 2))
+    matcher = Walker(cluster(1, 2))
     shared = jobspec([{"type": "node", "count": 1, "with": [{"type": "core", "count": 1}]}])
     with pytest.raises(NothingToAllocate) as refusal:
         matcher.match("allocate", shared)
@@ -191,14 +191,14 @@ def test_request_for_nothing_exclusive_holds_nothing() -> None:
 
 
 def test_conflicting_exclusivity_is_busy() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 2))
+    matcher = Walker(cluster(1, 2))
     members = [{"type": "core", "count": 1, "exclusive": False}]
     with pytest.raises(Busy):
         matcher.match("allocate", jobspec([{"type": "slot", "count": 1, "label": "x", "with": members}]))
 
 
 def test_refused_duration_leaves_later_jobs_their_shares() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 4))
+    matcher = Walker(cluster(1, 4))
     whole = [{"type": "node", "count": 1, "exclusive": True, "with": [{"type": "core", "count": 1}]}]
     with pytest.raises(InvalidJobspec):
         matcher.match("allocate", jobspec(whole, duration=-1))
@@ -207,7 +207,7 @@ def test_refused_duration_leaves_later_jobs_their_shares() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_count_rules_without_end_are_met_by_what_there_is(policy: str) -> None:
-    matcher = EmbeddedMatcher(cluster(2, 4), MatcherOptions(policy))
+    matcher = Walker(cluster(2, 4), MatcherOptions(policy))
     count = {"min": 1, "max": 2**32 - 1, "operator": "*", "operand": 2}
     assert len(matcher.match("allocate", slots(count)).placement) in (2, 3)
 
@@ -216,7 +216,7 @@ def test_count_rules_without_end_are_met_by_what_there_is(policy: str) -> None:
 def test_same_calls_give_the_same_answers(policy: str) -> None:
     answers = []
     for _ in range(2):
-        matcher = EmbeddedMatcher(cluster(20, 3, 2, 4), MatcherOptions(policy))
+        matcher = Walker(cluster(20, 3, 2, 4), MatcherOptions(policy))
         jobs = [matcher.match("allocate", slots(count, 1, 1)) for count in (1, 7, 18)]
         matcher.cancel(jobs[1].jobid)
         answers.append([job.R for job in [*jobs, matcher.match("allocate", slots(5))]])
@@ -224,7 +224,7 @@ def test_same_calls_give_the_same_answers(policy: str) -> None:
 
 
 def test_result_lists_children_before_parents_with_labels_and_sizes() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 1, 1, 16, name="host-a"), MatcherOptions("low"))
+    matcher = Walker(cluster(1, 1, 1, 16, name="host-a"), MatcherOptions("low"))
     resources = [{"type": "slot", "count": 1, "label": "x", "with": [
         {"type": "core", "count": 1, "label": "c"}, {"type": "memory", "count": 2}
     ]}]  # fmt: skip

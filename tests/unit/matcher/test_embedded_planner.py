@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.matcher.embedded.planner import Planner, whole_seconds
+from fluence_extender.matcher.walker.planner import Planner, whole_seconds
 
 Spans = list[tuple[int, int, int]]
 

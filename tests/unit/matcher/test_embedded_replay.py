@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from fluence_extender.matcher import Busy, InvalidJobspec, JobExists, MatcherOptions, NothingToAllocate
-from fluence_extender.matcher.embedded import EmbeddedMatcher
-from fluence_extender.matcher.embedded.policy import NAMED
+from fluence_extender.matcher.walker import Walker
+from fluence_extender.matcher.walker.policy import NAMED
 from tests.unit.matcher.embedded_graphs import cluster, slots
 
 GRAPH = cluster(3, 4, 2, 8)
 
 
 def _granted(policy: str = "lonode", count: int = 3) -> Any:
-    return EmbeddedMatcher(GRAPH, MatcherOptions(policy)).match("allocate", slots(count, 2, 8))
+    return Walker(GRAPH, MatcherOptions(policy)).match("allocate", slots(count, 2, 8))
 
 
 def _timed(document: Any, start: Any, end: Any, **scheduling: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def _timed(document: Any, start: Any, end: Any, **scheduling: Any) -> dict[str, 
 @pytest.mark.parametrize("policy", [*NAMED, "locality", "variation"])
 def test_replayed_job_is_placed_as_it_was(policy: str) -> None:
     original = _granted(policy)
-    fresh = EmbeddedMatcher(GRAPH, MatcherOptions(policy))
+    fresh = Walker(GRAPH, MatcherOptions(policy))
     replayed = fresh.update_allocate(9, original.R)
     assert replayed.placement == original.placement
     assert replayed.R == original.R
@@ -38,7 +38,7 @@ def test_replayed_job_is_placed_as_it_was(policy: str) -> None:
 
 
 def test_times_come_from_the_envelope() -> None:
-    matcher = EmbeddedMatcher(cluster(1, 2, 1))
+    matcher = Walker(cluster(1, 2, 1))
     document = matcher.match("without_allocating", slots(2)).R
     assert matcher.update_allocate(5, _timed(document, 100.5, 200.0)).at == 100
     assert matcher.info(5).at == 100
@@ -46,19 +46,12 @@ def test_times_come_from_the_envelope() -> None:
 
 
 def test_replayed_vertices_are_taken() -> None:
-    fresh = EmbeddedMatcher(GRAPH)
+    fresh = Walker(GRAPH)
     fresh.update_allocate(1, _granted(count=6).R)
     with pytest.raises(Busy):
         fresh.match("allocate", slots(1))
     with pytest.raises(JobExists):
         fresh.update_allocate(1, _granted().R)
-
-
-def test_free_ranks_are_left_out() -> None:
-    document = _granted("lonode", 4).R | {"free_ranks": "0"}
-    placement = EmbeddedMatcher(GRAPH).update_allocate(1, document).placement
-    assert "/cluster0/node0" not in placement
-    assert placement["/cluster0/node1"] == {"core": 4, "memory": 16}
 
 
 def _changed(**changes: Any) -> Any:
@@ -86,15 +79,16 @@ def _edges(edges: Any) -> Any:
         (_edges([]), "no edge from the root"),
         (_edges([{"source": "0", "target": "77"}]), "no vertex has the id"),
         (_edges([{"source": "0", "target": "2"}]), "isn't below"),
-        ({"version": 1, "execution": {}}, "R_lite must be a list"),
+        ({"version": 1, "execution": {}}, "'scheduling' must be an object"),
         (_timed(_granted().R, -1, 5), "execution.starttime must be a time"),
         (_timed(_granted().R, 0, True), "execution.expiration must be a time"),
         (_timed(_granted().R, 0, 5, writer="other"), "the scheduling writer 'other'"),
-        (_granted().R | {"free_ranks": "b"}, "isn't an id"),
+        (_granted().R | {"free_ranks": "0"}, "free_ranks isn't supported"),
+        (_granted().R | {"writer": "fluxion:jgf_shorthand"}, "the scheduling writer"),
     ],
 )
 def test_malformed_r_is_refused_and_changes_nothing(document: Any, told: str) -> None:
-    matcher = EmbeddedMatcher(GRAPH)
+    matcher = Walker(GRAPH)
     with pytest.raises(InvalidJobspec) as refusal:
         matcher.update_allocate(1, document)
     assert told in str(refusal.value)
@@ -102,7 +96,7 @@ def test_malformed_r_is_refused_and_changes_nothing(document: Any, told: str) ->
 
 
 def test_taken_vertex_is_refused_and_changes_nothing() -> None:
-    matcher = EmbeddedMatcher(GRAPH, MatcherOptions("lonode"))
+    matcher = Walker(GRAPH, MatcherOptions("lonode"))
     small = matcher.match("allocate", slots(1, 2, 8))
     with pytest.raises(InvalidJobspec, match="isn't free"):
         matcher.update_allocate(7, _granted(count=6).R)
@@ -115,4 +109,4 @@ def test_r_of_shared_vertices_only_is_refused() -> None:
     for node in document["graph"]["nodes"]:
         node["metadata"].pop("exclusive", None)
     with pytest.raises(NothingToAllocate):
-        EmbeddedMatcher(GRAPH).update_allocate(1, document)
+        Walker(GRAPH).update_allocate(1, document)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from fluence_extender.matcher import InvalidJobspec, MatcherOptions
-from fluence_extender.matcher.embedded import EmbeddedMatcher
-from fluence_extender.matcher.embedded.constraint import read_constraint
-from fluence_extender.matcher.embedded.count import read_count
-from fluence_extender.matcher.embedded.graph import Vertex
+from fluence_extender.matcher.walker import Walker
+from fluence_extender.matcher.walker.constraint import read_constraint
+from fluence_extender.matcher.walker.graph import Vertex
+from fluence_extender.matcher.walker.jobspec import read_count
 from tests.unit.matcher.embedded_graphs import cluster, jobspec, slots
 
 NODE = Vertex(
@@ -136,7 +136,7 @@ def _constrained(levels: int) -> dict[str, Any]:
     ],
 )
 def test_malformed_jobspec_is_refused_with_its_place(request_: Any, told: str) -> None:
-    matcher = EmbeddedMatcher(cluster(2, 2))
+    matcher = Walker(cluster(2, 2))
     with pytest.raises(InvalidJobspec) as refusal:
         matcher.match("allocate", request_)
     assert told in str(refusal.value)
@@ -145,4 +145,4 @@ def test_malformed_jobspec_is_refused_with_its_place(request_: Any, told: str) -
 
 def test_unknown_operation_is_refused() -> None:
     with pytest.raises(InvalidJobspec, match="unknown match operation 'borrow'"):
-        EmbeddedMatcher(cluster(1, 1), MatcherOptions()).match("borrow", slots(1))
+        Walker(cluster(1, 1), MatcherOptions()).match("borrow", slots(1))

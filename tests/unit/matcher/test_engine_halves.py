@@ -1,26 +1,26 @@
-"""What counts can't answer is walked, on one state, with the answer of the walker on the expanded document."""
+"""What counts can't answer is walked from then on, with the answers of the walker on the expanded document."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from errno import EBUSY
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import (
-    Busy,
     InvalidGraph,
     InvalidJobspec,
     Jgf,
+    JobInfo,
     Match,
     Matcher,
     MatcherError,
     MatcherOptions,
 )
-from fluence_extender.matcher.embedded import Walker
 from fluence_extender.matcher.engine import EmbeddedEngine
+from fluence_extender.matcher.walker import Walker
 from tests.unit.matcher.counted.compact_documents import Document
 
 RACKS = 2
@@ -82,15 +82,9 @@ class Both:
     def match(self, *resources: Jgf, op: str = "allocate", duration: int = 0) -> Any:
         return self.ask(lambda matcher: matcher.match(op, jobspec(*resources, duration=duration)))
 
-    def get_status(self, path: str) -> Any:
-        return self.ask(lambda matcher: matcher.get_status(path))
 
-    def get_rank_status(self, rank: int) -> Any:
-        return self.ask(lambda matcher: matcher.get_rank_status(rank))
-
-
-def _match(resources: list[Jgf]) -> Callable[[Matcher], Match]:
-    return lambda matcher: matcher.match("allocate", jobspec(*resources))
+def _info(jobid: int, matcher: Matcher) -> JobInfo:
+    return matcher.info(jobid)
 
 
 def _outcome(call: Callable[[Matcher], Any], matcher: Matcher) -> Any:
@@ -125,14 +119,6 @@ def test_a_request_that_counts_cannot_answer_is_walked_among_others(
         both.match(slot(2, CORE))
     both.ask(lambda matcher: matcher.info(2))
     both.match(*resources, op="satisfiability")
-
-
-def test_a_request_for_nothing_exclusive_tells_what_the_calls_before_left() -> None:
-    both = Both(racks().graph())
-    loose = some("node", 1, CORE)
-    assert both.match(loose) == EBUSY
-    both.match(slot(1, CORE))
-    assert both.match(loose, op="without_allocating") == EBUSY
 
 
 @pytest.mark.parametrize("path", ["/cluster/rack0/node1/core2", "/cluster/rack1/node4/gpu0"])
@@ -215,25 +201,6 @@ def test_what_is_too_large_to_be_walked_is_refused_and_changes_nothing() -> None
         EmbeddedEngine(document.graph())
 
 
-@pytest.mark.parametrize("policy", ["first", "lonode"])
-def test_what_a_fork_does_is_not_seen_by_the_one_it_comes_from(policy: str) -> None:
-    engine = EmbeddedEngine(racks().graph(), MatcherOptions(policy=policy))
-    engine.match("allocate", jobspec(slot(3, CORE)))
-    fork = engine.fork()
-    for resources in ([slot(9, CORE)], *UNCOUNTABLE.values()):
-        _outcome(_match(resources), fork)
-    fork.set_status("/cluster/rack0", False)
-    fork.remove_subgraph("/cluster/rack1/node5")
-    fork.cancel(1)
-    fork.close()
-    twin = EmbeddedEngine(racks().graph(), MatcherOptions(policy=policy))
-    twin.match("allocate", jobspec(slot(3, CORE)))
-    for count in (5, 7, 1):
-        spec = jobspec(slot(count, CORE))
-        assert engine.match("allocate", spec).R == twin.match("allocate", spec).R
-    assert engine.info(1).mode == "ALLOCATED"
-
-
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_closed_engine_refuses_every_call(counted: bool) -> None:
     engine = EmbeddedEngine(racks().graph())
@@ -246,35 +213,26 @@ def test_a_closed_engine_refuses_every_call(counted: bool) -> None:
         engine.cancel(1)
 
 
-def plain(policy: str, nodes: int = 3) -> EmbeddedEngine:
+@pytest.mark.parametrize(
+    "op", ["allocate", "allocate_orelse_reserve", "satisfiability", "without_allocating"]
+)
+def test_the_walker_goes_on_where_the_counts_stopped(op: str) -> None:
+    both = Both(racks().graph(), "first")
+    for count in (5, 3):
+        both.match(slot(count, CORE), duration=30)
+    both.ask(lambda matcher: matcher.cancel(1))
+    both.ask(lambda matcher: matcher.set_status("/cluster/rack0/node1", False))
+    both.match(slot(2, some("node", 1)), op=op)
+    for jobid in (1, 2, 3, 4):
+        both.ask(partial(_info, jobid))
+    both.match(slot(20, CORE), op="allocate_orelse_reserve", duration=10)
+    both.ask(lambda matcher: matcher.cancel(2))
+    both.match(slot(4, CORE))
+
+
+def test_a_plain_document_is_walked() -> None:
     document = Document()
-    for number in range(nodes):
-        document.node(f"node{number}", core=4, gpu=2)
-    return EmbeddedEngine(expand(document.graph()), MatcherOptions(policy=policy), fewest_counted=0)
-
-
-@pytest.mark.parametrize("policy", ["first", "lonode"])
-def test_r_of_a_plain_graph_lists_single_vertices_and_replays(policy: str) -> None:
-    engine = plain(policy)
-    held = engine.match("allocate", jobspec(slot(6, CORE)))
-    assert isinstance(held.R, dict)
-    assert not any("count" in entry["metadata"] for entry in held.R["graph"]["nodes"])
-    fresh = plain(policy)
-    assert fresh.update_allocate(held.jobid, held.R).placement == held.placement
-    with pytest.raises(Busy):
-        fresh.match("allocate", jobspec(slot(7, CORE)))
-
-
-def test_the_status_of_vertices_and_ranks_is_told_alike() -> None:
-    both = Both(racks().graph())
-    both.ask(lambda matcher: matcher.set_rank_status([1, 4], False))
-    for path in ("/cluster/rack0/node1", "/cluster/rack0", "/cluster/rack0/node1/core0", "/cluster/none"):
-        both.get_status(path)
-    for rank in (0, 1, 9, -1):
-        both.get_rank_status(rank)
-    both.match(slot(16, CORE))
-    both.match(slot(5, some("node", 1)))
-    both.ask(lambda matcher: matcher.set_rank_status([], True))
-    both.ask(lambda matcher: matcher.set_rank_status([9], True))
-    both.ask(lambda matcher: matcher.set_rank_status([1], True))
-    both.match(slot(1, CORE))
+    document.node("node0", core=4, gpu=2)
+    held = EmbeddedEngine(expand(document.graph())).match("allocate", jobspec(slot(3, CORE))).R
+    assert held is not None
+    assert not any("count" in entry["metadata"] for entry in held["graph"]["nodes"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.matcher.embedded.std_sort import std_sorted
+from fluence_extender.matcher.walker.std_sort import std_sorted
 
 VECTORS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("std_sort_vectors.json").read_text(encoding="utf-8")

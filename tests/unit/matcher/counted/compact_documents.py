@@ -1,4 +1,4 @@
-"""Compact documents for tests: nodes of millicores and bytes, and devices."""
+"""Compact documents for tests: nodes of millicores and KiB, and devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from fluence_extender.matcher import Jgf
 
 CORES = 32_000
-BYTES = 137_438_953_472
+MEMORY = 128 * 2**20
+"""In KiB."""
+
 QUBITS = 156
 
 
@@ -70,7 +72,7 @@ class Document:
 def two_nodes_and_a_device() -> Document:
     document = Document()
     for name in ("alpha", "beta"):
-        document.node(name, core=CORES, memory=BYTES, gpu=4)
+        document.node(name, core=CORES, memory=MEMORY, gpu=4)
     document.node("fez", virtual=True, qubit=QUBITS)
     return document
 

@@ -1,4 +1,4 @@
-"""The counted graph follows nodes that join, leave and go down, and forks of it part."""
+"""The counted graph follows nodes that join, leave and go down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.matcher.counted.compact_documents import (
     two_nodes_and_a_device,
 )
 
-POLICIES = pytest.mark.parametrize("policy", ["first", "lonode", "low", "hinodex"])
+POLICIES = pytest.mark.parametrize("policy", ["first", "lonode", "low", "locality"])
 
 
 def allocate(engine: EmbeddedEngine, spec: Jgf) -> Match:
@@ -27,37 +27,13 @@ def whole_nodes(count: int) -> Jgf:
 
 
 @POLICIES
-def test_a_fork_and_its_original_go_their_own_ways(policy: str) -> None:
-    document = two_nodes_and_a_device()
-    original = EmbeddedEngine(document.graph(), MatcherOptions(policy=policy))
-    twin = EmbeddedEngine(document.graph(), MatcherOptions(policy=policy))
-    for engine in (original, twin):
-        allocate(engine, jobspec(3, core=7))
-    fork = original.fork()
-    gamma = document.node("gamma", core=CORES)
-    fork.add_subgraph(document.graph(gamma))
-    fork.set_status("/cluster/alpha", False)
-    allocate(fork, jobspec(1, qubit=156))
-    allocate(fork, jobspec(1, {"hostlist": ["gamma"]}, core=CORES))
-    fork.cancel(1)
-    fork.remove_subgraph("/cluster/beta")
-    for spec in (jobspec(3, core=900, gpu=1), jobspec(1, qubit=156)):
-        ours, theirs = allocate(original, spec), allocate(twin, spec)
-        assert (ours.jobid, ours.R) == (theirs.jobid, theirs.R)
-    original.cancel(1)
-    with pytest.raises(Busy):
-        allocate(fork, jobspec(1, qubit=1))
-    assert fork.info(1).mode == "CANCELED"
-
-
-@POLICIES
 def test_a_node_that_joins_is_used_and_counted(policy: str) -> None:
     document = two_nodes_and_a_device()
     engine = EmbeddedEngine(document.graph(), MatcherOptions(policy=policy))
     with pytest.raises(Busy):
-        allocate(engine, whole_nodes(3))
+        allocate(engine, jobspec(3, core=CORES))
     engine.add_subgraph(document.graph(document.node("gamma", core=CORES)))
-    assert len(allocate(engine, whole_nodes(3)).placement) == 4
+    assert len(allocate(engine, jobspec(3, core=CORES)).placement) == 4
 
 
 @POLICIES
@@ -111,7 +87,7 @@ def test_a_branch_that_clashes_is_refused_and_leaves_no_trace() -> None:
 
 def test_a_device_below_a_node_is_held_with_a_node_that_is_taken_whole() -> None:
     document = Document()
-    alpha = document.node("alpha", core=CORES)
+    alpha = document.node("alpha", core=9)
     document.node("fez", virtual=True, above=alpha, qubit=5)
     engine = EmbeddedEngine(document.graph(), MatcherOptions(policy="low"))
     held = allocate(engine, whole_nodes(1))
@@ -121,4 +97,20 @@ def test_a_device_below_a_node_is_held_with_a_node_that_is_taken_whole() -> None
     allocate(engine, jobspec(1, qubit=1))
     with pytest.raises(Busy):
         allocate(engine, whole_nodes(1))
+    assert allocate(engine, jobspec(1, core=9)).placement["/cluster/alpha"] == {"core": 9}
+
+
+def test_a_device_below_a_node_is_matched_beside_the_leaves_of_the_node() -> None:
+    document = Document()
+    alpha = document.node("alpha", core=CORES)
+    document.node("fez", virtual=True, above=alpha, qubit=5)
+    engine = EmbeddedEngine(document.graph(), MatcherOptions(policy="low"))
+    device = allocate(engine, jobspec(1, qubit=5))
+    assert device.placement["/cluster/alpha/fez"] == {"qubit": 5}
     assert allocate(engine, jobspec(1, core=CORES)).placement["/cluster/alpha"] == {"core": CORES}
+    with pytest.raises(Busy):
+        allocate(engine, jobspec(1, qubit=1))
+    engine.set_status("/cluster/alpha", False)
+    engine.cancel(device.jobid)
+    with pytest.raises(Busy):
+        allocate(engine, jobspec(1, qubit=1))

@@ -41,12 +41,3 @@ def test_children_are_visited_by_weight_then_by_uniq_id(random: Random) -> None:
                 model[reference] = (weight, model[reference][1])
         expected = sorted(model, key=lambda reference: model[reference], reverse=True)
         assert visited(siblings) == expected
-        assert visited(siblings.fork()) == expected
-
-
-def test_a_fork_keeps_its_order_when_the_original_changes() -> None:
-    siblings = Siblings([(0, 10), (1, 11)])
-    fork = siblings.fork()
-    siblings.reweigh([1], [0])
-    siblings.remove(0)
-    assert visited(fork) == [1, 0]

@@ -1,0 +1,59 @@
+"""Which tracked type weighs the edge to a vertex under the ``first`` policies.
+
+It is the last of the types that the prune filters track there: those named for the vertex's own type, then those named
+for all, each in the order in which the types were first noted (fluxion reference 4.1, 4.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fluence_extender.matcher.walker.graph import Graph
+from fluence_extender.matcher.walker.pruning import PruningFilters
+
+_ALL = "ALL"
+
+
+class TrackedTypes:
+    """The filter specification, and the types that the graph and the filters have named so far."""
+
+    def __init__(self, specification: str, types: Iterable[str]) -> None:
+        """Raises `InvalidOptions` for a specification that can't be read."""
+        PruningFilters(specification)
+        self._known = Graph()
+        self._by_anchor: dict[str, set[str]] = {}
+        self.note(types)
+        for part in specification.split(",") if specification else ():
+            anchor, _, counted = ("".join(text.split()) for text in part.partition(":"))
+            self._track(anchor, counted)
+
+    def _track(self, anchor: str, counted: str) -> None:
+        self.note((anchor if anchor != _ALL else counted, counted))
+        if anchor == _ALL:
+            for types in self._by_anchor.values():
+                types.discard(counted)
+        elif counted in self._by_anchor.get(_ALL, ()):
+            return
+        self._by_anchor.setdefault(anchor, set()).add(counted)
+
+    def note(self, types: Iterable[str]) -> None:
+        """Note resource types that the graph names."""
+        for name in types:
+            self._known.intern(name)
+
+    def knows(self, name: str) -> bool:
+        """Whether the graph or its options ever named the type."""
+        return self._known.knows_type(name)
+
+    @property
+    def types(self) -> list[str]:
+        """All noted types, the first noted first."""
+        return self._known.types()
+
+    def weighing(self, kind: str) -> str | None:
+        """Return the type that weighs the edge to a vertex of type ``kind``; None where edges never change."""
+        everywhere = sorted(self._by_anchor.get(_ALL, set()) - {kind}, key=self._known.type_order)
+        if everywhere:
+            return everywhere[-1]
+        own = sorted(self._by_anchor.get(kind, ()), key=self._known.type_order)
+        return own[-1] if own else None

@@ -1,0 +1,178 @@
+"""How much of one resource is free over time, and how much of each tracked type is free below a vertex.
+
+A planner holds spans: an amount, taken from a start time for a duration. Its timeline is a list of points, each with
+what stays free from that time to the next point. Times are seconds on the matcher's clock. Invariant: the points
+ascend, the first is at 0, and every other is the start or the end of a live span (fluxion reference 4.1).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+
+TIME_END = 2**63 - 1
+"""The end of every planner's timeline."""
+
+GRAPH_END = 3_153_600_000
+"""The end of the graph's life in seconds from the matcher's start: no job lasts longer."""
+
+
+class Planner:
+    """The timeline of ``total`` units of a resource."""
+
+    __slots__ = ("_free", "_references", "_times", "total")
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._times = [0]
+        self._free = [total]
+        self._references = [1]
+
+    def free_during(self, at: int, duration: int) -> int:
+        """Return the least that is free at any time of [at, at + duration)."""
+        times = self._times
+        if len(times) == 1:
+            return self._free[0]
+        first = bisect_right(times, at) - 1
+        last = bisect_left(times, at + duration, first + 1)
+        if last - first == 1:
+            return self._free[first]
+        return min(self._free[first:last])
+
+    def free_at(self, at: int) -> int:
+        """Return what is free at the time ``at``."""
+        return self._free[bisect_right(self._times, at) - 1]
+
+    def fits(self, at: int, duration: int, amount: int) -> bool:
+        """Whether ``amount`` is free for all of [at, at + duration)."""
+        return amount <= self.total and amount <= self.free_during(at, duration)
+
+    def add(self, at: int, duration: int, amount: int) -> bool:
+        """Take ``amount`` for [at, at + duration). Return False, with nothing taken, where it isn't free."""
+        if amount < 0 or not self.fits(at, duration, amount):
+            return False
+        first = self._hold_point(at)
+        last = self._hold_point(at + duration)
+        free = self._free
+        for index in range(first, last):
+            free[index] -= amount
+        return True
+
+    def remove(self, at: int, duration: int, amount: int) -> bool:
+        """Give back what `add` took with the same arguments. Return False where more is free now than the total.
+
+        That happens after `resize` to less than what was taken.
+        """
+        first = bisect_left(self._times, at)
+        last = bisect_left(self._times, at + duration, first)
+        free = self._free
+        sound = True
+        for index in range(first, last):
+            free[index] += amount
+            if free[index] > self.total:
+                sound = False
+        self._drop_point(last)
+        self._drop_point(first)
+        return sound
+
+    def resize(self, total: int) -> None:
+        """Change the total. What is free changes by as much, but never below 0, as in libreapi_cli."""
+        grown = total - self.total
+        self.total = total
+        self._free = [max(0, free + grown) for free in self._free]
+
+    def starts(self, on_or_after: int, duration: int, amount: int) -> Iterator[int]:
+        """Yield the points from ``on_or_after`` on, ascending, where ``amount`` is free for ``duration``."""
+        first = bisect_left(self._times, on_or_after)
+        for time in self._times[first:]:
+            if self.free_at(time) >= amount and self.fits(time, duration, amount):
+                yield time
+
+    def timeline(self) -> list[tuple[int, int]]:
+        """Return the points as (time, free) pairs."""
+        return list(zip(self._times, self._free, strict=True))
+
+    def _hold_point(self, time: int) -> int:
+        index = bisect_left(self._times, time)
+        if index < len(self._times) and self._times[index] == time:
+            self._references[index] += 1
+        else:
+            self._times.insert(index, time)
+            self._free.insert(index, self._free[index - 1])
+            self._references.insert(index, 1)
+        return index
+
+    def _drop_point(self, index: int) -> None:
+        self._references[index] -= 1
+        if self._references[index] == 0:
+            del self._times[index], self._free[index], self._references[index]
+
+
+Counted = dict[str, tuple[Planner, int]]
+"""What a job is counted with at a vertex: by type, the planner and the amount booked on it."""
+
+
+class Aggregates:
+    """What is free below a vertex: one planner for each tracked type, in the order of the types' interning.
+
+    The walk asks them whether a subtree can hold a request before it descends. The first planner of the root offers the
+    start times of reservations (fluxion reference 4.1, 4.2).
+    """
+
+    __slots__ = ("live", "planners")
+
+    def __init__(self, totals: Sequence[tuple[str, int]]) -> None:
+        self.planners: dict[str, Planner] = {name: Planner(total) for name, total in totals}
+        self.live = 0
+        """How many jobs are counted."""
+
+    def retotal(self, totals: Sequence[tuple[str, int]]) -> None:
+        """Track exactly the types of ``totals``, and keep the spans of those tracked before."""
+        old = self.planners
+        self.planners = {}
+        for name, total in totals:
+            planner = old.get(name)
+            if planner is None:
+                planner = Planner(total)
+            elif planner.total != total:
+                planner.resize(total)
+            self.planners[name] = planner
+
+    def fit(self, at: int, duration: int, counts: Mapping[str, int]) -> bool:
+        """Whether every tracked type has its count free for all of [at, at + duration)."""
+        return all(planner.fits(at, duration, counts.get(name, 0)) for name, planner in self.planners.items())
+
+    def add(self, at: int, duration: int, counts: Mapping[str, int]) -> Counted | None:
+        """Count a job. Return what `remove` needs, or None where a type can't hold its count.
+
+        As in libreapi_cli, types before the one that fails keep their spans.
+        """
+        counted: Counted = {}
+        for name, planner in self.planners.items():
+            count = counts.get(name, 0)
+            if not planner.add(at, duration, count):
+                return None
+            counted[name] = (planner, count)
+        self.live += 1
+        return counted
+
+    def remove(self, at: int, duration: int, counted: Counted) -> bool:
+        """Count a job no longer. Return False where a planner has more free than its total now."""
+        self.live -= 1
+        # Every planner has to be told, so no generator that stops at the first False.
+        return all([planner.remove(at, duration, amount) for planner, amount in counted.values()])
+
+    def last(self) -> Planner:
+        """Return the planner of the last tracked type, whose free count weighs the edge to this vertex."""
+        return next(reversed(self.planners.values()))
+
+
+def whole_seconds(duration: float, longest: int) -> int | None:
+    """Return a jobspec's duration as whole seconds: 0 means ``longest``, a part of a second counts as one.
+
+    None stands for what isn't a duration: negative, not a number, longer than ``longest`` (fluxion reference 3.3).
+    """
+    if not 0 <= duration <= longest:
+        return None
+    return math.ceil(duration) if duration else longest
