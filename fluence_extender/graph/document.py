@@ -16,13 +16,16 @@ from typing import Any
 import yaml
 
 from fluence_extender.graph.errors import Problem
+from fluence_extender.model.yaml_nodes import TAG, TooDeep, UnreadableYaml, compose_document
 
 LARGEST_TEXT = 2**20
 """Characters; a ConfigMap holds no more than 1 MiB."""
 
 _LARGEST_TREE = 200_000
 _DEEPEST_TREE = 100
-_TAG = "tag:yaml.org,2002:"
+_DEEPEST_TEXT = 250
+"""Levels in the text itself. Aliases add further levels to the tree, or cut it off."""
+
 _KINDS = {
     "str": "text",
     "value": "text",
@@ -79,15 +82,22 @@ def read_document(text: str, source: str) -> tuple[Item | None, list[Problem]]:
             )
         ]
     try:
-        node = yaml.compose(_as_yaml(text), Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        return None, [_syntax_problem(error, source)]
-    except RecursionError:
+        node = compose_document(text.removeprefix("\ufeff"), _DEEPEST_TEXT)
+    except TooDeep:
         return None, [Problem(source, "", 0, "is nested too deeply to be read", "check brackets and aliases")]
+    except UnreadableYaml as error:
+        fix = "correct the YAML or JSON syntax there"
+        if error.at == "\t":
+            fix = "indent with spaces, not tabs"
+        elif "document" in str(error):
+            fix = "keep one document, without a second ---"
+        return None, [Problem(source, "", error.line, f"isn't valid YAML: {error}", fix)]
     if node is None:
         return None, []
     reader = _Reader(source)
-    return reader.read(node, "", node.start_mark.line + 1), reader.problems
+    # For a document without content the mark may be on a line behind the text.
+    line = text.count("\n", 0, node.start_mark.index) + 1
+    return reader.read(node, "", line), reader.problems
 
 
 def child_path(path: str, key: str) -> str:
@@ -96,33 +106,8 @@ def child_path(path: str, key: str) -> str:
     return f"{path}.{shown}" if path else shown
 
 
-def _as_yaml(text: str) -> str:
-    """JSON may be indented with tabs, which YAML refuses; outside strings a space means the same."""
-    text = text.removeprefix("\ufeff")
-    if "\t" in text and text.lstrip().startswith("{"):
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-        return text.replace("\t", " ")
-    return text
-
-
-def _syntax_problem(error: yaml.YAMLError, source: str) -> Problem:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    said = getattr(error, "problem", None) or getattr(error, "context", None)
-    if said is None:
-        said = str(getattr(error, "reason", "") or "it can't be read")
-    fix = "correct the YAML or JSON syntax there"
-    if "\\t" in said:
-        fix = "indent with spaces, not tabs"
-    elif "document" in said:
-        fix = "keep one document, without a second ---"
-    return Problem(source, "", mark.line + 1 if mark else 0, f"isn't valid YAML: {said}", fix)
-
-
 def _kind(node: yaml.Node) -> str:
-    return _KINDS.get(node.tag.removeprefix(_TAG), "")
+    return _KINDS.get(node.tag.removeprefix(TAG), "")
 
 
 class _Reader:
@@ -172,7 +157,7 @@ class _Reader:
         merged: dict[str, Item] = {}
         for key_node, value in node.value:
             line = key_node.start_mark.line + 1
-            if key_node.tag == _TAG + "merge":
+            if key_node.tag == TAG + "merge":
                 for key, item in self._merge(value, path, line).items():
                     merged.setdefault(key, item)
                 continue

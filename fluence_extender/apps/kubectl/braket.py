@@ -1,10 +1,10 @@
 """Live queue length and status of Amazon Braket devices, through the user's own ``aws`` command line.
 
-It is asked only for devices whose ARN is known, and only when a policy looks at queue or status. Credentials stay with
-``aws``. What can't be found out is ``status: UNKNOWN`` with the kind of error in ``query_error``, never an end.
+Only devices with a known ARN are queried, and only if a policy uses queue or status. Credentials stay with ``aws``. A
+query that fails gives ``status: UNKNOWN`` and the kind of error in ``query_error``; selection goes on.
 
-An error's text may name the user's account. It is told to the user and goes no further: descriptions, and so the
-record on the object, have its code only.
+An error's text may name the user's account. It is printed for the user and goes no further: descriptions, and so the
+record on the object, have only the error's code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from fluence_extender.selection.backend import DEVICE_ARN, QUEUE, REGION, STATUS
 from fluence_extender.selection.providers import Description, Query
 
 UNREADABLE_QUEUE = 1e9
+"""The queue size that stands for one which can't be read: longer than any other."""
+
 _AT_ONCE = 8
+"""Queries at the same time."""
+
 _PATIENCE = 30.0
 """Seconds for one device."""
 
@@ -34,24 +38,26 @@ class BraketLive:
     name = "braket-live"
 
     def wanted(self, needs: frozenset[str]) -> bool:
-        """Queue and status change by the minute, so nobody writes them into a file."""
+        """Return whether queue or status is needed. They change by the minute, so no file has them."""
         return bool(needs & {QUEUE, STATUS})
 
     def describe(self, query: Query) -> Description:
-        """Ask for each device with an ARN."""
-        asked = [one for one in query.backends if one.strings.get(DEVICE_ARN)]
-        if not asked:
+        """Query each device with an ARN."""
+        devices = [one for one in query.backends if one.strings.get(DEVICE_ARN)]
+        if not devices:
             return Description()
         aws = shutil.which("aws")
         if aws is None:
-            told = "aws is not on the PATH; install the AWS CLI for live queue and status"
-            return Description(tuple(_unknown(one.name, "aws is not on the PATH") for one in asked), (told,))
+            note = "aws is not on the PATH; install the AWS CLI for live queue and status"
+            return Description(
+                tuple(_unknown(one.name, "aws is not on the PATH") for one in devices), (note,)
+            )
         with waiting("asking Amazon Braket"), ThreadPoolExecutor(_AT_ONCE) as pool:
-            return Description(tuple(pool.map(lambda one: _ask(aws, one), asked)))
+            return Description(tuple(pool.map(lambda one: _query(aws, one), devices)))
 
 
 def queue_size(text: str) -> float:
-    """The number of tasks that a queue size says: ``12``, ``>4000`` (4001), or 1e9 for what can't be read."""
+    """Return the number of tasks in a queue size: ``12``, ``>4000`` (4001), or 1e9 if it can't be read."""
     stripped = text.strip()
     above = stripped.startswith(">")
     digits = stripped.removeprefix(">").strip()
@@ -61,7 +67,7 @@ def queue_size(text: str) -> float:
 
 
 def read_device(name: str, device: Mapping[str, Any]) -> Backend:
-    """A device as GetDevice describes it: its status, and the queue of ordinary tasks."""
+    """Return the status and the queue of ordinary tasks of a device, from the answer of GetDevice."""
     strings = {STATUS: str(device.get("deviceStatus") or "UNKNOWN")}
     for queue in device.get("deviceQueueInfo") or ():
         ordinary = str(queue.get("queuePriority", "")).lower() != "priority"
@@ -70,7 +76,7 @@ def read_device(name: str, device: Mapping[str, Any]) -> Backend:
     return Backend(name, {}, strings)
 
 
-def _ask(aws: str, one: Backend) -> Backend:
+def _query(aws: str, one: Backend) -> Backend:
     arn = one.strings[DEVICE_ARN]
     command = [aws, "braket", "get-device", "--device-arn", arn, "--output", "json"]
     region = one.strings.get(REGION) or (arn.split(":") + [""] * 4)[3]
@@ -94,12 +100,12 @@ def _ask(aws: str, one: Backend) -> Backend:
         return _unknown(one.name, "aws gave no device")
 
 
-def _error_code(name: str, told: str) -> str:
-    """``aws: CODE`` of an error that ``aws`` told, which is passed on to the user in full."""
-    lines = told.strip().splitlines()
+def _error_code(name: str, output: str) -> str:
+    """Print the error that ``aws`` wrote, in full, and return ``aws: CODE``."""
+    lines = output.strip().splitlines()
     if lines:
         tell_note(f"{name}: {lines[-1]}")
-    code = re.search(r"\((\w+)\)", told)
+    code = re.search(r"\((\w+)\)", output)
     return f"aws: {code.group(1)}" if code else "aws failed"
 
 

@@ -1,7 +1,7 @@
-"""Writing annotations into the text of a manifest, so that every other character stays what and where it is.
+"""Write annotations into the text of a manifest and leave every other character as it is.
 
-An edit replaces a stretch of the text. New lines follow the entry they belong beside, in its indentation and with the
-line ends of the text; JSON and flow style get a new member after the brace.
+An edit replaces a range of characters. New lines follow a given entry, with its indentation and the text's line ends.
+In JSON and flow style a new member follows the opening brace.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_TEXT = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "nul
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """``text`` instead of the characters from ``start`` to before ``end``."""
+    """Put ``text`` in place of the characters from ``start`` to before ``end``."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ class Edit:
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
-    """``text`` with all edits made; they don't overlap."""
+    """Return ``text`` with all edits made. They must not overlap."""
     parts: list[str] = []
     position = 0
     for one in sorted(edits, key=lambda one: one.start):
@@ -44,10 +44,10 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 def annotate(
     text: str, holder: MappingNode, values: Mapping[str, str], beside: str, label: str
 ) -> list[Edit]:
-    """The edits that give an object or pod template these annotations.
+    """Return the edits that give the object or pod template ``holder`` these annotations.
 
-    New ones stand after the annotation ``beside`` where it is there. Raises `CommandError` where the annotations are
-    shared by aliases, so that a change here would be one elsewhere.
+    New ones follow the annotation ``beside`` if there is one. ``label`` names the object in messages. Raise
+    `CommandError` if an alias shares the annotations with another object, which an edit would change as well.
     """
     metadata = _own(holder, "metadata", label)
     if metadata is None:
@@ -60,7 +60,7 @@ def annotate(
     if is_null(annotations):
         return [_filled(text, annotations, values)]
     if not isinstance(annotations, MappingNode):
-        raise CommandError(f"{label}: annotations are no map; write them as KEY: VALUE")
+        raise CommandError(f"{label}: annotations are not a map; write them as KEY: VALUE")
     edits: list[Edit] = []
     added: dict[str, str] = {}
     for key, value in values.items():
@@ -75,6 +75,7 @@ def annotate(
 
 
 def _own(node: Node, key: str, label: str) -> Node | None:
+    """Return the value that ``node`` itself has under ``key``. Raise `CommandError` if it is shared."""
     found = entry(node, key)
     if found is None:
         if child(node, key) is not None:
@@ -94,7 +95,7 @@ def _replaced(text: str, node: Node, value: str, flow: bool) -> Edit:
     if start == end:
         return Edit(start, end, f" {written}")
     old = text[start:end]
-    # A block scalar reaches over its last line break, and over the blank lines behind it.
+    # A block scalar includes its last line break and the blank lines behind it.
     return Edit(start, end, written + old[len(old.rstrip()) :])
 
 
@@ -120,16 +121,16 @@ def _insertion(text: str, node: Node, entries: Entries, beside: str) -> Edit:
 
 
 def _first(text: str, node: MappingNode) -> tuple[int, int]:
-    """Where the first entry of a block mapping begins: index and column."""
+    """Return the index and the column at which the first entry of a block mapping begins."""
     mark = node.value[0][0].start_mark
     before = text[mark.index - mark.column : mark.index].rstrip()
-    # An entry may be written as "? KEY" and ": VALUE".
+    # An entry may have the form "? KEY", ": VALUE".
     back = mark.column - len(before) + 1 if before.endswith("?") else 0
     return mark.index - back, mark.column - back
 
 
 def _anchor(node: MappingNode, beside: str) -> Node | None:
-    """The value of the entry that new ones may follow: one that ends where its line ends."""
+    """Return the value of an entry that new ones may follow: its line ends where it ends. Prefer ``beside``."""
     pairs: list[Entry] = [
         (name, value)
         for name, value in node.value
@@ -165,7 +166,7 @@ def _lines(entries: Entries, column: int) -> list[str]:
 
 
 def _scalar(value: str) -> str:
-    """A text as a block-style YAML scalar on one line."""
+    """Return a text as a YAML scalar for block style, on one line."""
     if _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT:
         return value
     if value.isascii() and value.isprintable():

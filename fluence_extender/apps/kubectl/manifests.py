@@ -1,8 +1,7 @@
-"""Manifests as trees of nodes that know their place in the text, so that a change touches nothing else.
+"""Manifests as nodes that know their position in the text, so that a change touches nothing else.
 
-Documents are told apart as a YAML parser does it, so that those that ask for nothing needn't be parsed. Nodes are only
-navigated, never built into values: aliases cost nothing, and what a document says in a dialect of YAML stays as it is
-written.
+Documents are split as a YAML parser does it, so that those without a request needn't be parsed. Nodes are navigated and
+never turned into values: aliases cost nothing, and what is written in some dialect of YAML stays as it is.
 """
 
 from __future__ import annotations
@@ -10,28 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import yaml
-from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from fluence_extender.apps.kubectl.errors import CommandError
+from fluence_extender.model.yaml_nodes import TAG, TooDeep, UnreadableYaml, compose_documents
 
 DEEPEST = 200
 """Levels of lists and maps in a document that asks for a backend."""
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_NULL = "tag:yaml.org,2002:null"
-_MERGE = "tag:yaml.org,2002:merge"
 _MARK = re.compile(r"^---(?=\s|\Z)|^\.\.\.(?=\s|\Z).*\n?", re.MULTILINE)
-_HALF = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_SURROGATE = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 Entry = tuple[ScalarNode, Node]
 
 
 def split_documents(text: str) -> Iterator[str]:
-    """A stream cut before each ``---`` and after each ``...`` that marks a document; the parts make up the whole.
+    """Split a stream before each ``---`` and after each ``...`` that marks a document; the parts add up to the stream.
 
-    These marks count at the beginning of a line only, and inside a document nothing may look like them there, whatever
-    kind of scalar it is in (YAML 1.2.2, section 9.1.2): indented ones are content.
+    Such a mark stands at the beginning of a line. No content of a document may look like one there, in any kind of
+    scalar (YAML 1.2.2, section 9.1.2); what is indented is content.
     """
     start = 0
     for mark in _MARK.finditer(text):
@@ -43,43 +38,25 @@ def split_documents(text: str) -> Iterator[str]:
 
 
 def read_documents(text: str, name: str, line: int = 1) -> list[Node]:
-    """The root nodes of all documents; their marks count characters in ``text``, which begins on ``line``.
+    """Return the root nodes of all documents; their marks count characters in ``text``, which begins on ``line``.
 
-    Raises `CommandError`.
+    Raise `CommandError`.
     """
-    plain = _as_yaml(text) if text.removeprefix("---").lstrip().startswith("{") else text
+    if text.removeprefix("---").lstrip().startswith("{"):
+        # JSON writes a character beyond 16 bits as two escapes, which YAML refuses. Nodes are only navigated, so any
+        # character of the same length will do.
+        text = _SURROGATE.sub(r"\1\\ufffd", text)
     try:
-        _check_depth(plain, name)
-        return [node for node in yaml.compose_all(plain, Loader=_Loader) if node is not None]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        place = f"{name}:{line + mark.line}" if mark is not None else name
-        said = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
-        raise CommandError(f"{place}: isn't valid YAML: {said}; correct the syntax there") from None
-
-
-def _check_depth(text: str, name: str) -> None:
-    """Composing calls itself for each level, in C, where too many of them end the process."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, CollectionEndEvent):
-            depth -= 1
-        if depth > DEEPEST:
-            raise CommandError(f"{name}: is nested more than {DEEPEST} levels deep; make it flatter")
-
-
-def _as_yaml(text: str) -> str:
-    """JSON in the form that YAML can read, each character in its place.
-
-    YAML refuses tabs between values, and halves of characters beyond 16 bits, which JSON writes as two escapes.
-    """
-    return _HALF.sub(r"\1\\ufffd", text.replace("\t", " "))
+        return compose_documents(text, DEEPEST)
+    except TooDeep as error:
+        raise CommandError(f"{name}: {error}; make it flatter") from None
+    except UnreadableYaml as error:
+        place = f"{name}:{line + error.line - 1}" if error.line else name
+        raise CommandError(f"{place}: isn't valid YAML: {error}; correct the syntax there") from None
 
 
 def objects(root: Node) -> Iterator[MappingNode]:
-    """The Kubernetes objects in a document: itself, or the items of a list, at any depth; each once."""
+    """Yield the Kubernetes objects in a document, each once: itself, or the items of a list, at any depth."""
     waiting, seen = [root], set[int]()
     while waiting:
         node = waiting.pop()
@@ -94,7 +71,7 @@ def objects(root: Node) -> Iterator[MappingNode]:
 
 
 def entry(node: Node | None, key: str) -> Entry | None:
-    """The entry that a mapping itself has under ``key``."""
+    """Return the entry that a mapping has under ``key``, without those that ``<<`` merges."""
     if isinstance(node, MappingNode):
         for name, value in node.value:
             if isinstance(name, ScalarNode) and name.value == key:
@@ -103,14 +80,14 @@ def entry(node: Node | None, key: str) -> Entry | None:
 
 
 def entries(node: Node | None) -> Iterator[Entry]:
-    """All entries of a mapping, those of ``<<`` after its own; keys may repeat, and the first one counts."""
+    """Yield all entries of a mapping, those that ``<<`` merges last. A key may repeat; its first entry counts."""
     if not isinstance(node, MappingNode):
         return
     waiting, seen = [node], {id(node)}
     while waiting:
         merged: list[Node] = []
         for name, value in waiting.pop(0).value:
-            if isinstance(name, ScalarNode) and name.tag == _MERGE:
+            if isinstance(name, ScalarNode) and name.tag == f"{TAG}merge":
                 merged += value.value if isinstance(value, SequenceNode) else [value]
             elif isinstance(name, ScalarNode):
                 yield name, value
@@ -121,25 +98,25 @@ def entries(node: Node | None) -> Iterator[Entry]:
 
 
 def child(node: Node | None, *path: str) -> Node | None:
-    """What is under a path of keys."""
+    """Return the node under a path of keys."""
     for key in path:
         node = next((value for name, value in entries(node) if name.value == key), None)
     return node
 
 
 def scalar(node: Node | None, *path: str) -> str:
-    """The text under a path of keys, empty where there is none."""
+    """Return the text under a path of keys, empty if there is none."""
     found = child(node, *path)
     return found.value if isinstance(found, ScalarNode) and not is_null(found) else ""
 
 
 def is_null(node: Node) -> bool:
-    """Whether a node says nothing, as in ``annotations:``."""
-    return isinstance(node, ScalarNode) and node.tag == _NULL
+    """Return whether a node is null, as in ``annotations:``."""
+    return isinstance(node, ScalarNode) and node.tag == f"{TAG}null"
 
 
 def texts(node: Node | None) -> dict[str, str]:
-    """A mapping's scalar values by key."""
+    """Return the scalar values of a mapping by key."""
     found: dict[str, str] = {}
     for name, value in entries(node):
         if isinstance(value, ScalarNode) and not is_null(value):

@@ -1,4 +1,4 @@
-"""Where the pods of a workload get their annotations from, and whether they are Fluence's to place."""
+"""Workloads: where their pods get annotations from, and whether Fluence places them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluence_extender.model.names import GROUP_LABEL, SCHEDULER_NAME
 from fluence_extender.selection.request import SHOTS_VARIABLE
 
 ANY = "*"
-"""In a path: each item of a list, each value of a map."""
+"""In a path: every item of a list, every value of a map."""
 
 _KUBEFLOW = {
     "PyTorchJob": "pytorchReplicaSpecs",
@@ -21,7 +21,7 @@ _KUBEFLOW = {
     "PaddleJob": "paddleReplicaSpecs",
     "JAXJob": "jaxReplicaSpecs",
 }
-"""Kind -> where the Kubeflow training operator has its replicas."""
+"""Kind of the Kubeflow training operator -> the key of its replicas."""
 
 _POD_TEMPLATE = (("spec", "template"),)
 TEMPLATES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -47,12 +47,12 @@ TEMPLATES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("spec", "rayClusterSpec", "workerGroupSpecs", ANY, "template"),
     ),
 }
-"""Kind -> paths to its pod templates; all others have theirs at spec.template, if at all."""
+"""Kind -> paths to its pod templates. Any other kind has its template, if it has one, at spec.template."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One object and its pod templates; ``label`` is Kind/name."""
+    """An object and its pod templates; ``label`` is Kind/name."""
 
     node: MappingNode
     label: str
@@ -60,7 +60,7 @@ class Workload:
 
     @property
     def ours(self) -> bool:
-        """Whether Fluence places its pods: they name our scheduler, or it is labelled as a group of ours."""
+        """Whether Fluence places its pods: they name our scheduler, or have a group label of ours."""
         places = (self.node, *self.templates)
         return any(
             scalar(one, "spec", "schedulerName") == SCHEDULER_NAME
@@ -69,12 +69,12 @@ class Workload:
         )
 
     def variables(self, *places: MappingNode) -> list[str]:
-        """What N_SHOTS is in the containers of ``places``, or of the pod and all templates."""
+        """Return the values of N_SHOTS in the containers of ``places``; by default, of the object and its templates."""
         return [value for one in places or (self.node, *self.templates) for value in _variables(one)]
 
 
 def workload(node: MappingNode) -> Workload:
-    """A Kubernetes object as a workload; one that makes no pods has no templates."""
+    """Return a Kubernetes object as a workload; an object that makes no pods has no templates."""
     kind = scalar(node, "kind")
     name = scalar(node, "metadata", "name") or scalar(node, "metadata", "generateName")
     found: dict[int, MappingNode] = {}
@@ -86,7 +86,7 @@ def workload(node: MappingNode) -> Workload:
 
 
 def annotations_of(node: MappingNode) -> dict[str, str]:
-    """The annotations of an object or a template."""
+    """Return the annotations of an object or a template."""
     return texts(child(node, "metadata", "annotations"))
 
 

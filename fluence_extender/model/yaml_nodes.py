@@ -1,0 +1,83 @@
+"""YAML and JSON text as nodes that know their position in it.
+
+Nodes are PyYAML's (`yaml.nodes`). They are composed and not constructed: an alias is the node that it stands for, and a
+scalar is its text with the tag that YAML 1.1 gives it. So aliases cost nothing, and callers decide what a value means.
+
+Invariant: every failure is an `UnreadableYaml`, also where the parser alone would end the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import yaml
+from yaml.events import CollectionEndEvent, CollectionStartEvent
+from yaml.nodes import Node
+
+T = TypeVar("T")
+
+TAG = "tag:yaml.org,2002:"
+"""The beginning of the tags of YAML's own types."""
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class UnreadableYaml(ValueError):
+    """The text can't be read; the message says why. ``line`` counts from 1 and is 0 if unknown."""
+
+    def __init__(self, message: str, line: int = 0, at: str = "") -> None:
+        super().__init__(message)
+        self.line = line
+        self.at = at
+        """The character at which reading ended."""
+
+
+class TooDeep(UnreadableYaml):
+    """Lists and maps are nested too deeply."""
+
+
+def compose_document(text: str, deepest: int) -> Node | None:
+    """Return the root node of the only document, None if there is none. Raise as `compose_documents` does."""
+    return _composed(text, deepest, lambda: yaml.compose(text, Loader=_LOADER))
+
+
+def compose_documents(text: str, deepest: int) -> list[Node]:
+    """Return the root nodes of all documents; their marks count characters in ``text``.
+
+    Raise `UnreadableYaml`, and `TooDeep` for more than ``deepest`` levels of lists and maps.
+    """
+    return _composed(text, deepest, lambda: list(yaml.compose_all(text, Loader=_LOADER)))
+
+
+def _composed(text: str, deepest: int, compose: Callable[[], T]) -> T:
+    try:
+        _check_depth(text, deepest)
+        return compose()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise UnreadableYaml("half of a surrogate pair is no character", line) from None
+    except yaml.YAMLError as error:
+        raise _unreadable(error, text) from None
+
+
+def _check_depth(text: str, deepest: int) -> None:
+    """Raise `TooDeep`. Composing recurses for each level, in C, where too many levels end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, CollectionEndEvent):
+            depth -= 1
+        if depth > deepest:
+            raise TooDeep(f"is nested more than {deepest} levels deep")
+
+
+def _unreadable(error: yaml.YAMLError, text: str) -> UnreadableYaml:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    message = getattr(error, "problem", None) or getattr(error, "reason", None) or "it can't be read"
+    if mark is None:
+        return UnreadableYaml(message)
+    # At the end of the text libyaml counts a line that isn't there.
+    line = min(mark.line, text.count("\n", 0, mark.index)) + 1
+    return UnreadableYaml(message, line, text[mark.index : mark.index + 1])
