@@ -1,9 +1,8 @@
-"""What deciding who makes way costs on a large cluster, and how long the event loop stands still for it at most.
+"""What a decision to preempt costs on a large cluster, and for how long it blocks the event loop at most.
 
-The cluster is full of gangs of low priority, of one to 32 pods, and one or several gangs of high priority come. Each
-step of the controller is timed from their coming to the decision: for the longest step every other answer waits. For
-the last of the cases it is timed too what follows, until the gang has its places. What is counted is the CPU time of
-the thread.
+The cluster is full of gangs of low priority, of one to 32 pods, and one or several gangs of high priority arrive. Each
+step of the controller is timed from their arrival to the decision: every other answer waits for the longest step. For
+the last of the cases, what follows is timed too, until the gang has its places. The figures are CPU time of the thread.
 
     python -m benchmarks.preemption [--nodes 5000] [--rounds 3]
 """
@@ -40,20 +39,20 @@ from fluence_extender.model.resources import Resources
 Result = TypeVar("Result")
 GIB = 2**30
 RACK = "topology.example.com/rack"
-A_RACK = 40
-PODS_A_NODE = 4
+NODES_PER_RACK = 40
+PODS_PER_NODE = 4
 SIZES = (1, 1, 1, 2, 4, 8, 16, 32)
 TICK = 0.25
 AT_ONCE = 500
-"""Pods: so many are seen to be deleted, and to go, between two steps."""
+"""How many pods are seen terminating, and then gone, between two steps."""
 
 LONGEST = 4.0
-"""Seconds, of the controller's clock: so often a step is made while nothing happens, and so long a case goes on."""
+"""How long a case takes at most, in seconds of the controller's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Some gangs that come at once: ``members`` of ``cores`` each, and ``others`` of as many cores more."""
+    """Gangs that arrive at once, with ``members`` of ``cores`` each; if ``mixed``, some members ask for more cores."""
 
     name: str
     gangs: int
@@ -77,26 +76,26 @@ CASES = (
 
 @dataclass(slots=True)
 class Clock:
-    """Time as the controller has it, in seconds."""
+    """The controller's clock, in seconds."""
 
     now: float = 0.0
 
 
 def requests(cores: int) -> Resources:
-    """What a pod of so many cores asks for."""
+    """Return the requests of a pod with that many cores."""
     return Resources({"cpu": cores * 1000, "memory": cores * 2 * GIB, "pods": 1})
 
 
 def cluster(nodes: int, clock: Callable[[], float]) -> Controller:
-    """A controller whose cluster is full: low pods on all nodes, a foreign one on each second one."""
+    """Return a controller of a full cluster: pods of low priority on all nodes, a foreign pod on every second node."""
     dice = random.Random(nodes)
     ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", {"rack": RACK}))
     controller = Controller(ledger, clock=clock, calendar=clock)
     room = Resources({"cpu": 36_000, "memory": 128 * GIB, "pods": 110})
     for number in range(nodes):
-        labels = {RACK: f"r{number // A_RACK}"}
+        labels = {RACK: f"r{number // NODES_PER_RACK}"}
         controller.observe(Changed(Kind.NODE, Node(f"n{number}", labels=labels, allocatable=room)))
-    places = [f"n{number}" for number in range(nodes) for _ in range(PODS_A_NODE)]
+    places = [f"n{number}" for number in range(nodes) for _ in range(PODS_PER_NODE)]
     dice.shuffle(places)
     made = 0
     while made < len(places):
@@ -111,7 +110,7 @@ def cluster(nodes: int, clock: Callable[[], float]) -> Controller:
         controller.observe(Changed(Kind.POD, _of_others(other)))
     controller.start()
     settle(controller)
-    # As the service does once it has started.
+    # The service does the same once it has started.
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
@@ -142,7 +141,7 @@ def _bound(one: Pod, node: str) -> Pod:
 def pod(
     name: str, gang: str, size: int, cores: int, priority: int, created: float, rack: bool = False
 ) -> Pod:
-    """A gated member of a gang."""
+    """Return a gated member of a gang."""
     notes = {GROUP_SIZE_ANNOTATION: str(size)}
     if rack:
         notes[TOPOLOGY_REQUIRED_ANNOTATION] = "rack"
@@ -160,14 +159,14 @@ def pod(
 
 
 def settle(controller: Controller) -> None:
-    """Step until nothing is left to be done."""
+    """Step until nothing is left to do."""
     controller.step()
     while controller.lifecycle.restless:
         controller.step()
 
 
-def coming(case: Case) -> Iterator[Pod]:
-    """The pods of a case."""
+def arriving(case: Case) -> Iterator[Pod]:
+    """Yield the pods of a case."""
     for number in range(case.gangs):
         for member in range(case.members):
             cores = case.cores + (member % 4) * 4 if case.mixed else case.cores
@@ -176,8 +175,8 @@ def coming(case: Case) -> Iterator[Pod]:
 
 
 def decide(controller: Controller, case: Case, clock: Clock) -> tuple[list[float], int]:
-    """How long each step takes while the gangs of the case are decided on, in ms, and how many preempt somebody."""
-    pods = list(coming(case))
+    """Return the duration of each step until the gangs of the case are decided, in ms, and how many of them preempt."""
+    pods = list(arriving(case))
     for one in pods:
         controller.observe(Changed(Kind.POD, one))
     taken: list[float] = []
@@ -201,12 +200,12 @@ def decide(controller: Controller, case: Case, clock: Clock) -> tuple[list[float
 
 @dataclass(slots=True)
 class Timed:
-    """Takes the CPU time of what is done, in ms, by phase."""
+    """Measures CPU time in ms, by phase."""
 
     phases: dict[str, list[float]] = field(default_factory=dict)
 
     def run(self, phase: str, work: Callable[[], Result]) -> Result:
-        """Do it."""
+        """Do some work, and note how long it took."""
         began = time.thread_time()
         done = work()
         self.phases.setdefault(phase, []).append((time.thread_time() - began) * 1000)
@@ -214,13 +213,13 @@ class Timed:
 
 
 def carry_out(controller: Controller, case: Case, clock: Clock) -> dict[str, list[float]]:
-    """How long each step takes from the decision on the gang of the case until it has its places, in ms, by phase."""
-    pods = list(coming(case))
+    """Return the duration of each step until the gang of the case has its places, in ms, by phase."""
+    pods = list(arriving(case))
     for one in pods:
         controller.observe(Changed(Kind.POD, one))
     timed = Timed()
     preemptor = controller.lifecycle.preemptor
-    going: list[Pod] = []
+    evicted: list[Pod] = []
     while True:
         actions = timed.run("deciding", controller.step)
         asked = next((one for one in actions if isinstance(one, AskBudgets)), None)
@@ -230,26 +229,26 @@ def carry_out(controller: Controller, case: Case, clock: Clock) -> dict[str, lis
     timed.run("the budgets allow it", partial(preemptor.budgets_allow, asked.preemptor))
     while True:
         actions = timed.run("evicting", controller.step)
-        going.extend(one.pod for one in actions if isinstance(one, Evict))
+        evicted.extend(one.pod for one in actions if isinstance(one, Evict))
         if not controller.lifecycle.restless:
             break
-    for start in range(0, len(going), AT_ONCE):
-        for one in going[start : start + AT_ONCE]:
+    for start in range(0, len(evicted), AT_ONCE):
+        for one in evicted[start : start + AT_ONCE]:
             controller.observe(Changed(Kind.POD, replace(one, deleting=True, resource_version="2")))
-        timed.run("they are being deleted", controller.step)
+        timed.run("victims begin to terminate", controller.step)
         clock.now += TICK
-    for start in range(0, len(going), AT_ONCE):
-        for one in going[start : start + AT_ONCE]:
+    for start in range(0, len(evicted), AT_ONCE):
+        for one in evicted[start : start + AT_ONCE]:
             controller.observe(Deleted(Kind.POD, one))
-        last = start + AT_ONCE >= len(going)
-        timed.run("the gang gets its places" if last else "they go", controller.step)
+        last = start + AT_ONCE >= len(evicted)
+        timed.run("the gang gets its places" if last else "victims are gone", controller.step)
         clock.now += TICK
     gang = controller.member(pods[0].uid)
     assert gang is not None
     assert gang[0].state is not GangState.WAITING
     for one in pods:
         controller.observe(Deleted(Kind.POD, one))
-    for one in going:
+    for one in evicted:
         controller.observe(Changed(Kind.POD, replace(one, uid=f"{one.uid}+")))
     settle(controller)
     clock.now += LONGEST
@@ -266,7 +265,7 @@ def main() -> None:
     given = parser.parse_args()
     clock = Clock()
     controller = cluster(given.nodes, lambda: clock.now)
-    print(f"| {given.nodes:,} nodes: who comes | preempt | longest step ms | decided after ms | steps |")
+    print(f"| {given.nodes:,} nodes: what arrives | preempt | longest step ms | decided after ms | steps |")
     print("|---|---:|---:|---:|---:|")
     for case in CASES:
         runs = [decide(controller, case, clock) for _ in range(given.rounds)]
