@@ -33,7 +33,7 @@ from rich.console import Console
 from benchmarks.report import PAGES, machine
 from benchmarks.restart_fluxion import parts
 from fluence_extender.cluster.connection import Request, connect
-from fluence_extender.cluster.timing import STANDARD
+from fluence_extender.cluster.pacing import STANDARD
 from fluence_extender.localcluster.api import Api, Manifest
 from fluence_extender.localcluster.controlplane import KWOK, MANAGER, ControlPlane
 from fluence_extender.localcluster.nodes import node_manifest, resource_list

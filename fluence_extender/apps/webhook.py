@@ -23,8 +23,7 @@ from fluence_extender.apps.extender.first_lists import StartRefused, check, firs
 from fluence_extender.apps.extender.live_resources import LiveResources
 from fluence_extender.apps.settings import WebhookSettings
 from fluence_extender.cluster.connection import Connection, connect
-from fluence_extender.cluster.group_objects import ApiPodGroups
-from fluence_extender.cluster.objects import ApiObjects
+from fluence_extender.cluster.objects import ApiObjects, ApiPodGroups
 from fluence_extender.cluster.port import Kind, Listed, Observation, ResourcesFile, Sink
 from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher

@@ -1,9 +1,9 @@
-"""The writes, on a real API server.
+"""The writes of the port, on a real API server.
 
-Invariant: every write carries the uid of the pod it is meant for, and may be repeated: what has been done
-already is a success. Rules of the API server relied on (Kubernetes 1.36, pkg/registry/core/pod): a Binding's
-metadata.uid is a precondition and its annotations are merged into the pod; a bound, gated or deleting pod is
-not bound (409); a nomination of a bound pod is invalid (422).
+Invariant: every write carries the uid of the pod for which it is meant, and may be repeated: it succeeds where it has
+already been carried out. The code relies on these rules of the API server (Kubernetes 1.36, pkg/registry/core/pod): the
+metadata.uid of a Binding is a precondition, and its annotations are merged into the pod; a bound, gated or terminating
+pod is not bound (409); the nomination of a bound pod is invalid (422).
 """
 
 from __future__ import annotations
@@ -14,50 +14,48 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from fluence_extender.cluster import wire
-from fluence_extender.cluster.affinity import required_affinity
-from fluence_extender.cluster.budgets import decode_budgets, forbidding
-from fluence_extender.cluster.connection import STRATEGIC_PATCH, Connection, Request
-from fluence_extender.cluster.discovery import Discovery
-from fluence_extender.cluster.errors import Busy, Invalid, NoAnswer
-from fluence_extender.cluster.events import EventRecorder
-from fluence_extender.cluster.group_status import (
-    condition_patch,
+from fluence_extender.cluster.bodies import (
     members_patch,
-    status_path,
+    pod_group_condition,
+    pod_group_path,
+    required_affinity,
     waiting_condition,
 )
-from fluence_extender.cluster.port import (
+from fluence_extender.cluster.budgets import decode_budgets, eviction_block
+from fluence_extender.cluster.connection import MERGE_PATCH, STRATEGIC_PATCH, Connection, Request
+from fluence_extender.cluster.decode.pod import PodObject
+from fluence_extender.cluster.errors import (
     AlreadyBound,
+    Busy,
     Conflict,
     Disrupted,
-    Forbidding,
     Gone,
-    Kind,
-    Pin,
-    Regarding,
+    Invalid,
+    NoAnswer,
 )
+from fluence_extender.cluster.events import EventRecorder
+from fluence_extender.cluster.port import EvictionBlock, Kind, Pin, Regarding
+from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import PINNED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
-MERGE_PATCH = "application/merge-patch+json"
 BUDGETS = "/apis/policy/v1"
-COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1"
-BRIEFLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""The answer to a patch isn't read: the API server needn't write out the whole pod."""
+COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""The form of answers to patches. They aren't read, so the API server needn't write out the whole pod."""
 
-UNMANAGED: list[dict[str, str]] = [{}]
-"""What empties metadata.managedFields (Kubernetes documentation, "Server-Side Apply", clearing managedFields)."""
+NO_MANAGED_FIELDS: list[dict[str, str]] = [{}]
+"""Empties metadata.managedFields (Kubernetes documentation, "Server-Side Apply", clearing managedFields)."""
 
 READ_BACK_LIMIT = 4.0
 EVICTED = "Evicted"
 
-_pod = msgspec.json.Decoder(wire.PodObject).decode
+_pod = msgspec.json.Decoder(PodObject).decode
 
 
 class ApiCluster:
-    """`Cluster` over a `Connection`; ``recorder`` writes its Events."""
+    """`port.Cluster` on an API server; ``recorder`` writes its Events."""
 
     def __init__(self, connection: Connection, recorder: EventRecorder) -> None:
         self._connection = connection
@@ -69,7 +67,7 @@ class ApiCluster:
         """See `Cluster.nominate`. One PATCH of pods/status."""
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
         attempt = f"nominate a node for pod {pod.key}"
-        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, MERGE_PATCH, BRIEFLY)
+        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         try:
             await self._connection.call(request)
         except (Conflict, Invalid):
@@ -77,12 +75,12 @@ class ApiCluster:
                 raise
 
     async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
-        """See `Cluster.ungate`. One patch; others' gates stay.
+        """See `Cluster.ungate`. One PATCH; gates of other names stay.
 
-        Gates are only ever removed, so that a pod with no other gate has none afterwards; a merge patch that says so
-        costs the API server a sixth less than a strategic one, which tells gates apart by name. A pod that is pinned
-        has a controller, which nobody writes beside: from then on at the latest the API server keeps no account of who
-        has written which of its fields.
+        Gates can only be removed. So a pod that has no other gate has none afterwards, and a merge patch that says so
+        costs the API server a sixth less than a strategic patch, which finds gates by name. A pinned pod has a
+        controller, and no other manager writes its fields, so the patch also clears its managedFields, which the API
+        server would otherwise keep up with each write.
         """
         if gate not in pod.gates:
             return
@@ -92,13 +90,13 @@ class ApiCluster:
             metadata["annotations"] = {PINNED_ANNOTATION: pin.node}
             spec["affinity"] = required_affinity(pin.affinity)
             if pod.has_managed_fields:
-                metadata["managedFields"] = UNMANAGED
+                metadata["managedFields"] = NO_MANAGED_FIELDS
         alone = pod.gates == (gate,)
         spec["schedulingGates"] = None if alone else [{"$patch": "delete", "name": gate}]
         body = {"metadata": metadata, "spec": spec}
         attempt = f"remove gate {gate} of pod {pod.key}"
         kind = MERGE_PATCH if alone else STRATEGIC_PATCH
-        request = Request("PATCH", _path(pod), attempt, None, body, kind, BRIEFLY)
+        request = Request("PATCH", _path(pod), attempt, None, body, kind, METADATA_ONLY)
         try:
             await self._connection.call(request)
         except (Conflict, Invalid):
@@ -106,10 +104,10 @@ class ApiCluster:
             raise
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
-        """See `Cluster.bind`. One POST; the pod is read back where the answer is no or doesn't come.
+        """See `Cluster.bind`. One POST; where it is refused or no answer comes, the pod is read back.
 
-        Raises `Conflict` where the pod can't be bound as it is (gated, being deleted), and `errors.NoAnswer` where it
-        isn't bound after a lost answer: then the Binding may still take effect, and the call may be repeated.
+        Raise `Conflict` where the pod can't be bound as it is (gated, terminating), and `errors.NoAnswer` where the
+        answer was lost and the pod isn't bound. The Binding may still take effect then, and the call may be repeated.
         """
         body = {
             "apiVersion": "v1",
@@ -136,7 +134,7 @@ class ApiCluster:
     async def evict(self, pod: Pod, reason: str) -> None:
         """See `Cluster.evict`. One POST of policy/v1 Eviction; ``reason`` becomes an Event of the pod.
 
-        The pod is read first: the API server tries for 10 s to evict a waiting pod whose uid is another's.
+        The pod is read first, because the API server tries for 10 s to evict a waiting pod whose uid differs.
         """
         await self._read(pod)
         body = {
@@ -159,49 +157,49 @@ class ApiCluster:
             Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid), EVICTED, reason, warning=True
         )
 
-    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
-        """See `Cluster.forbidding`. One list of the PodDisruptionBudgets in each of the pods' namespaces."""
+    async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
+        """See `Cluster.eviction_block`. One list of the PodDisruptionBudgets in each of the pods' namespaces."""
         for namespace in sorted({pod.namespace for pod in pods}):
             path = f"{BUDGETS}/namespaces/{namespace}/poddisruptionbudgets"
             request = Request("GET", path, f"list the PodDisruptionBudgets of namespace {namespace}")
             listed = decode_budgets(await self._connection.call(request))
-            found = forbidding(listed, [pod for pod in pods if pod.namespace == namespace])
+            found = eviction_block(listed, [pod for pod in pods if pod.namespace == namespace])
             if found is not None:
                 return found
         return None
 
     async def report_pod(self, pod: Pod, message: str) -> None:
-        """See `Cluster.report_pod`. One PATCH of pods/status, of the version that was seen."""
-        seen = {"uid": pod.uid, "resourceVersion": pod.resource_version}
-        body = {"metadata": seen, "status": {"conditions": [waiting_condition(message)]}}
+        """See `Cluster.report_pod`. One PATCH of pods/status, for the version that was observed."""
+        observed = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+        body = {"metadata": observed, "status": {"conditions": [waiting_condition(message)]}}
         attempt = f"say why pod {pod.key} waits"
-        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, BRIEFLY)
+        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY)
         await self._connection.call(request)
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
-        """See `Cluster.report_group`. One PATCH of podgroups/status; nothing where no PodGroups are served."""
+        """See `Cluster.report_group`. One PATCH of podgroups/status; do nothing where no PodGroups are served."""
         if self._groups is None:
             self._groups = await self._discovery.find(Kind.POD_GROUP)
         if self._groups is None:
             return
-        body = condition_patch(self._groups, group, scheduled, reason, message)
-        path = status_path(self._groups, group)
+        body = pod_group_condition(self._groups, group, scheduled, reason, message)
+        path = f"{pod_group_path(self._groups, group.namespace, group.name)}/status"
         attempt = f"write the status of PodGroup {group.namespace}/{group.name}"
         await self._connection.call(Request("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
 
     async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
         """See `Cluster.report_members`. One PATCH of podgroups/status."""
-        path = f"{COSCHEDULING}/namespaces/{group.namespace}/podgroups/{group.name}/status"
+        path = f"{pod_group_path(COSCHEDULING, group.namespace, group.name)}/status"
         attempt = f"write the status of PodGroup {group.namespace}/{group.name}"
         body = members_patch(group, status)
         await self._connection.call(Request("PATCH", path, attempt, None, body, MERGE_PATCH))
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
-        """See `Cluster.event`. Returns at once; the recorder writes it soon."""
+        """See `Cluster.event`. Return at once; the recorder writes the Event soon."""
         self._recorder.record(regarding, reason, message, warning)
 
-    async def _read(self, pod: Pod) -> wire.PodObject:
-        """The pod as it is now. Raises `Gone` where it, or the pod of that uid, is no more."""
+    async def _read(self, pod: Pod) -> PodObject:
+        """Return the current pod. Raise `Gone` where the pod, or the pod of that uid, doesn't exist any more."""
         request = Request("GET", _path(pod), f"read pod {pod.key}")
         now = _pod(await self._connection.call(request, READ_BACK_LIMIT))
         if now.metadata.uid != pod.uid:
@@ -211,7 +209,7 @@ class ApiCluster:
 
 @asynccontextmanager
 async def open_cluster(connection: Connection) -> AsyncIterator[ApiCluster]:
-    """An `ApiCluster` whose events are written while the context lasts, the last ones at its end."""
+    """Yield an `ApiCluster` whose Events are written while the context lasts, the last ones at its end."""
     recorder = EventRecorder(connection)
     writing = asyncio.create_task(recorder.run(), name="write events")
     try:

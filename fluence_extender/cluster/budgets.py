@@ -1,9 +1,10 @@
-"""Whether PodDisruptionBudgets let several pods be evicted together.
+"""Decide whether PodDisruptionBudgets let several pods be evicted together.
 
-The Eviction API judges one pod at a time; for a gang that is evicted whole or not at all all of it has to be asked
-before. Rules as in Kubernetes 1.36, pkg/registry/core/pod/storage/eviction.go: a pod that doesn't run yet or is being
-deleted needs no budget; one that two budgets cover can't be evicted; one that runs and isn't ready needs none where
-enough others are healthy, or where its budget always allows it; a budget whose status lags behind forbids.
+The Eviction API judges one pod at a time, but a gang is evicted whole or not at all. So all its pods are checked before
+the first eviction. The rules are those of Kubernetes 1.36, pkg/registry/core/pod/storage/eviction.go: a pod that
+doesn't run yet or is terminating needs no budget; a pod that two budgets cover can't be evicted; a pod that runs and
+isn't ready needs no budget where enough others are healthy, or where its budget always allows its eviction; a budget
+whose status is older than its spec forbids evictions.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from fluence_extender.cluster.port import Forbidding
+from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.model.pod import Pod
 
 ALWAYS_ALLOW = "AlwaysAllow"
 
 
 class BudgetMetadata(msgspec.Struct, frozen=True):
-    """What matters of a budget's metadata."""
+    """The fields of a budget's metadata that are read."""
 
     name: str
     namespace: str = ""
@@ -45,18 +46,24 @@ class Budget(msgspec.Struct, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
     def covers(self, pod: Pod) -> bool:
-        """Whether its selector selects the pod; an empty selector selects all of the namespace, none selects none."""
+        """Return whether it selects the pod.
+
+        An empty selector selects the whole namespace, no selector selects nothing.
+        """
         selector = self.spec.get("selector")
         if selector is None:
             return False
         labels = selector.get("matchLabels") or {}
         expressions = selector.get("matchExpressions") or ()
         return all(pod.labels.get(key) == value for key, value in labels.items()) and all(
-            _holds(one, pod.labels) for one in expressions
+            _matches(one, pod.labels) for one in expressions
         )
 
     def counts(self, pod: Pod) -> bool:
-        """Whether it counts evictions of a pod that it covers: not those of an unhealthy one that it lets go."""
+        """Return whether the eviction of a pod that it covers counts.
+
+        An unhealthy pod may be evicted without counting.
+        """
         if pod.ready:
             return True
         if self.spec.get("unhealthyPodEvictionPolicy") == ALWAYS_ALLOW:
@@ -66,7 +73,7 @@ class Budget(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRules:
-    """What decides who may preempt whom: PriorityClasses and PodDisruptionBudgets, None where they aren't known."""
+    """The PriorityClasses and PodDisruptionBudgets that govern preemption, None where they aren't known."""
 
     classes: Sequence[dict[str, Any]] | None = None
     budgets: Sequence[Budget] | None = None
@@ -81,34 +88,34 @@ _list = msgspec.json.Decoder(_BudgetList).decode
 
 
 def decode_budgets(raw: bytes) -> tuple[Budget, ...]:
-    """The budgets of a policy/v1 PodDisruptionBudgetList. Raises `msgspec.MsgspecError`."""
+    """Decode a policy/v1 PodDisruptionBudgetList. Raise `msgspec.MsgspecError`."""
     return _list(raw).items
 
 
 def decode_budget(raw: bytes) -> Budget:
-    """One policy/v1 PodDisruptionBudget. Raises `msgspec.MsgspecError`."""
+    """Decode a policy/v1 PodDisruptionBudget. Raise `msgspec.MsgspecError`."""
     return _budget(raw)
 
 
-def forbidding_anywhere(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Forbidding | None:
-    """`forbidding` for budgets and pods of any namespaces."""
+def eviction_block_anywhere(budgets: Sequence[Budget], pods: Sequence[Pod]) -> EvictionBlock | None:
+    """Return what `eviction_block` does, for budgets and pods of any namespaces."""
     for namespace in sorted({pod.namespace for pod in pods}):
         here = [one for one in budgets if one.metadata.namespace == namespace]
-        found = forbidding(here, [pod for pod in pods if pod.namespace == namespace])
+        found = eviction_block(here, [pod for pod in pods if pod.namespace == namespace])
         if found is not None:
             return found
     return None
 
 
-def forbidding(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Forbidding | None:
-    """What forbids evicting all of ``pods``, which are of the budgets' namespace, together; None when nothing does."""
+def eviction_block(budgets: Sequence[Budget], pods: Sequence[Pod]) -> EvictionBlock | None:
+    """Return what forbids evicting all ``pods`` of the budgets' namespace together, None where nothing does."""
     running = [pod for pod in pods if not pod.deleting and not pod.finished and pod.phase != "Pending"]
     covered = {pod.uid: sorted(one.metadata.name for one in budgets if one.covers(pod)) for pod in running}
     for pod in running:
         names = covered[pod.uid]
         if len(names) > 1:
             why = f"pod {pod.key} is covered by more than one PodDisruptionBudget ({', '.join(names)})"
-            return Forbidding(why, frozenset({pod.uid}))
+            return EvictionBlock(why, frozenset({pod.uid}))
     for budget in sorted(budgets, key=lambda one: one.metadata.name):
         name = budget.metadata.name
         uids = frozenset(pod.uid for pod in running if name in covered[pod.uid] and budget.counts(pod))
@@ -116,13 +123,13 @@ def forbidding(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Forbidding | N
         allowed = 0 if lags else max(budget.status.disruptions_allowed, 0)
         if len(uids) > allowed:
             namespace = running[0].namespace
-            return Forbidding(
+            return EvictionBlock(
                 f"PodDisruptionBudget {namespace}/{name} allows {allowed} of {len(uids)} evictions", uids
             )
     return None
 
 
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     key, values = expression.get("key", ""), expression.get("values") or ()
     match expression.get("operator"):
         case "In":

@@ -1,13 +1,13 @@
-"""One connection pool to the API server, with raw bodies both ways.
+"""One pool of connections to the API server, with raw bodies in both directions.
 
-The official client's `RESTClientObject` prepares TLS, client certificates, server name and proxy; streams go through
-its aiohttp session, calls go through an `Exchange`, which costs a fraction of it; its typed models are never used, as
-making them costs far more than everything we do with them. Every call has a time limit, and every failure is a
-`ClusterError`.
+The official client's `RESTClientObject` prepares TLS, client certificates, server name and proxy. Streams go through
+its aiohttp session; calls go through an `Exchange`, which costs a fraction of it. The official client's typed models
+are never used, because building them costs far more than everything else done with them. Every call has a time limit,
+and every failure is a `ClusterError`.
 
-Repeating a call is safe here: each write carries a uid or a fixed name, so the API server refuses it the
-second time. Hence a call cut off before its answer is repeated once, and one turned away for load (429, 503)
-while time is left.
+Repeating a call is safe: each write carries a uid or a fixed name, so the API server refuses it the second time. So a
+call that is cut off before its answer is repeated once, and a call that is refused because of load (429, 503) is
+repeated while time is left.
 """
 
 from __future__ import annotations
@@ -34,14 +34,20 @@ from yarl import URL
 
 from fluence_extender import __version__
 from fluence_extender.cluster.credentials import Credentials, find_origin, tls_fingerprint
-from fluence_extender.cluster.errors import BadKubeconfig, Busy, NoAnswer, error_from, read_status
+from fluence_extender.cluster.errors import (
+    BadKubeconfig,
+    Busy,
+    ClusterError,
+    NoAnswer,
+    error_from,
+    read_status,
+)
 from fluence_extender.cluster.exchange import Answer, Exchange
-from fluence_extender.cluster.port import ClusterError
 
 log = structlog.get_logger(__name__)
 
 POOL = 288
-"""Calls under way at the same time: more than anybody makes at once who counts his own."""
+"""Calls under way at the same time. Callers that bound their own calls stay below this together."""
 
 WATCHES = 16
 CONNECT_LIMIT = 5.0
@@ -52,13 +58,14 @@ UNTRUSTED = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationErr
 CLOSE_ROUNDS = 100
 HEADERS = {"Accept-Encoding": "identity", "User-Agent": f"fluence-extender/{__version__}"}
 KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5000))
-"""The last one, in milliseconds: what the peer hasn't taken by then is dropped, and never arrives later (tcp(7))."""
+"""Options of each socket. The last one is in milliseconds: data that the peer hasn't acknowledged by then is dropped,
+and never arrives later (tcp(7))."""
 
 
-class _Permitted(aiohttp.BytesPayload):
-    """A body for which ``permit`` is asked once there is a connection; ``refused`` is what that raised.
+class _PermittedBody(aiohttp.BytesPayload):
+    """A body that calls ``permit`` once there is a connection; ``refused`` is what that call raised.
 
-    Without its body the API server carries no write out.
+    The API server doesn't carry out a write without its body.
     """
 
     def __init__(self, body: bytes, permit: Callable[[], None]) -> None:
@@ -76,9 +83,10 @@ class _Permitted(aiohttp.BytesPayload):
 
 
 class _Transport(RESTClientObject):
-    """The official session with TCP keep-alive, so that a dead peer ends a silent watch in half a minute.
+    """The official session, with TCP keep-alive, so that a dead peer ends a silent watch within half a minute.
 
-    It knows its sockets: aiohttp leaves cut TLS connections to close by themselves, and on ``close`` they must.
+    It keeps track of its sockets, because aiohttp leaves aborted TLS connections to close later, and ``close`` must end
+    them.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -101,11 +109,14 @@ class _Transport(RESTClientObject):
         body: bytes | None,
         permit: Callable[[], None],
     ) -> Answer:
-        """A whole answer to a request whose ``target`` is encoded already; ``permit`` is asked just before it goes."""
+        """Send a request and return the whole answer.
+
+        ``target`` is already encoded; ``permit`` is called just before the request is sent.
+        """
         if not self.proxy:
             return await self._exchange.send(method, target, headers, body, permit)
         permit()
-        sent = _Permitted(body, permit) if body else None
+        sent = _PermittedBody(body, permit) if body else None
         try:
             async with await self.begin(method, target, headers, sent, CALL_TIMEOUT) as response:
                 answered = await response.read()
@@ -123,7 +134,7 @@ class _Transport(RESTClientObject):
         body: bytes | aiohttp.Payload | None,
         timing: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        """The response as soon as its head is there."""
+        """Send a request and return the response once its head has come."""
         if self.pool_manager is None:
             self.pool_manager = self._create_pool_manager()
         session: aiohttp.ClientSession = self.pool_manager
@@ -158,14 +169,16 @@ class _Transport(RESTClientObject):
 
 
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-"""The content type of patches that tell the items of a list apart by their key, whatever their order."""
+"""The content type of patches in which the items of a list are found by their key, not by their position."""
+MERGE_PATCH = "application/merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; ``attempt`` says for messages what it is to do ("bind pod a/b"), ``body`` becomes JSON.
+    """One request.
 
-    ``accept`` is the form of the answer.
+    ``attempt`` says for messages what it does ("bind pod a/b"). ``body`` is encoded as JSON. ``accept`` is the form of
+    the answer.
     """
 
     method: str
@@ -178,7 +191,7 @@ class Request:
 
 
 class Connection:
-    """Calls to one API server; ``close`` it, or use `connect` as a context manager."""
+    """Calls to one API server. Call ``close`` at the end, or use `connect`."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -187,11 +200,11 @@ class Connection:
         self._transport, self._fingerprint = _open(credentials)
         self._retired: _Transport | None = None
         self.permit: Callable[[], None] = _always
-        """Called immediately before each write is sent, repeated ones too; what it raises keeps the write back."""
+        """Called immediately before each write is sent, also before a repeated one. If it raises, nothing is sent."""
 
     @property
     def origin(self) -> str:
-        """Where the credentials came from, for messages."""
+        """The origin of the credentials, for messages."""
         return str(self._credentials.origin)
 
     @property
@@ -208,10 +221,10 @@ class Connection:
     async def call(
         self, request: Request, limit: float = CALL_LIMIT, patient: bool = True, urgent: bool = False
     ) -> bytes:
-        """The body of the answer, all tries together within ``limit`` seconds.
+        """Send a request and return the body of the answer; all tries together take at most ``limit`` seconds.
 
-        ``patient``: wait out a 429 or 503; ``urgent``: don't queue behind other calls. Raises `errors.NoAnswer`,
-        `Denied`, `Gone`, `Conflict`, `errors.Invalid`, `errors.Busy` or another `ClusterError`.
+        A ``patient`` call is repeated after a 429 or 503. An ``urgent`` call doesn't queue behind other calls. Raise a
+        `ClusterError`.
         """
         try:
             async with asyncio.timeout(limit), nullcontext() if urgent else self._calls:
@@ -226,7 +239,7 @@ class Connection:
         cuts = 0
         while True:
             try:
-                answer = await self._ask(request)
+                answer = await self._send(request)
             except CUT_OFF:
                 cuts += 1
                 if cuts > 1:
@@ -239,29 +252,29 @@ class Connection:
                 raise refusal
             await asyncio.sleep(refusal.retry_after)
 
-    async def _ask(self, request: Request) -> Answer:
-        """Ask; where the API server doesn't know us, once more with credentials loaded anew."""
+    async def _send(self, request: Request) -> Answer:
+        """Send a request; if the credentials aren't accepted, load them again and send it once more."""
         generation = self._credentials.generation
         try:
-            answer = await self._ask_once(request)
+            answer = await self._send_once(request)
         except UNTRUSTED:
             if not await self._renew(generation):
                 raise
-            return await self._ask_once(request)
+            return await self._send_once(request)
         if answer.status == 401 and await self._renew(generation):
-            return await self._ask_once(request)
+            return await self._send_once(request)
         return answer
 
-    async def _ask_once(self, request: Request) -> Answer:
+    async def _send_once(self, request: Request) -> Answer:
         target, headers, body = await self._prepared(request)
         permit = _always if request.method == "GET" else self.permit
         return await self._transport.exchange(request.method, target, headers, body, permit)
 
     @asynccontextmanager
     async def stream(self, request: Request, silence: float) -> AsyncIterator[aiohttp.StreamReader]:
-        """A response that goes on; reading it fails once nothing came for ``silence`` seconds.
+        """Yield the content of a response that goes on; reading it fails after ``silence`` seconds without data.
 
-        Raises as `call` does; failures while the body is read come out as `errors.NoAnswer` too.
+        Raise a `ClusterError`, also for failures while the content is read.
         """
         timing = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT, sock_read=silence)
         try:
@@ -278,7 +291,7 @@ class Connection:
             raise NoAnswer(f"{request.attempt}: {self.server} was lost: {reason}") from error
 
     async def _begin(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Begin a stream; where the API server doesn't know us, once more with credentials loaded anew."""
+        """Begin a stream; if the credentials aren't accepted, load them again and begin once more."""
         generation = self._credentials.generation
         try:
             response = await self._begin_once(request, timing)
@@ -296,7 +309,7 @@ class Connection:
         return await self._transport.begin(request.method, target, headers, body, timing)
 
     async def _prepared(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
-        """Target, headers and body."""
+        """Return the target, the headers and the body of a request."""
         headers = {**HEADERS, "Accept": request.accept}
         body: bytes | None = None
         if request.body is not None:
@@ -316,7 +329,10 @@ class Connection:
         return renewed
 
     async def _reopen(self) -> None:
-        """New TLS files need new connections; the old pool serves what is under way until the next change."""
+        """Open a new pool if the TLS files have changed.
+
+        The old pool serves the calls under way until the next change.
+        """
         try:
             if tls_fingerprint(self._credentials.configuration) == self._fingerprint:
                 return
@@ -332,7 +348,7 @@ class Connection:
 
 def _open(credentials: Credentials) -> tuple[_Transport, str]:
     configuration = credentials.configuration
-    # The proxy was settled on loading; without trust_env aiohttp doesn't read .netrc before each request.
+    # The proxy is part of the configuration. Without trust_env aiohttp doesn't read .netrc before each request.
     configuration.client_session_kwargs = {
         "trust_env": False,
         "cookie_jar": aiohttp.DummyCookieJar(),
@@ -347,7 +363,7 @@ def _open(credentials: Credentials) -> tuple[_Transport, str]:
 
 
 def _always() -> None:
-    """Reading needs no permit."""
+    """Permit a read, which needs no permission."""
 
 
 def _refusal(answer: Answer, attempt: str) -> ClusterError:
@@ -360,9 +376,9 @@ def _refusal(answer: Answer, attempt: str) -> ClusterError:
 
 @asynccontextmanager
 async def connect(kubeconfig: str | None = None) -> AsyncIterator[Connection]:
-    """A connection by ``kubeconfig``, else $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config.
+    """Yield a connection by ``kubeconfig``, else $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config.
 
-    Nothing is sent yet. Raises `errors.BadKubeconfig`, naming the path and the fix.
+    This sends nothing yet. Raise `errors.BadKubeconfig`, which names the path and the fix.
     """
     credentials = await Credentials.load(find_origin(kubeconfig, os.environ, Path.home()))
     connection = Connection(credentials)

@@ -1,8 +1,8 @@
-"""Where the API server is and who we are to it.
+"""The address of the API server and the credentials for it.
 
-Loading is the official client's: kubeconfig (several files, tokens, certificates, exec plugins, OIDC) or the pod's
-ServiceAccount, whose token it reads again every minute as the kubelet rotates it. Everything else that expires is
-loaded anew when the API server answers 401. Invariant: a failed reload keeps the credentials we had.
+The official client loads both: from a kubeconfig (several files, tokens, certificates, exec plugins, OIDC), or from the
+pod's ServiceAccount, whose token it reads again every minute because the kubelet rotates it. All other credentials that
+expire are loaded again when the API server answers 401. Invariant: a failed reload keeps the previous credentials.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOKEN = "BearerToken"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where credentials come from: a kubeconfig (``files`` joined by the path separator) or, if empty, the pod."""
+    """The origin of credentials: kubeconfig ``files``, joined by the path separator, or the pod if that is empty."""
 
     files: str = ""
 
@@ -41,32 +41,32 @@ class Origin:
 
 
 def find_origin(kubeconfig: str | None, environ: Mapping[str, str], home: Path) -> Origin:
-    """The one asked for, else $KUBECONFIG, else the pod we run in, else ~/.kube/config.
+    """Return ``kubeconfig`` if given, else $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config.
 
-    Raises `BadKubeconfig` when there is none, naming what was looked at.
+    Raise `BadKubeconfig` where there is none; its message names the places that were tried.
     """
-    asked = kubeconfig or environ.get("KUBECONFIG", "")
-    if asked:
-        paths = [os.path.expanduser(path) for path in asked.split(os.pathsep) if path]
+    wanted = kubeconfig or environ.get("KUBECONFIG", "")
+    if wanted:
+        paths = [os.path.expanduser(path) for path in wanted.split(os.pathsep) if path]
         if not any(os.path.exists(path) for path in paths):
-            said = "--kubeconfig" if kubeconfig else "$KUBECONFIG"
+            option = "--kubeconfig" if kubeconfig else "$KUBECONFIG"
             raise BadKubeconfig(
-                f"kubeconfig {asked} doesn't exist (given by {said}): correct the path or create it"
+                f"kubeconfig {wanted} doesn't exist (given by {option}): correct the path or create it"
             )
-        return Origin(asked)
+        return Origin(wanted)
     if environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
         return Origin()
-    usual = home / ".kube" / "config"
-    if usual.exists():
-        return Origin(str(usual))
+    default = home / ".kube" / "config"
+    if default.exists():
+        return Origin(str(default))
     raise BadKubeconfig(
-        f"no cluster to connect to: no kubeconfig was given, $KUBECONFIG isn't set, {usual} doesn't exist, "
+        f"no cluster to connect to: no kubeconfig was given, $KUBECONFIG isn't set, {default} doesn't exist, "
         "and this isn't a pod ($KUBERNETES_SERVICE_HOST isn't set). Give --kubeconfig PATH"
     )
 
 
 class Credentials:
-    """A loaded configuration of the official client, renewable; ``generation`` counts the loads."""
+    """A configuration of the official client that can be loaded again; ``generation`` counts the loads."""
 
     def __init__(self, origin: Origin, configuration: Configuration) -> None:
         self.origin = origin
@@ -77,11 +77,11 @@ class Credentials:
 
     @classmethod
     async def load(cls, origin: Origin) -> Credentials:
-        """Read ``origin`` for the first time. Raises `BadKubeconfig`."""
+        """Load the credentials of ``origin`` for the first time. Raise `BadKubeconfig`."""
         return cls(origin, await _read(origin))
 
     async def authorization(self) -> str:
-        """The value of the Authorization header, "" without a token (client certificates need none)."""
+        """Return the value of the Authorization header, "" without a token (client certificates need none)."""
         try:
             value = await self.configuration.get_api_key_with_prefix(TOKEN)
             self._header = (value or "").strip()
@@ -94,7 +94,10 @@ class Credentials:
         return self._header
 
     async def renew(self, seen: int) -> bool:
-        """Load anew unless that happened since generation ``seen``; whether the caller should try again."""
+        """Load the credentials again, unless that has happened since generation ``seen``.
+
+        Return whether the caller should try again.
+        """
         async with self._lock:
             if self.generation != seen:
                 return True
@@ -139,7 +142,7 @@ async def _read(origin: Origin) -> Configuration:
 
 
 def _check_plugin(origin: Origin, loader: object, configuration: Configuration) -> None:
-    """The official loader only logs that an exec plugin failed, and would go on as nobody."""
+    """Raise `BadKubeconfig` if an exec plugin failed, which the official loader only logs."""
     user = getattr(loader, "_user", None)
     if user is not None and "exec" in user and not (configuration.api_key or configuration.cert_file):
         raise BadKubeconfig(
@@ -155,7 +158,7 @@ def _advice(origin: Origin) -> str:
 
 
 def _proxy(host: str) -> str | None:
-    """The proxy the environment asks for; looked up once, as the environment doesn't change."""
+    """Return the proxy that the environment sets. It is looked up once, because the environment doesn't change."""
     parts = urlsplit(host)
     if not parts.hostname or proxy_bypass(parts.hostname):
         return None
@@ -163,7 +166,10 @@ def _proxy(host: str) -> str | None:
 
 
 def tls_fingerprint(configuration: Configuration) -> str:
-    """Changes when host, proxy or any TLS file's content does, and then connections must be opened anew."""
+    """Return a text that changes with the host, the proxy and the content of the TLS files.
+
+    New connections are needed once it changes. Raise `BadKubeconfig` where a file can't be read.
+    """
     digest = hashlib.sha256(f"{configuration.host}|{configuration.proxy}|{configuration.verify_ssl}".encode())
     for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file):
         digest.update(b"|")

@@ -1,54 +1,110 @@
-"""From an answer of the API server to a typed error whose text says what to do about it.
+"""The exceptions of this room, and how an answer of the API server becomes one.
 
-The API server explains every refusal in a Status object (meta/v1); its message names user, verb and resource
-when a right is missing. That text is kept, and the fix is added where there is one.
+Every failure to read or write the cluster is a `ClusterError`:
+
+    ClusterError
+      NoAnswer             no answer came; whether the call was carried out isn't known
+      BadKubeconfig        there is no usable way to reach a cluster
+      ResourcesFileError   a local resources file can't be read
+      Unauthenticated      401: the credentials aren't accepted
+      Denied               403: a right is missing
+      Gone                 404: the object, or the object of that uid, doesn't exist any more
+      Conflict             409: the object isn't in the state for which the write was made
+        AlreadyBound       the pod is bound to another node
+      Expired              410: the resourceVersion or the continue token is too old
+      Invalid              422: the API server refuses the content
+      Busy                 429, 503: the call may be repeated later
+      Disrupted            429 of an eviction: a PodDisruptionBudget forbids it
+
+`NotLeading` stands apart: the write was withheld here, so nothing about the cluster failed.
+
+The API server explains each refusal in a Status object (meta/v1). Its message names the user, the verb and the resource
+where a right is missing. The error's text keeps this message and adds what to do about it.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from fluence_extender.cluster.port import ClusterError, Conflict, Denied, Gone
+
+class ClusterError(Exception):
+    """A call to the API server failed; ``status`` is the HTTP status, 0 where no answer came."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class NoAnswer(ClusterError):
-    """No answer came (refused, cut or too late): whether the call was carried out is not known."""
-
-
-class Unauthenticated(ClusterError):
-    """The API server doesn't know us: the token or certificate is wrong or has expired."""
+    """No answer came (refused, cut off or too late); whether the call was carried out isn't known."""
 
 
 class BadKubeconfig(ClusterError):
     """There is no usable way to reach a cluster; the message names the file and the fix."""
 
 
-class Busy(ClusterError):
-    """The API server turned the call away for now (429, 503); ``retry_after`` in seconds."""
+class ResourcesFileError(ClusterError):
+    """The resources file can't be read; the message names the path and the fix."""
 
-    def __init__(self, message: str, status: int, retry_after: float) -> None:
-        super().__init__(message, status)
-        self.retry_after = retry_after
+
+class Unauthenticated(ClusterError):
+    """The API server doesn't accept the token or certificate: it is wrong or has expired."""
+
+
+class Denied(ClusterError):
+    """The account lacks a right, which the message names."""
+
+
+class Gone(ClusterError):
+    """The object, or the object of that uid, doesn't exist any more."""
+
+
+class Conflict(ClusterError):
+    """The object isn't in the state for which the write was made."""
+
+
+class AlreadyBound(Conflict):
+    """The pod is already bound, to ``node``."""
+
+    def __init__(self, message: str, node: str) -> None:
+        super().__init__(message, 409)
+        self.node = node
+
+
+class Expired(ClusterError):
+    """The resourceVersion or the continue token is too old (410); a new list is needed."""
 
 
 class Invalid(ClusterError):
-    """The API server understood and refuses (422); ``fields`` are the paths it objects to."""
+    """The API server refuses the content (422); ``fields`` are the paths to which it objects."""
 
     def __init__(self, message: str, fields: tuple[str, ...]) -> None:
         super().__init__(message, 422)
         self.fields = fields
 
 
-class Expired(ClusterError):
-    """The resourceVersion or continue token is too old (410): list anew."""
+class Busy(ClusterError):
+    """The API server refused the call for now (429, 503); repeat it after ``retry_after`` seconds."""
+
+    def __init__(self, message: str, status: int, retry_after: float) -> None:
+        super().__init__(message, status)
+        self.retry_after = retry_after
 
 
-ENDING = "NamespaceTerminating"
-"""The cause of a refusal to create anything in a namespace that is being deleted (corev1.NamespaceTerminatingCause)."""
+class Disrupted(ClusterError):
+    """A PodDisruptionBudget forbids the eviction for now."""
+
+
+class NotLeading(Exception):
+    """Another replica leads, so the write was not sent or was abandoned; the message says why."""
+
+
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""The cause of a refusal to create an object in a terminating namespace (corev1.NamespaceTerminatingCause)."""
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One field that was refused, or another cause (StatusCause)."""
+    """A field that was refused, or another cause (meta/v1 StatusCause)."""
 
     field: str = ""
     reason: str = ""
@@ -56,7 +112,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True):
-    """The part of StatusDetails that is read."""
+    """The part of meta/v1 StatusDetails that is read."""
 
     causes: tuple[Cause, ...] = ()
     retry_after: int = msgspec.field(name="retryAfterSeconds", default=0)
@@ -75,7 +131,7 @@ _decode_status = msgspec.json.Decoder(Status).decode
 
 
 def read_status(body: bytes, code: int) -> Status:
-    """The Status in ``body``; an answer that is none (a proxy's page) becomes one with its first 300 characters."""
+    """Return the Status in ``body``; if there is none (a proxy's page), return one with the first 300 characters."""
     try:
         return _decode_status(body)
     except msgspec.MsgspecError:
@@ -83,7 +139,10 @@ def read_status(body: bytes, code: int) -> Status:
 
 
 def error_from(code: int, status: Status, attempt: str, retry_after: float = 1.0) -> ClusterError:
-    """The error for an answer with HTTP status ``code``; ``attempt`` says what was tried ("bind pod a/b")."""
+    """Return the error for an answer with the HTTP status ``code``.
+
+    ``attempt`` says what was tried ("bind pod a/b"); ``retry_after`` is in seconds.
+    """
     text = f"{attempt}: {status.message or status.reason or 'no reason given'} (HTTP {code})"
     match code:
         case 401:
@@ -92,7 +151,7 @@ def error_from(code: int, status: Status, attempt: str, retry_after: float = 1.0
                 "certificate, or check that the pod's ServiceAccount still exists",
                 401,
             )
-        case 403 if any(cause.reason == ENDING for cause in _causes(status)):
+        case 403 if any(cause.reason == NAMESPACE_TERMINATING for cause in _causes(status)):
             return Gone(text, 403)
         case 403:
             return Denied(

@@ -1,8 +1,8 @@
-"""Events about what we did, written in the background.
+"""Kubernetes Events, written in the background.
 
-Equal events (same object, reason and message) become one with a count, updated at most every few seconds, so
-that a gang waiting for an hour doesn't flood etcd. Invariant: recording never waits, never raises and holds a
-bounded number of events; when there are too many the oldest are forgotten.
+Equal events (same object, reason and message) become one with a count, which is updated at most every few seconds. So a
+gang that waits for an hour doesn't flood etcd. Invariant: recording never waits, never raises and holds a bounded
+number of events; when there are too many, the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 
 import structlog
 
-from fluence_extender.cluster.backoff import Backoff
-from fluence_extender.cluster.connection import Connection, Request
-from fluence_extender.cluster.port import ClusterError, Gone, NotLeading, Regarding
+from fluence_extender.cluster.connection import MERGE_PATCH, Connection, Request
+from fluence_extender.cluster.errors import ClusterError, Gone, NotLeading
+from fluence_extender.cluster.pacing import Backoff
+from fluence_extender.cluster.port import Regarding
 from fluence_extender.model.names import DOMAIN
 from fluence_extender.model.notation import format_micro_time
 
@@ -36,7 +37,7 @@ Key = tuple[Regarding, str, str]
 
 @dataclass(slots=True)
 class _Entry:
-    """One event: how often it happened and how much of that the API server knows."""
+    """One event: how often it happened, and which count has been written."""
 
     name: str
     warning: bool
@@ -48,7 +49,7 @@ class _Entry:
 
 
 class EventRecorder:
-    """Writes Events (events.k8s.io/v1) in one background task; ``run`` it, and ``flush`` before the end."""
+    """Writes Events (events.k8s.io/v1) from one background task, ``run``; call ``flush`` at the end."""
 
     def __init__(self, connection: Connection, period: float = PERIOD, capacity: int = CAPACITY) -> None:
         self._connection = connection
@@ -61,7 +62,7 @@ class EventRecorder:
         self._instance = os.environ.get("HOSTNAME") or "fluence-extender"
 
     def record(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
-        """Note that it happened once more."""
+        """Count one more occurrence of an event."""
         now = asyncio.get_running_loop().time()
         key = (regarding, reason, message)
         entry = self._entries.pop(key, None)
@@ -78,7 +79,7 @@ class EventRecorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write what was recorded, until cancelled."""
+        """Write recorded events until cancelled."""
         while True:
             wait = await self._write_due()
             with suppress(TimeoutError):
@@ -87,7 +88,7 @@ class EventRecorder:
             self._wake.clear()
 
     async def flush(self) -> None:
-        """Write everything now, within two seconds; what doesn't get through is dropped."""
+        """Write everything now, within two seconds, and drop the rest."""
         for entry in self._entries.values():
             entry.due = 0.0
         try:
@@ -97,7 +98,7 @@ class EventRecorder:
             log.warning("some events were not written in time", count=len(self._pending))
 
     async def _write_due(self) -> float | None:
-        """Write all that is due; seconds until the next one is, None when nothing is left."""
+        """Write all events that are due; return the seconds until the next one is due, None where nothing is left."""
         loop = asyncio.get_running_loop()
         waits: list[float] = []
         for key in list(self._pending):
@@ -114,7 +115,7 @@ class EventRecorder:
         return min(waits, default=None)
 
     async def _try(self, key: Key, entry: _Entry) -> bool:
-        """Write one event; whether it needs no further try. Waits a while where the API server is away."""
+        """Write one event; return whether it needs no further try. Wait a while if the API server can't be reached."""
         try:
             await self._write(key, entry)
         except NotLeading:
@@ -142,13 +143,13 @@ class EventRecorder:
                     attempt,
                     None,
                     {"series": series},
-                    "application/merge-patch+json",
+                    MERGE_PATCH,
                 )
             else:
                 request = Request("POST", path, attempt, None, self._body(key, entry, namespace))
             await self._connection.call(request)
         except Gone:
-            # Events live an hour; a namespace on its way out takes none.
+            # Events live for an hour, and a terminating namespace accepts none.
             if not entry.written:
                 raise
             entry.name, entry.written = _name(regarding), 0

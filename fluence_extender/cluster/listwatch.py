@@ -1,9 +1,10 @@
-"""One kind kept in step with the API server: a consistent list, then every change, for as long as it runs.
+"""Follow one kind on the API server: a consistent list, then every change, for as long as it runs.
 
-Invariant: what the sink was told, in order, is at every moment a state the API server once had for this kind.
-Whatever breaks (410, lost connections, outages, garbage, a sink that raises), the watch goes on from the last
-version told, or lists anew; a new list is the whole truth. The list leaves resourceVersion unset: a quorum
-read, never a stale cache (Kubernetes API concepts, "resource versions").
+Invariant: the observations that the sink has received, in order, are at every moment a state that the API server once
+had for this kind. After any failure (410, lost connections, outages, garbage, a sink that raises), the watch continues
+from the last version that the sink received, or lists again; a new list is the whole truth. The list leaves
+resourceVersion unset, so it is a quorum read and never comes from a stale cache (Kubernetes API concepts, "resource
+versions").
 """
 
 from __future__ import annotations
@@ -12,33 +13,36 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
-import msgspec
 import structlog
 
-from fluence_extender.cluster import wire
-from fluence_extender.cluster.backoff import Backoff, jittered
 from fluence_extender.cluster.connection import Connection, Request
-from fluence_extender.cluster.errors import Busy, Expired, error_from, read_status
-from fluence_extender.cluster.port import Changed, ClusterError, Denied, Gone, Listed, Sink, Watched
-from fluence_extender.cluster.source import Source
-from fluence_extender.cluster.timing import STANDARD, Timing
+from fluence_extender.cluster.decode.objects import Page, decode_event, decode_page, decode_versioned
+from fluence_extender.cluster.errors import (
+    Busy,
+    ClusterError,
+    Denied,
+    Expired,
+    Gone,
+    error_from,
+    read_status,
+)
+from fluence_extender.cluster.pacing import STANDARD, Backoff, Timing, jittered
+from fluence_extender.cluster.port import Changed, Listed, Sink, Watched
+from fluence_extender.cluster.sources import Source
 
 log = structlog.get_logger(__name__)
 
 LIST_LIMIT = 60.0
-BREATHE = 64
-
-_page = msgspec.json.Decoder(wire.Page).decode
-_event = msgspec.json.Decoder(wire.Event).decode
-_versioned = msgspec.json.Decoder(wire.Versioned).decode
+OBJECTS_BETWEEN_YIELDS = 64
+"""Objects that are decoded before other tasks of the event loop get a turn."""
 
 
 class ListWatch:
     """The list-watch of one source; ``run`` it as a task.
 
-    ``synced`` is set after the first list; ``contact`` is the loop time when the API server last said
-    something here; ``open`` whether a watch stands, and ``opened`` since when; ``served`` is false while the
-    API server doesn't know the kind; ``failure`` is why there is no watch, "" when all is well.
+    ``synced`` is set after the first list. ``contact`` is the loop time at which the API server last sent something
+    here. ``open`` says whether a watch is open, and ``opened`` since when, in loop time. ``served`` is false while the
+    API server doesn't serve the kind. ``failure`` says why there is no watch, "" where there is one.
     """
 
     def __init__(self, connection: Connection, source: Source, sink: Sink, timing: Timing = STANDARD) -> None:
@@ -53,7 +57,7 @@ class ListWatch:
         self._sink = sink
         self._timing = timing
         self._backoff = Backoff(timing.retry, timing.retry_cap)
-        # An API server that has just started denies everything until it has read its own RBAC rules.
+        # An API server that has just started denies every request until it has read its own RBAC rules.
         self._denials = Backoff(timing.retry, timing.denied)
         self._version = ""
         self._listed = float("-inf")
@@ -67,7 +71,7 @@ class ListWatch:
                 await asyncio.sleep(delay)
 
     async def _step(self) -> float:
-        """List if need be, then watch until the watch ends; the seconds to wait before the next step."""
+        """List if necessary, then watch until the watch ends; return the seconds to wait before the next step."""
         try:
             if self._path is None:
                 self._path = await self.source.locate()
@@ -80,10 +84,11 @@ class ListWatch:
                 self._backoff.reset()
             return 0.0 if useful else self._backoff.delay()
         except Expired:
-            log.info("the watch is too far behind; listing anew", kind=self.source.kind)
+            log.info("the watch is too far behind; listing again", kind=self.source.kind)
             self._version = ""
             if asyncio.get_running_loop().time() - self._listed > self._timing.retry_cap:
-                # What was waited for is here, however often it failed before, and until the list all is out of date.
+                # The watch has worked since the last list, so earlier failures don't count, and until the next list all
+                # observations are out of date.
                 self._backoff.reset()
             return self._backoff.delay()
         except Denied as error:
@@ -96,8 +101,8 @@ class ListWatch:
         except ClusterError as error:
             return self._failed(str(error), self._backoff.delay())
         except Exception as error:
-            # The sink raised, or the API server sent what isn't its protocol: only a new list mends either.
-            log.exception("an observation couldn't be taken in; listing anew", kind=self.source.kind)
+            # The sink raised, or the API server violated its protocol. Only a new list repairs either.
+            log.exception("an observation couldn't be processed; listing again", kind=self.source.kind)
             self._version = ""
             return self._failed(repr(error), self._backoff.delay())
         finally:
@@ -113,7 +118,7 @@ class ListWatch:
         self._touch()
         if self.served:
             self.served = False
-            self._tell_list([])
+            self._send_list([])
         return jittered(self._timing.rediscover)
 
     def _touch(self) -> None:
@@ -123,20 +128,20 @@ class ListWatch:
             log.info("the API server answers again", kind=self.source.kind)
             self.failure = ""
 
-    def _tell_list(self, objects: list[Watched]) -> None:
+    def _send_list(self, objects: list[Watched]) -> None:
         self._sink(Listed(self.source.kind, tuple(objects) or self.source.absent, self.served))
         self.synced.set()
 
     async def _list(self, path: str) -> str:
-        """Tell the sink all there is; the version of it."""
+        """Send the sink a list of all objects; return the version of the list."""
         self._listed = asyncio.get_running_loop().time()
         try:
             objects, version = await self._read_pages(path, self._timing.page)
         except Expired:
-            # The list took longer than the API server keeps old versions: once more, in one piece.
+            # The list took longer than the API server keeps old versions, so list once more in a single page.
             objects, version = await self._read_pages(path, 0)
         self.served = True
-        self._tell_list(objects)
+        self._send_list(objects)
         return version
 
     async def _read_pages(self, path: str, size: int) -> tuple[list[Watched], str]:
@@ -145,38 +150,43 @@ class ListWatch:
         if self.source.selector:
             query["fieldSelector"] = self.source.selector
         attempt = f"list {self.source.resource}"
-        asked = self._ask(path, attempt, query)
+        next_page = self._request_page(path, attempt, query)
         try:
             while True:
-                page = await asked
+                page = await next_page
                 if page.metadata.next_page:
-                    # The API server makes the next page while this one is read.
-                    asked = self._ask(path, attempt, {**query, "continue": page.metadata.next_page})
+                    # The API server prepares the next page while this one is read.
+                    next_page = self._request_page(
+                        path, attempt, {**query, "continue": page.metadata.next_page}
+                    )
                 for number, raw in enumerate(page.items or ()):
                     objects.append(self.source.decode(bytes(raw)))
-                    if number % BREATHE == BREATHE - 1:
+                    if number % OBJECTS_BETWEEN_YIELDS == OBJECTS_BETWEEN_YIELDS - 1:
                         await asyncio.sleep(0)
                 if not page.metadata.next_page:
                     return objects, page.metadata.resource_version
         finally:
-            asked.cancel()
+            next_page.cancel()
 
-    def _ask(self, path: str, attempt: str, query: Mapping[str, str | int]) -> asyncio.Task[wire.Page]:
-        """Ask for one page."""
-        asked = asyncio.create_task(self._page(Request("GET", path, attempt, query)))
-        # Nobody waits for it any more where the page before couldn't be read.
-        asked.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return asked
+    def _request_page(self, path: str, attempt: str, query: Mapping[str, str | int]) -> asyncio.Task[Page]:
+        """Request one page."""
+        task = asyncio.create_task(self._page(Request("GET", path, attempt, query)))
+        # If the page before can't be read, no task awaits this one, and its exception must not be reported.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
 
-    async def _page(self, request: Request) -> wire.Page:
+    async def _page(self, request: Request) -> Page:
         body = await self._connection.call(request, LIST_LIMIT)
         self._touch()
-        return _page(body)
+        return decode_page(body)
 
     async def _watch(self, path: str) -> bool:
-        """Tell the sink each change until the watch ends; whether it was of use (told something or lasted)."""
+        """Send the sink each change until the watch ends.
+
+        Return whether the watch was of use (had changes, or lasted).
+        """
         loop = asyncio.get_running_loop()
-        began, said = loop.time(), 0
+        began, received = loop.time(), 0
         query: dict[str, str | int] = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -193,29 +203,31 @@ class ListWatch:
                 self._touch()
                 for line in batch:
                     self._take(line)
-                    said += 1
-                    if said % BREATHE == 0:
+                    received += 1
+                    if received % OBJECTS_BETWEEN_YIELDS == 0:
                         await asyncio.sleep(0)
-        return said > 0 or loop.time() - began > self._timing.retry_cap
+        return received > 0 or loop.time() - began > self._timing.retry_cap
 
     def _take(self, line: bytes) -> None:
-        event = _event(line)
+        event = decode_event(line)
         raw = bytes(event.object)
         if event.type == "ERROR":
             self._version = ""
             status = read_status(raw, 0)
             raise error_from(status.code, status, f"watch {self.source.resource}")
         if event.type == "BOOKMARK":
-            self._version = _versioned(raw).metadata.resource_version
+            self._version = decode_versioned(raw).metadata.resource_version
             return
         decoded = self.source.decode(raw)
-        gone = event.type == "DELETED"
-        self._sink(self.source.removal(decoded) if gone else Changed(self.source.kind, decoded))
-        self._version = getattr(decoded, "resource_version", "") or _versioned(raw).metadata.resource_version
+        deleted = event.type == "DELETED"
+        self._sink(self.source.removal(decoded) if deleted else Changed(self.source.kind, decoded))
+        self._version = (
+            getattr(decoded, "resource_version", "") or decode_versioned(raw).metadata.resource_version
+        )
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
-    """Whole lines as they come; a half line at the end was cut off and is dropped (it will be sent again)."""
+    """Yield whole lines as they come. A partial line at the end was cut off; it is dropped and will be sent again."""
     rest = b""
     async for chunk in stream.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")

@@ -1,21 +1,38 @@
-"""Whole objects by their path: read, made, replaced. Invariant: a replacement never undoes somebody else's write."""
+"""Objects that are created, changed and deleted whole: any object by its path, and PodGroups.
+
+Invariant: a replacement or a deletion never undoes a write of another client, because it names the version it is based
+on.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from fluence_extender.cluster.connection import Connection, Request
-from fluence_extender.cluster.port import Gone, Json
+from fluence_extender.cluster.bodies import (
+    AnyPodGroup,
+    pod_group_manifest,
+    pod_group_path,
+    pod_group_spec,
+)
+from fluence_extender.cluster.connection import MERGE_PATCH, Connection, Request
+from fluence_extender.cluster.errors import Gone
+from fluence_extender.cluster.port import Json, Kind
+from fluence_extender.cluster.sources import Discovery
+from fluence_extender.model.pod import Owner
+from fluence_extender.model.workload import PodGroup
+
+DISCOVERY_INTERVAL = 30.0
+"""Seconds after which the API server is asked again which PodGroups it serves."""
 
 
 class ApiObjects:
-    """Objects of the API server. Every call raises `ClusterError`."""
+    """`port.Objects` on an API server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def read(self, path: str) -> Json | None:
-        """The object at ``path`` as it is now, None where there is none (or no such kind)."""
+        """Return the object at ``path``, None where it or its kind doesn't exist."""
         try:
             body = await self._connection.call(Request("GET", path, f"read {path}"))
         except Gone:
@@ -24,14 +41,61 @@ class ApiObjects:
         return found
 
     async def create(self, path: str, body: Json) -> Json:
-        """Make the object that is to stand at ``path``. Raises `Conflict` where it is there already."""
+        """Create the object at ``path``. Raise `Conflict` where it exists."""
         collection = path.rpartition("/")[0]
         answer = await self._connection.call(Request("POST", collection, f"create {path}", body=body))
-        made: Json = msgspec.json.decode(answer)
-        return made
+        created: Json = msgspec.json.decode(answer)
+        return created
 
     async def replace(self, path: str, body: Json) -> Json:
-        """Write an object that was read and altered. Raises `Conflict` where it has changed since, `Gone`."""
+        """Write an object that was read and altered. Raise `Conflict` where it has changed since, or `Gone`."""
         answer = await self._connection.call(Request("PUT", path, f"replace {path}", body=body))
-        made: Json = msgspec.json.decode(answer)
-        return made
+        replaced: Json = msgspec.json.decode(answer)
+        return replaced
+
+
+class ApiPodGroups:
+    """PodGroups of both kinds, in whichever version the API server serves them.
+
+    Each call may raise a `ClusterError`.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._discovery = Discovery(connection, DISCOVERY_INTERVAL)
+
+    async def make(
+        self, kind: type[AnyPodGroup], name: tuple[str, str], size: int, owner: Owner | None
+    ) -> None:
+        """Create a PodGroup with the webhook's mark.
+
+        Raise `Conflict` where one of that name exists, and `Gone` where no PodGroups are served.
+        """
+        listed = await self._listed(kind)
+        body = pod_group_manifest(listed, kind, name, size, owner)
+        attempt = f"create PodGroup {name[0]}/{name[1]}"
+        await self._connection.call(Request("POST", pod_group_path(listed, name[0]), attempt, body=body))
+
+    async def resize(self, group: AnyPodGroup, size: int) -> None:
+        """Change the size of a PodGroup. Raise `errors.Invalid` where it can't be changed, or `Gone`."""
+        body = {"metadata": {"uid": group.uid}, "spec": pod_group_spec(type(group), size)}
+        attempt = f"resize PodGroup {group.namespace}/{group.name}"
+        path = await self._path(group)
+        await self._connection.call(Request("PATCH", path, attempt, body=body, content_type=MERGE_PATCH))
+
+    async def remove(self, group: AnyPodGroup) -> None:
+        """Delete a PodGroup in the state that was observed. Raise `Conflict` where it has changed since, or `Gone`."""
+        observed = {"uid": group.uid, "resourceVersion": group.provenance.version}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": observed}
+        attempt = f"delete PodGroup {group.namespace}/{group.name}"
+        path = await self._path(group)
+        await self._connection.call(Request("DELETE", path, attempt, body=body))
+
+    async def _path(self, group: AnyPodGroup) -> str:
+        return pod_group_path(await self._listed(type(group)), group.namespace, group.name)
+
+    async def _listed(self, kind: type[AnyPodGroup]) -> str:
+        found = await self._discovery.find(Kind.POD_GROUP if kind is PodGroup else Kind.COSCHEDULING_GROUP)
+        if found is None:
+            raise Gone("no PodGroups are served any more", 404)
+        return found

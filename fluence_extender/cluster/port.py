@@ -1,13 +1,13 @@
-"""What the rest of the project may ask of a Kubernetes cluster.
+"""What the rest of the project may read and write of a Kubernetes cluster.
 
-Reading is by level: for each kind a consistent list first, then changes; a list may come again at any time (after a
-lost watch) and then is the whole truth for its kind. Writing carries the pod's uid, so that a write meant for one pod
-never touches a namesake that took its place.
+Reading is by level. For each kind a consistent list comes first, then changes. A list may come again at any time, after
+a lost watch, and is then the whole truth for its kind. Every write carries the pod's uid, so that a write meant for one
+pod never reaches another pod that took its name. `errors` holds the exceptions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -26,6 +26,7 @@ from fluence_extender.model.workload import (
     Workload,
 )
 
+Json = dict[str, Any]
 Group = TypeVar("Group")
 
 
@@ -46,7 +47,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourcesFile:
-    """The text of resources.yaml; ``source`` says where it came from, for messages; None = there is none."""
+    """The text of resources.yaml, None where there is none; ``source`` names its origin, for messages."""
 
     source: str
     text: str | None
@@ -63,12 +64,12 @@ WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.MPI_JOB: MpiJob,
     Kind.RAY_CLUSTER: RayCluster,
 }
-"""The kinds that say how large gangs are."""
+"""The kinds that determine how large gangs are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All objects of one kind at one moment; ``served`` is false where the API server doesn't know the kind."""
+    """All objects of one kind at one moment; ``served`` is false where the API server doesn't serve the kind."""
 
     kind: Kind
     objects: tuple[Watched, ...]
@@ -85,60 +86,47 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """One object is gone; ``object`` is its last known state."""
+    """One object was deleted; ``object`` is its last known state."""
 
     kind: Kind
     object: Watched
 
 
-Json = dict[str, Any]
 Observation = Listed | Changed | Deleted
 Sink = Callable[[Observation], None]
 
 
-class ClusterError(Exception):
-    """A call to the API server failed; ``status`` is the HTTP status, 0 when no answer came."""
+def follow_pods(
+    observation: Observation, known: Iterable[str], put: Callable[[Pod], None], drop: Callable[[str], None]
+) -> bool:
+    """Call ``put`` with each pod in ``observation`` and ``drop`` with the uid of each deleted pod.
 
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class Gone(ClusterError):
-    """The object (of that uid) doesn't exist any more."""
-
-
-class Conflict(ClusterError):
-    """The object isn't in the state the write was made for."""
-
-
-class AlreadyBound(Conflict):
-    """The pod is bound already, to ``node``."""
-
-    def __init__(self, message: str, node: str) -> None:
-        super().__init__(message, 409)
-        self.node = node
-
-
-class Disrupted(ClusterError):
-    """An eviction is not allowed now (a PodDisruptionBudget)."""
-
-
-class Denied(ClusterError):
-    """We lack the right to do this; the message names it."""
-
-
-class NotLeading(Exception):
-    """Another replica leads, so the write wasn't sent or was given up; the text says why. No fault of the cluster's."""
+    ``known`` are the uids that the caller keeps something of. After a list, each of them that the list lacks is
+    dropped, whatever was missed before the list. Return whether the observation is about pods.
+    """
+    if observation.kind is not Kind.POD:
+        return False
+    if isinstance(observation, Listed):
+        listed = {one.uid: one for one in observation.objects if isinstance(one, Pod)}
+        for uid in [uid for uid in known if uid not in listed]:
+            drop(uid)
+        for pod in listed.values():
+            put(pod)
+    elif isinstance(observation.object, Pod):
+        if isinstance(observation, Changed):
+            put(observation.object)
+        else:
+            drop(observation.object.uid)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The record of a coordination Lease (coordination.k8s.io/v1).
 
-    ``holder`` is "" where nobody leads. ``renewed`` is the holder's own time stamp; it only tells two records apart,
-    because clocks differ. ``transitions`` grows with each new holder. ``duration`` is how many seconds the others wait
-    after a renewal.
+    ``holder`` is "" where no replica leads. ``renewed`` is the holder's own time stamp; it only tells two records
+    apart, because clocks differ. ``transitions`` grows with each new holder. ``duration`` is how many seconds the other
+    replicas wait after a renewal.
     """
 
     holder: str
@@ -148,8 +136,11 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Our pods as the API server had them at ``version``: all their ``uids``, and those that we didn't know so."""
+class OwnPods:
+    """The pods of this scheduler as the API server had them at ``version``.
+
+    ``uids`` are those of all of them; ``changed`` are the pods that the caller didn't know in this state.
+    """
 
     version: str
     uids: frozenset[str]
@@ -158,7 +149,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """``node`` is the one a pod is planned on, ``affinity`` the required node affinity that confines it there.
+    """``node`` is the node on which a pod is planned, ``affinity`` the required node affinity that confines it there.
 
     The affinity must be at least as strict as the pod's own (Kubernetes: mutable scheduling directives of gated pods).
     """
@@ -168,21 +159,21 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Forbidding:
-    """Why pods can't be evicted together, and the uids of those of them that this is about."""
+class EvictionBlock:
+    """The reason why pods can't be evicted together, and the uids of the pods that it concerns."""
 
     reason: str
     uids: frozenset[str]
 
-    def about(self, pods: Mapping[Group, Sequence[Pod]]) -> Group:
-        """Of gangs that were to go together with these ``pods`` the one that stays: the last that this is about."""
-        covered = [key for key, some in pods.items() if any(pod.uid in self.uids for pod in some)]
-        return (covered or list(pods))[-1]
+    def last_concerned(self, pods: Mapping[Group, Sequence[Pod]]) -> Group:
+        """Return the last gang of ``pods`` that this concerns, or simply the last one: that gang isn't evicted."""
+        concerned = [key for key, some in pods.items() if any(pod.uid in self.uids for pod in some)]
+        return (concerned or list(pods))[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """What an Event is about."""
+    """The object that an Event is about (events.k8s.io/v1 ``regarding``)."""
 
     api_version: str
     kind: str
@@ -192,58 +183,59 @@ class Regarding:
 
 
 class Objects(Protocol):
-    """Whole objects by their path; see `objects.ApiObjects`. Each call raises a `ClusterError` subclass."""
+    """Whole objects by their path. Each call raises a `ClusterError` where it fails."""
 
     async def read(self, path: str) -> Json | None:
-        """The object, None where there is none."""
+        """Return the object, None where there is none."""
         ...
 
     async def create(self, path: str, body: Json) -> Json:
-        """Make it. Raises `Conflict` where it is there."""
+        """Create the object. Raise `Conflict` where it exists."""
         ...
 
     async def replace(self, path: str, body: Json) -> Json:
-        """Write what was read and altered. Raises `Conflict` where it has changed since."""
+        """Write an object that was read and altered. Raise `Conflict` where it has changed since."""
         ...
 
 
 class Cluster(Protocol):
-    """The writes. Each raises a `ClusterError` subclass and otherwise has been accepted by the API server.
+    """The writes. A call that returns has been accepted by the API server; others raise a `ClusterError`.
 
-    One that isn't ours to make, because another replica leads, raises `NotLeading`.
+    A write that isn't this replica's to make, because another replica leads, raises `NotLeading`.
     """
 
     async def nominate(self, pod: Pod, node: str) -> None:
-        """Set ``status.nominatedNodeName`` ("" clears it); nothing happens to a pod that is bound already."""
+        """Set ``status.nominatedNodeName`` ("" clears it). A pod that is already bound stays as it is."""
         ...
 
     async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
-        """Remove the scheduling gate of that name, whatever its position, and pin the pod in the same write.
+        """Remove the scheduling gate of that name, at whatever position, and pin the pod in the same write.
 
-        Nothing happens where the gate isn't there.
+        Do nothing where the pod doesn't have the gate.
         """
         ...
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
-        """Bind the pod to ``node``, merging ``annotations`` in the same call.
+        """Bind the pod to ``node``, and merge ``annotations`` into it in the same call.
 
-        Idempotent: a pod bound to ``node`` already is a success. Raises `AlreadyBound` (elsewhere), `Gone`.
+        The call is idempotent: it succeeds for a pod that is already bound to ``node``. Raise `AlreadyBound` where the
+        pod is bound elsewhere, or `Gone`.
         """
         ...
 
     async def evict(self, pod: Pod, reason: str) -> None:
-        """Evict through the Eviction API. Raises `Disrupted` where a budget forbids it."""
+        """Evict the pod through the Eviction API. Raise `Disrupted` where a disruption budget forbids it."""
         ...
 
-    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
-        """What forbids evicting all of ``pods`` together now (disruption budgets), None when nothing does."""
+    async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
+        """Return what forbids evicting all of ``pods`` together now (disruption budgets), None where nothing does."""
         ...
 
     async def report_pod(self, pod: Pod, message: str) -> None:
-        """Let the condition ``PodScheduled`` of a gated pod say why it waits.
+        """Write into the condition ``PodScheduled`` of a gated pod why it waits.
 
-        kube-scheduler says so of pods that it tries; a gated one it never does. Raises `Conflict` where the pod has
-        changed since it was seen: it may have its node by now.
+        kube-scheduler writes this condition for pods that it tries, but it never tries a gated pod. Raise `Conflict`
+        where the pod has changed since it was observed, because it may have its node by now.
         """
         ...
 
@@ -256,5 +248,5 @@ class Cluster(Protocol):
         ...
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
-        """Record an Event; equal ones are folded into one with a count. Failures are logged, never raised."""
+        """Record an Event; equal Events become one with a count. Failures are logged and never raised."""
         ...

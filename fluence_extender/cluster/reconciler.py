@@ -17,8 +17,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from fluence_extender.cluster.backoff import Backoff
-from fluence_extender.cluster.port import ClusterError
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.pacing import Backoff
 
 log = structlog.get_logger(__name__)
 

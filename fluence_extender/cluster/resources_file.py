@@ -1,7 +1,7 @@
-"""resources.yaml as a local file: read once by name, then watched by polling.
+"""Read resources.yaml from a local file, and watch it by polling.
 
-Polling works on every file system and for the symlink swap of a mounted ConfigMap. Invariant: a change is
-told only once two polls in a row saw the same, so that a half-written file is not taken for an edit.
+Polling works on every file system, and for the symlink swap of a mounted ConfigMap. Invariant: the sink gets a change
+only after two polls in a row have read the same text, so that a half-written file doesn't count as an edit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from fluence_extender.cluster.errors import ResourcesFileError
 from fluence_extender.cluster.port import Changed, Kind, Listed, ResourcesFile, Sink
 
 log = structlog.get_logger(__name__)
@@ -18,12 +19,8 @@ log = structlog.get_logger(__name__)
 PERIOD = 2.0
 
 
-class ResourcesFileError(Exception):
-    """The resources file can't be read; the message names the path and the fix."""
-
-
 def read_resources_file(path: Path) -> ResourcesFile:
-    """The file at ``path``, which the user named. Raises `ResourcesFileError` where it isn't there or readable."""
+    """Return the file at ``path``, which the user named. Raise `ResourcesFileError` where it can't be read."""
     try:
         return ResourcesFile(str(path), path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -37,7 +34,7 @@ def read_resources_file(path: Path) -> ResourcesFile:
 
 
 class FileWatch:
-    """Polls ``path`` every ``period`` seconds; a file that went away is told as one without text."""
+    """Polls ``path`` every ``period`` seconds. A file that was removed is reported as one without text."""
 
     def __init__(self, path: Path, sink: Sink, period: float = PERIOD) -> None:
         self.synced = asyncio.Event()
@@ -46,21 +43,21 @@ class FileWatch:
         self._period = period
 
     async def run(self) -> None:
-        """Tell the sink the file, then each change, until cancelled. Raises `ResourcesFileError` at the start."""
+        """Send the sink the file, then each change, until cancelled. Raise `ResourcesFileError` at the start."""
         stamp = _stamp(self._path)
-        told = await asyncio.to_thread(read_resources_file, self._path)
-        self._sink(Listed(Kind.RESOURCES_FILE, (told,)))
+        sent = await asyncio.to_thread(read_resources_file, self._path)
+        self._sink(Listed(Kind.RESOURCES_FILE, (sent,)))
         self.synced.set()
-        seen = told
+        seen = sent
         while True:
             await asyncio.sleep(self._period)
-            if seen == told and _stamp(self._path) == stamp:
+            if seen == sent and _stamp(self._path) == stamp:
                 continue
             stamp = _stamp(self._path)
-            now = await asyncio.to_thread(self._read_again, told)
-            if now == seen and now != told:
-                told = now
-                self._sink(Changed(Kind.RESOURCES_FILE, told))
+            now = await asyncio.to_thread(self._read_again, sent)
+            if now == seen and now != sent:
+                sent = now
+                self._sink(Changed(Kind.RESOURCES_FILE, sent))
             seen = now
 
     def _read_again(self, last: ResourcesFile) -> ResourcesFile:
@@ -74,7 +71,7 @@ class FileWatch:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Changes when the file does, as far as its file system tells."""
+    """Return modification time, size and inode, which change with the file; None where there is none."""
     try:
         status = path.stat()
     except OSError:

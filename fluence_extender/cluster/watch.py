@@ -1,32 +1,34 @@
-"""All that is watched, together: one list-watch a kind, and a heartbeat that tells an outage from a quiet cluster.
+"""Watch all kinds together: one list-watch for each kind, and a heartbeat that tells an outage from a quiet cluster.
 
-An open watch on a quiet cluster says nothing for a minute, and so does one whose API server hangs. Hence a small
-question every few seconds: while it is answered, open watches count as fresh.
+An open watch on a quiet cluster sends nothing for a minute, and neither does a watch whose API server hangs. So a small
+request is sent every few seconds; while it is answered, open watches count as fresh.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from fluence_extender.cluster.backoff import jittered
-from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.connection import Connection, Request, connect
+from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.listwatch import ListWatch
-from fluence_extender.cluster.port import ClusterError, Kind, Sink
-from fluence_extender.cluster.resources_file import FileWatch
-from fluence_extender.cluster.source import config_map, sources
-from fluence_extender.cluster.timing import STANDARD, Timing
+from fluence_extender.cluster.pacing import STANDARD, Timing, jittered
+from fluence_extender.cluster.port import Kind, Listed, Observation, Sink, Watched
+from fluence_extender.cluster.resources_file import FileWatch, read_resources_file
+from fluence_extender.cluster.sources import config_map, sources
 
 HEARTBEAT = Request("GET", "/readyz", "ask whether the API server is ready")
+LIST_ONCE_LIMIT = 30.0
 
 
 class Watcher:
-    """Keeps ``sink`` told of the whole cluster; ``run`` it as a task.
+    """Sends ``sink`` the state and all changes of the whole cluster; ``run`` it as a task.
 
-    The sink is called in the event loop, in order for each kind; kinds are independent of each other. A sink
-    that is slow delays its kind and loses nothing. ``resources`` is the namespace of the ConfigMap
-    `fluence-resources`, or the path of a local file. Kinds ``without`` which the sink can do aren't watched.
+    The sink is called in the event loop, in order for each kind; kinds are independent of each other. A slow sink
+    delays its kind and loses nothing. ``resources`` is the namespace of the ConfigMap `fluence-resources`, or the path
+    of a local file. The kinds in ``without`` aren't watched.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class Watcher:
         self._watches = {source.kind: ListWatch(connection, source, sink, timing) for source in watched}
 
     async def run(self) -> None:
-        """Watch until cancelled. Raises `ResourcesFileError` at once where the local file can't be read."""
+        """Watch until cancelled. Raise `ResourcesFileError` at once if the local file can't be read."""
         async with asyncio.TaskGroup() as tasks:
             if self._file is not None:
                 tasks.create_task(self._file.run(), name="watch resources file")
@@ -58,12 +60,12 @@ class Watcher:
             tasks.create_task(self._beat(), name="heartbeat")
 
     async def synced(self, *kinds: Kind) -> None:
-        """Return once each of ``kinds`` (all of them when none is named) was listed."""
+        """Return once each of ``kinds`` (all, if none is named) has been listed."""
         for event in self._events(kinds):
             await event.wait()
 
     def is_synced(self, *kinds: Kind) -> bool:
-        """Whether each of ``kinds`` (all when none is named) was listed."""
+        """Return whether each of ``kinds`` (all, if none is named) has been listed."""
         return all(event.is_set() for event in self._events(kinds))
 
     def _events(self, kinds: Sequence[Kind]) -> list[asyncio.Event]:
@@ -73,18 +75,19 @@ class Watcher:
         return [events[kind] for kind in (kinds or tuple(events))]
 
     def staleness(self, *kinds: Kind) -> float:
-        """Seconds since the API server was last known to be in touch, for the worst of ``kinds`` (default: all).
+        """Return the seconds since the last contact with the API server, for the worst of ``kinds`` (default: all).
 
-        Infinite before the first contact; a local resources file is never stale.
+        The result is infinite before the first contact. A local resources file is never stale.
         """
         now = asyncio.get_running_loop().time()
         wanted = [self._watches[kind] for kind in (kinds or tuple(self._watches)) if kind in self._watches]
         return max((now - self._contact(watch) for watch in wanted), default=0.0)
 
-    def standing(self, kind: Kind) -> float:
-        """Seconds for which the watch of ``kind`` has stood open; 0 while there is none.
+    def open_for(self, kind: Kind) -> float:
+        """Return the seconds for which the watch of ``kind`` has been open; 0 while there is none.
 
-        One that has just been opened tells first what was missed, or that this can't be told and a list has to.
+        A watch that has just been opened first sends the changes that were missed, or reports that a new list is
+        needed.
         """
         watch = self._watches[kind]
         return asyncio.get_running_loop().time() - watch.opened if watch.open else 0.0
@@ -93,7 +96,7 @@ class Watcher:
         return max(watch.contact, self._heartbeat) if watch.open or not watch.served else watch.contact
 
     def failures(self) -> dict[Kind, str]:
-        """Why a kind isn't watched now, for those that aren't."""
+        """Return, for each kind that isn't watched now, why."""
         return {kind: watch.failure for kind, watch in self._watches.items() if watch.failure}
 
     async def _beat(self) -> None:
@@ -106,3 +109,36 @@ class Watcher:
                 if error.status in (401, 403, 404):
                     self._heartbeat = asyncio.get_running_loop().time()
             await asyncio.sleep(jittered(period))
+
+
+async def list_once(kubeconfig: str | None, resources: str | Path, *kinds: Kind) -> list[Watched]:
+    """Return all objects of ``kinds`` that exist now; write nothing and follow nothing.
+
+    ``resources`` is a local file or the namespace of the ConfigMap; resources.yaml is returned as a `ResourcesFile` if
+    its kind is among ``kinds``. Raise `ClusterError`.
+    """
+    found: dict[Kind, tuple[Watched, ...]] = {}
+
+    def sink(observation: Observation) -> None:
+        if isinstance(observation, Listed) and observation.kind in kinds:
+            found[observation.kind] = observation.objects
+
+    if isinstance(resources, Path):
+        await asyncio.to_thread(read_resources_file, resources)
+    async with connect(kubeconfig) as connection:
+        watcher = Watcher(connection, sink, resources)
+        watching = asyncio.create_task(watcher.run())
+        listed = asyncio.create_task(watcher.synced(*kinds))
+        done, _ = await asyncio.wait(
+            {watching, listed}, timeout=LIST_ONCE_LIMIT, return_when=asyncio.FIRST_COMPLETED
+        )
+        failures = "; ".join(watcher.failures().values())
+        for task in (watching, listed):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(watching, listed, return_exceptions=watching not in done)
+    if listed not in done:
+        raise ClusterError(
+            f"the cluster was not listed within {LIST_ONCE_LIMIT:g} s: {failures or 'no answer'}"
+        )
+    return [one for objects in found.values() for one in objects]

@@ -25,8 +25,8 @@ from typing import Protocol
 
 import structlog
 
-from fluence_extender.cluster.pods_seen import follow_pods
-from fluence_extender.cluster.port import ClusterError, Gone, Listed, Observation
+from fluence_extender.cluster.errors import ClusterError, Gone
+from fluence_extender.cluster.port import Listed, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler, each
 from fluence_extender.coordination.release import handover, recorded_verdict, waiting
 from fluence_extender.model.coordination import (

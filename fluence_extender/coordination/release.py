@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from fluence_extender.cluster.port import ClusterError, Gone
+from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.cluster.reconciler import each
 from fluence_extender.coordination.following import Verdict
 from fluence_extender.model.assignment import describes_backend

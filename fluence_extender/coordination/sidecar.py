@@ -19,8 +19,8 @@ from typing import TypeVar
 
 import structlog
 
-from fluence_extender.cluster.backoff import Backoff
-from fluence_extender.cluster.port import ClusterError, Gone
+from fluence_extender.cluster.errors import ClusterError, Gone
+from fluence_extender.cluster.pacing import Backoff
 from fluence_extender.coordination.following import Following, Verdict
 from fluence_extender.coordination.guarded import Guarded
 from fluence_extender.coordination.options import Options, annotated

@@ -12,20 +12,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Conflict, Disrupted, Gone
 from fluence_extender.cluster.port import (
     WORKLOADS,
-    AlreadyBound,
     Changed,
-    ClusterError,
-    Conflict,
     Deleted,
-    Disrupted,
-    Forbidding,
-    Gone,
+    EvictionBlock,
     Kind,
     Listed,
-    Look,
     Observation,
+    OwnPods,
     Pin,
     Regarding,
     ResourcesFile,
@@ -159,11 +155,11 @@ class MemoryCluster:
             objects = (ResourcesFile("memory", None),)
         return Listed(kind, objects)
 
-    async def look(self, known: Mapping[str, str]) -> Look:
+    async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
         """See `look.look_at_ours`."""
         ours = [pod for pod in self.pods() if pod.ours]
         changed = tuple(pod for pod in ours if known.get(pod.uid) != pod.resource_version)
-        return Look(str(self._version), frozenset(pod.uid for pod in ours), changed)
+        return OwnPods(str(self._version), frozenset(pod.uid for pod in ours), changed)
 
     def _tell(self, observation: Observation) -> None:
         self._queue.append(observation)
@@ -218,11 +214,11 @@ class MemoryCluster:
         regarding = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._record(Recorded(regarding, "Evicted", reason, True))
 
-    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
-        """See `Cluster.forbidding`."""
-        await asyncio.sleep(self.delays.get("forbidding", 0.0))
+    async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
+        """See `Cluster.eviction_block`."""
+        await asyncio.sleep(self.delays.get("eviction_block", 0.0))
         covered = frozenset(pod.uid for pod in pods) & self.protected
-        return Forbidding("a disruption budget allows no eviction now", covered) if covered else None
+        return EvictionBlock("a disruption budget allows no eviction now", covered) if covered else None
 
     async def report_pod(self, pod: Pod, message: str) -> None:
         """See `Cluster.report_pod`; the newest message of each pod is kept in ``waiting``, by its uid."""

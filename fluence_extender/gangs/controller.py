@@ -17,8 +17,8 @@ from fluence_extender.cluster.port import (
     Deleted,
     Kind,
     Listed,
-    Look,
     Observation,
+    OwnPods,
     ResourcesFile,
 )
 from fluence_extender.gangs.execution.actions import Action
@@ -201,7 +201,7 @@ class Controller:
         """Stop noting who goes meanwhile."""
         self._dropped = None
 
-    def lead(self, look: Look) -> None:
+    def lead(self, look: OwnPods) -> None:
         """Begin to decide, with what a look shows that was begun after the one before us had stopped writing."""
         self._take_in(look)
         self.leading = True
@@ -213,7 +213,7 @@ class Controller:
         self.lifecycle.preemptor.forget()
         self._standby.begin(why)
 
-    def _take_in(self, look: Look) -> None:
+    def _take_in(self, look: OwnPods) -> None:
         """Take in a look at our pods; what the watch still tells of the time before it is old then.
 
         The watch may be behind it or ahead of it: resourceVersions say which (KEP-5504: they can be compared).

@@ -20,7 +20,8 @@ from datetime import datetime
 import structlog
 from cryptography import x509
 
-from fluence_extender.cluster.port import ClusterError, Conflict, Denied, Objects
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
+from fluence_extender.cluster.port import Objects
 from fluence_extender.webhook.certificates import (
     AUTHORITY_NAME,
     STANDARD,

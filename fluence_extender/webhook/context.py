@@ -13,9 +13,9 @@ from typing import Protocol
 
 import structlog
 
-from fluence_extender.cluster.backoff import jittered
-from fluence_extender.cluster.pods_seen import follow_pods
-from fluence_extender.cluster.port import Denied, Kind, Listed, Observation
+from fluence_extender.cluster.errors import Denied
+from fluence_extender.cluster.pacing import jittered
+from fluence_extender.cluster.port import Kind, Listed, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.coordination import (

@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from fluence_extender.cluster.port import ClusterError, Objects
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.port import Objects
 from fluence_extender.webhook.contract import Json, OwnedPods
 from fluence_extender.webhook.limit_ranges import Bounds, read_bounds
 from fluence_extender.webhook.producers import ProducerRecords

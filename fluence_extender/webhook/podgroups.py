@@ -17,9 +17,8 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from fluence_extender.cluster.errors import Invalid
-from fluence_extender.cluster.pods_seen import follow_pods
-from fluence_extender.cluster.port import WORKLOADS, Changed, Conflict, Gone, Kind, Listed, Observation
+from fluence_extender.cluster.errors import Conflict, Gone, Invalid
+from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.gangs.membership.assembly import required_size
 from fluence_extender.gangs.membership.conventions import labelled

@@ -17,8 +17,8 @@ from typing import Any
 
 import structlog
 
-from fluence_extender.cluster.pods_seen import follow_pods
-from fluence_extender.cluster.port import ClusterError, Conflict, Objects, Observation
+from fluence_extender.cluster.errors import ClusterError, Conflict
+from fluence_extender.cluster.port import Objects, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION, producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from fluence_extender.cluster.backoff import jittered
-from fluence_extender.cluster.port import ClusterError, Conflict, Denied, Objects
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
+from fluence_extender.cluster.pacing import jittered
+from fluence_extender.cluster.port import Objects
 from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json

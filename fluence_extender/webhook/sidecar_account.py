@@ -13,7 +13,8 @@ from typing import Any
 
 import structlog
 
-from fluence_extender.cluster.port import Conflict, Json, Objects
+from fluence_extender.cluster.errors import Conflict
+from fluence_extender.cluster.port import Json, Objects
 from fluence_extender.model.coordination import SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, WEBHOOK_NAME
 

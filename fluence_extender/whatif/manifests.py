@@ -13,8 +13,14 @@ from typing import Any
 
 import msgspec
 
-from fluence_extender.cluster import decode_workload as workloads
-from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.decode.operators import (
+    decode_job_set,
+    decode_leader_worker_set,
+    decode_mpi_job,
+)
+from fluence_extender.cluster.decode.pod import decode_pod
+from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
@@ -260,11 +266,11 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
 
 
 _DECODERS: Mapping[tuple[str, str], Callable[[bytes], Workload]] = {
-    ("batch", "Job"): workloads.decode_job,
-    ("scheduling.k8s.io", "PodGroup"): workloads.decode_pod_group,
-    ("scheduling.x-k8s.io", "PodGroup"): workloads.decode_coscheduling_group,
-    ("jobset.x-k8s.io", "JobSet"): workloads.decode_job_set,
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): workloads.decode_leader_worker_set,
-    ("kubeflow.org", "MPIJob"): workloads.decode_mpi_job,
+    ("batch", "Job"): decode_job,
+    ("scheduling.k8s.io", "PodGroup"): decode_pod_group,
+    ("scheduling.x-k8s.io", "PodGroup"): decode_coscheduling_group,
+    ("jobset.x-k8s.io", "JobSet"): decode_job_set,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): decode_leader_worker_set,
+    ("kubeflow.org", "MPIJob"): decode_mpi_job,
 }
 _DECODED = frozenset(kind for _, kind in _DECODERS)

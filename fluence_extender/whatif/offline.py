@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from fluence_extender.cluster.budgets import Budget, decode_budget
-from fluence_extender.cluster.decode import decode_node, decode_pod
-from fluence_extender.cluster.decode_workload import decode_job
+from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.decode.node import decode_node
+from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fluence_extender.cluster.budgets import Budget, forbidding_anywhere
-from fluence_extender.cluster.port import Forbidding
+from fluence_extender.cluster.budgets import Budget, eviction_block_anywhere
+from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.preemption.preemptions import (
     PreemptorDemand,
@@ -151,7 +151,7 @@ class PreemptionPreviewer:
             if refused is None:
                 return work.found, forbidden
             forbidden.append(refused.reason)
-            protected.add(refused.about(pods))
+            protected.add(refused.last_concerned(pods))
 
     def _query(self, key: GangKey, demands: Sequence[Demand], protected: Collection[GangKey]) -> Query:
         pods = [demand.pod for demand in demands]
@@ -173,7 +173,7 @@ class PreemptionPreviewer:
 
     def _forbidding(
         self, victims: Sequence[Victim]
-    ) -> tuple[Forbidding | None, Mapping[GangKey, Sequence[Pod]]]:
+    ) -> tuple[EvictionBlock | None, Mapping[GangKey, Sequence[Pod]]]:
         """Return what forbids evicting all of ``victims``, and the pods that would be evicted, by gang."""
         gangs = self._context.gangs.gangs
         pods: dict[GangKey, list[Pod]] = {}
@@ -182,7 +182,7 @@ class PreemptionPreviewer:
             if bound:
                 pods.setdefault(victim.gang, []).extend(bound)
         evicted = [pod for some in pods.values() for pod in some]
-        return forbidding_anywhere(self._context.budgets or (), evicted), pods
+        return eviction_block_anywhere(self._context.budgets or (), evicted), pods
 
     def _remember(self, key: GangKey, pods: Sequence[Pod], found: Found) -> None:
         """Hold the places that were found, and let the victims depart."""

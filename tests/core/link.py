@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import (
-    ClusterError,
-    Forbidding,
+    EvictionBlock,
     Kind,
     Lease,
-    Look,
     Observation,
+    OwnPods,
     Pin,
     Regarding,
     Sink,
@@ -96,11 +96,11 @@ class Link:
         await asyncio.sleep(lag)
         return found
 
-    async def look(self, known: Mapping[str, str]) -> Look:
+    async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
         """See `MemoryCluster.look`."""
         if self.cut:
             raise ClusterError("no answer")
-        return await self._cluster.look(known)
+        return await self._cluster.own_pods(known)
 
     async def _send(self, write: Coroutine[Any, Any, None]) -> None:
         if self.cut:
@@ -133,11 +133,11 @@ class Link:
         """See `Cluster.evict`."""
         await self._send(self._cluster.evict(pod, reason))
 
-    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
-        """See `Cluster.forbidding`."""
+    async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
+        """See `Cluster.eviction_block`."""
         if self.cut:
             raise ClusterError("no answer")
-        return await self._cluster.forbidding(pods)
+        return await self._cluster.eviction_block(pods)
 
     async def report_pod(self, pod: Pod, message: str) -> None:
         """See `Cluster.report_pod`."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.model.pod import Pod
 
 Manifest = dict[str, Any]

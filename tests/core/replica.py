@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.apps.extender.live_resources import LiveResources
-from fluence_extender.cluster.port import Lease, Look
+from fluence_extender.cluster.port import Lease, OwnPods
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
@@ -56,7 +56,7 @@ class WatchedDriver(Driver):
         super().__init__(controller, link, limits, leadership, asyncio.get_running_loop().time)
         self._on_led = on_led
 
-    async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[Look]]) -> None:
+    async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[OwnPods]]) -> None:
         """See `Driver.lead`."""
         await super().lead(look)
         self._on_led()
@@ -97,7 +97,7 @@ class Replica:
             self.leadership,
             self.driver,
             lambda limit: self.link.read(lambda: board.lease, limit),
-            self.link.look,
+            self.link.own_pods,
             lambda: self.controller.started,
         )
         self.placements = LivePlacements(self.controller, self.driver, lambda: "", self.election.poke)

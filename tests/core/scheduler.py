@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 
 from fluence_extender.apps.extender.adapters import LivePlacements
-from fluence_extender.cluster.port import ClusterError
+from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.http.scheduler.port import BindRefused, Nowhere, On, RequestedPod, Undecided
 from fluence_extender.ledger.accounts import ports_clash

@@ -111,7 +111,7 @@ class World:
         self.placements = LivePlacements(self.controller, self.driver, lambda: "")
         self.state = LiveState(self.controller, self.driver, lambda: "")
         self.scheduler.placements = self.placements
-        self.auditor = Auditor(self.controller, self.drifted.append, self.cluster.look, every=AUDIT_EVERY)
+        self.auditor = Auditor(self.controller, self.drifted.append, self.cluster.own_pods, every=AUDIT_EVERY)
         working = (self.driver.run(), rebuilder.run(), self.auditor.run(self.driver.wake))
         self._tasks = [self.loop.create_task(work) for work in working]
         self.advance(0.05)

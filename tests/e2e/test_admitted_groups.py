@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
+from fluence_extender.cluster.bodies import AnyPodGroup
 from fluence_extender.cluster.connection import connect
-from fluence_extender.cluster.decode_workload import decode_coscheduling_group, decode_pod_group
-from fluence_extender.cluster.errors import Invalid
-from fluence_extender.cluster.group_objects import ApiPodGroups, Group
-from fluence_extender.cluster.port import Conflict
+from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
+from fluence_extender.cluster.errors import Conflict, Invalid
+from fluence_extender.cluster.objects import ApiPodGroups
 from fluence_extender.demo.webhook import Webhook
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import GATE
@@ -110,12 +110,12 @@ def test_webhook_adds_the_gate_where_no_policy_does(
 
 @pytest.mark.parametrize("kind", [PodGroup, CoschedulingGroup])
 def test_podgroups_of_both_kinds_are_made_resized_where_that_is_allowed_and_removed_as_seen(
-    kind: type[Group], control_plane: ControlPlane, namespace: Namespace
+    kind: type[AnyPodGroup], control_plane: ControlPlane, namespace: Namespace
 ) -> None:
     api = control_plane.api
     decode = decode_pod_group if kind is PodGroup else decode_coscheduling_group
 
-    def seen() -> Group:
+    def seen() -> AnyPodGroup:
         listed = groups(api, namespace.name) if kind is PodGroup else coscheduled(api, namespace.name)
         return decode(json.dumps(listed["g"]).encode())
 
@@ -150,7 +150,7 @@ def test_podgroups_of_both_kinds_are_made_resized_where_that_is_allowed_and_remo
         )
 
 
-async def remove_as_seen(groups: ApiPodGroups, seen: Callable[[], Group]) -> None:
+async def remove_as_seen(groups: ApiPodGroups, seen: Callable[[], AnyPodGroup]) -> None:
     """Remove a group; the controller manager, which writes to native ones too, may come first."""
     while True:
         try:

@@ -19,9 +19,9 @@ import yaml
 
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
-from fluence_extender.cluster.decode import decode_pod
-from fluence_extender.cluster.lease import read_lease
+from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
+from fluence_extender.cluster.reads import read_lease
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import FLUX_SIZE, GATE, SCHEDULER_NAME

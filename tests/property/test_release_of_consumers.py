@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.cluster.port import ClusterError, Kind, Listed
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.coordination import sidecar as module
 from fluence_extender.coordination.guarded import Guarded
 from fluence_extender.coordination.late import PATIENCE, REPEAT, LateConsumers

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fluence_extender.cluster.port import Kind, ResourcesFile
-from fluence_extender.cluster.snapshot import listed_once
+from fluence_extender.cluster.watch import list_once
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.jgf import expand, sized, to_jgf
 from fluence_extender.graph.resources_file import parse_resources
@@ -22,7 +22,7 @@ async def live_graph(
 
     Raises `ClusterError`, `BadKubeconfig`, `ResourcesFileError`, `InvalidResourcesFile` and `GraphTooLarge`.
     """
-    seen = await listed_once(kubeconfig, resources, Kind.NODE, Kind.RESOURCES_FILE)
+    seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.RESOURCES_FILE)
     nodes = [one for one in seen if isinstance(one, Node)]
     file = next((one for one in seen if isinstance(one, ResourcesFile)), ResourcesFile("", None))
     parsed = parse_resources(file.text or "", file.source)

@@ -16,7 +16,8 @@ from fluence_extender.apps.cli.options import POLICY
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
     """Validate a resources.yaml; every fault is named with its line and what to do. Exit code 1 if there is one."""
-    from fluence_extender.cluster.resources_file import ResourcesFileError, read_resources_file
+    from fluence_extender.cluster.errors import ResourcesFileError
+    from fluence_extender.cluster.resources_file import read_resources_file
     from fluence_extender.graph.errors import InvalidResourcesFile
     from fluence_extender.graph.resources_file import parse_resources
 

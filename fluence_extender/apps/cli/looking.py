@@ -34,9 +34,7 @@ def graph(
     """Print the resource graph of the live cluster as JGF, in whole cores and GiB."""
     from fluence_extender.apps.cli.live_graph import live_graph
     from fluence_extender.apps.logs import set_up_logging
-    from fluence_extender.cluster.errors import BadKubeconfig
-    from fluence_extender.cluster.port import ClusterError
-    from fluence_extender.cluster.resources_file import ResourcesFileError
+    from fluence_extender.cluster.errors import BadKubeconfig, ClusterError, ResourcesFileError
     from fluence_extender.graph.errors import GraphTooLarge, InvalidResourcesFile
 
     set_up_logging(level=logging.WARNING)
@@ -91,9 +89,7 @@ def simulate(
     from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, rendered
     from fluence_extender.apps.kubectl.sources import joined
     from fluence_extender.apps.logs import set_up_logging
-    from fluence_extender.cluster.errors import BadKubeconfig
-    from fluence_extender.cluster.port import ClusterError
-    from fluence_extender.cluster.resources_file import ResourcesFileError
+    from fluence_extender.cluster.errors import BadKubeconfig, ClusterError, ResourcesFileError
     from fluence_extender.graph.errors import InvalidResourcesFile
     from fluence_extender.whatif.documents import BadManifest
 

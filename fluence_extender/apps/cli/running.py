@@ -26,8 +26,7 @@ def run_server(serving: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def _refusals() -> tuple[type[Exception], ...]:
     """What a server says for itself when it can't start."""
     from fluence_extender.apps.extender.first_lists import StartRefused
-    from fluence_extender.cluster.errors import BadKubeconfig
-    from fluence_extender.cluster.resources_file import ResourcesFileError
+    from fluence_extender.cluster.errors import BadKubeconfig, ResourcesFileError
     from fluence_extender.http.listeners.serving import CannotListen
     from fluence_extender.matcher.errors import EngineUnavailable
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.port import Kind, ResourcesFile
-from fluence_extender.cluster.preemption_rules import preemption_rules
-from fluence_extender.cluster.snapshot import listed_once
+from fluence_extender.cluster.reads import preemption_rules
+from fluence_extender.cluster.watch import list_once
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -47,7 +47,7 @@ def from_file(path: Path) -> ClusterObjects:
 
 async def looked_at(kubeconfig: str | None, resources: str | Path) -> tuple[ClusterObjects, ResourcesFile]:
     """The live cluster, listed once. Raises `ClusterError` and `BadKubeconfig`."""
-    seen = await listed_once(kubeconfig, resources, *KINDS)
+    seen = await list_once(kubeconfig, resources, *KINDS)
     async with connect(kubeconfig) as connection:
         rules = await preemption_rules(connection)
     there = ClusterObjects(classes=rules.classes, budgets=rules.budgets)

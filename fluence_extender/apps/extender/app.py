@@ -23,10 +23,8 @@ from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster import port
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.lease import read_lease
-from fluence_extender.cluster.look import look_at_ours
 from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding
-from fluence_extender.cluster.preemption_rules import preemption_rules
+from fluence_extender.cluster.reads import list_own_pods, preemption_rules, read_lease
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import RecordEvent
@@ -148,8 +146,8 @@ def _auditor(
     return Auditor(
         controller,
         metrics.drifted,
-        partial(look_at_ours, connection),
-        lambda: watcher.standing(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < IN_TOUCH,
+        partial(list_own_pods, connection),
+        lambda: watcher.open_for(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < IN_TOUCH,
         lambda: leadership.leads,
         settings.audit_every,
         metrics.audits.inc,
@@ -171,7 +169,7 @@ def _election(
         leadership,
         driver,
         partial(read_lease, connection, namespace, name),
-        partial(look_at_ours, connection),
+        partial(list_own_pods, connection),
         lambda: controller.started,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from fluence_extender.cluster.port import AlreadyBound, ClusterError, Gone, NotLeading
+from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Gone, NotLeading
 from fluence_extender.gangs.execution.barrier import BarrierFailed
 from fluence_extender.gangs.execution.executor import AT_ONCE
 from fluence_extender.gangs.execution.fence import Fence

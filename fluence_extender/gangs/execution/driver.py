@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from fluence_extender.cluster.port import Cluster, Look, Observation
+from fluence_extender.cluster.port import Cluster, Observation, OwnPods
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.binder import Binder
 from fluence_extender.gangs.execution.executor import Executor
@@ -110,7 +110,7 @@ class Driver:
         """Raise `NotLeading` unless we lead at this moment."""
         self._fence.demand()
 
-    async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[Look]]) -> None:
+    async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[OwnPods]]) -> None:
         """Begin to decide, after a look at what the leader before us has written (given the versions that we know).
 
         Raises what the look raises, and `NotLeading` if the lead is lost meanwhile.

@@ -13,16 +13,8 @@ from typing import Any
 
 import structlog
 
-from fluence_extender.cluster.port import (
-    ClusterError,
-    Denied,
-    Disrupted,
-    Forbidding,
-    Gone,
-    NotLeading,
-    Pin,
-    Regarding,
-)
+from fluence_extender.cluster.errors import ClusterError, Denied, Disrupted, Gone, NotLeading
+from fluence_extender.cluster.port import EvictionBlock, Pin, Regarding
 from fluence_extender.gangs.execution.actions import (
     Action,
     AskBudgets,
@@ -246,14 +238,14 @@ class Executor:
     async def _ask_budgets(self, ask: AskBudgets) -> None:
         try:
             pods = [pod for some in ask.pods.values() for pod in some]
-            refused = await self._cluster.forbidding(pods)
+            refused = await self._cluster.eviction_block(pods)
         except ClusterError as error:
             log.warning("disruption budgets can't be read", error=str(error))
-            refused = Forbidding(f"disruption budgets can't be read: {error}", frozenset())
+            refused = EvictionBlock(f"disruption budgets can't be read: {error}", frozenset())
         if refused is None:
             self._preemptor.budgets_allow(ask.preemptor)
         else:
-            self._preemptor.budgets_forbid(ask.preemptor, refused.about(ask.pods), refused.reason)
+            self._preemptor.budgets_forbid(ask.preemptor, refused.last_concerned(ask.pods), refused.reason)
         self._wake()
 
     async def _evict(self, pod: Pod, reason: str, again: bool) -> None:

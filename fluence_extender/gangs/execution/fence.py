@@ -15,7 +15,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from fluence_extender.cluster.port import Cluster, Forbidding, NotLeading, Pin, Regarding
+from fluence_extender.cluster.errors import NotLeading
+from fluence_extender.cluster.port import Cluster, EvictionBlock, Pin, Regarding
 from fluence_extender.gangs.leadership.lease import Leadership
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
@@ -90,10 +91,10 @@ class Fence:
         async with self._writing():
             await self._cluster.evict(pod, reason)
 
-    async def forbidding(self, pods: Sequence[Pod]) -> Forbidding | None:
-        """See `Cluster.forbidding`."""
+    async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
+        """See `Cluster.eviction_block`."""
         async with self._writing():
-            return await self._cluster.forbidding(pods)
+            return await self._cluster.eviction_block(pods)
 
     async def report_pod(self, pod: Pod, message: str) -> None:
         """See `Cluster.report_pod`."""

@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 import structlog
 
-from fluence_extender.cluster.port import Changed, ClusterError, Deleted, Kind, Look
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.port import Changed, Deleted, Kind, OwnPods
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger import audit
@@ -38,7 +39,7 @@ LOOK_EVERY = 5
 SETTLE = 5.0
 """Seconds that the watch is given to show what a fresh list showed."""
 
-AskCluster = Callable[[Mapping[str, str]], Awaitable[Look]]
+AskCluster = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
 
 
 class Auditor:
@@ -211,7 +212,7 @@ class Auditor:
         return {uid: pod.resource_version for uid, pod in self._controller.pods.items() if pod.ours}
 
 
-def _differences(look: Look, known: Mapping[str, str]) -> dict[str, Pod | None]:
+def _differences(look: OwnPods, known: Mapping[str, str]) -> dict[str, Pod | None]:
     """What a list shows otherwise than ``known``: the pods by uid, None for one that is gone."""
     found: dict[str, Pod | None] = {pod.uid: pod for pod in look.changed}
     found.update((uid, None) for uid in known if uid not in look.uids)

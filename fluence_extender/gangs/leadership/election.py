@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from fluence_extender.cluster.port import ClusterError, Lease, Look, NotLeading
+from fluence_extender.cluster.errors import ClusterError, NotLeading
+from fluence_extender.cluster.port import Lease, OwnPods
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, ByLease, Term
 
@@ -22,7 +23,7 @@ log = structlog.get_logger(__name__)
 ReadLease = Callable[[float], Awaitable[Lease | None]]
 """Reads the Lease within so many seconds. Raises `ClusterError`."""
 
-LookAtOurs = Callable[[Mapping[str, str]], Awaitable[Look]]
+LookAtOurs = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
 """Looks at our pods, given the versions that we know. Raises `ClusterError`."""
 
 AT_LEAST = 0.1

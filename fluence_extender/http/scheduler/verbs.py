@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fluence_extender.cluster.port import ClusterError
+from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.scheduler.decisions import (
     AllPass,

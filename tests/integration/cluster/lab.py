@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from fluence_extender.cluster.decode import decode_pod
+from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import Cluster
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.localcluster import Api, ApiError

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.pacing import Timing
 from fluence_extender.cluster.port import (
     Changed,
     Deleted,
@@ -18,7 +19,6 @@ from fluence_extender.cluster.port import (
     Sink,
     Watched,
 )
-from fluence_extender.cluster.timing import Timing
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.model.pod import Pod
 

@@ -11,7 +11,8 @@ import pytest
 
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
-from fluence_extender.cluster.port import AlreadyBound, Conflict, Disrupted, Gone, Regarding
+from fluence_extender.cluster.errors import AlreadyBound, Conflict, Disrupted, Gone
+from fluence_extender.cluster.port import Regarding
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.integration.cluster.conftest import NODES, Ground

@@ -14,8 +14,8 @@ import yaml
 
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import Request, connect
-from fluence_extender.cluster.errors import Unauthenticated
-from fluence_extender.cluster.port import Denied, Kind
+from fluence_extender.cluster.errors import Denied, Unauthenticated
+from fluence_extender.cluster.port import Kind
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.model.pod import Pod

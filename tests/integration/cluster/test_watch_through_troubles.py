@@ -14,8 +14,8 @@ import pytest
 import urllib3
 import yaml
 
+from fluence_extender.cluster.pacing import Timing
 from fluence_extender.cluster.port import Kind, Observation, Sink
-from fluence_extender.cluster.timing import Timing
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.localcluster import Api
 from tests.integration.cluster.conftest import ACCOUNT, Ground

@@ -14,7 +14,7 @@ from fluence_extender import __version__
 from fluence_extender.apps.cli import main, serve
 from fluence_extender.apps.kubectl.state_api import PORT, ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
-from fluence_extender.cluster.discovery import OPTIONAL
+from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.server import BIND_GRACE
@@ -34,7 +34,7 @@ Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
 
 # Every call the extender makes in all namespaces, as (API group, resource, verb): the lists and watches of
-# cluster/source.py, and the writes of cluster/api.py and cluster/events.py.
+# cluster/sources.py, and the writes of cluster/api.py and cluster/events.py.
 CALLS = {
     ("", "nodes", "list"),
     ("", "nodes", "watch"),

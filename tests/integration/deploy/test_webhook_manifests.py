@@ -15,8 +15,8 @@ from fluence_extender import __version__
 from fluence_extender.apps.cli import webhook
 from fluence_extender.apps.settings import WebhookSettings
 from fluence_extender.apps.webhook import webhook_target
-from fluence_extender.cluster.discovery import OPTIONAL
 from fluence_extender.cluster.port import Kind
+from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.http.listeners.serving import ANSWER_GRACE
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, RESOURCES_CONFIGMAP, WEBHOOK_NAME

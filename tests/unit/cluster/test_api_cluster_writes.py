@@ -10,8 +10,17 @@ import pytest
 from fluence_extender.cluster import connection
 from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.errors import Invalid, NoAnswer
-from fluence_extender.cluster.port import AlreadyBound, ClusterError, Conflict, Denied, Disrupted, Gone, Pin
+from fluence_extender.cluster.errors import (
+    AlreadyBound,
+    ClusterError,
+    Conflict,
+    Denied,
+    Disrupted,
+    Gone,
+    Invalid,
+    NoAnswer,
+)
+from fluence_extender.cluster.port import Pin
 from fluence_extender.model.names import PINNED_ANNOTATION
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, refuse

@@ -12,8 +12,8 @@ from fluence_extender.cluster.budgets import (
     Budget,
     decode_budget,
     decode_budgets,
-    forbidding,
-    forbidding_anywhere,
+    eviction_block,
+    eviction_block_anywhere,
 )
 from fluence_extender.model.pod import Pod
 from tests.core.values import pod
@@ -40,22 +40,22 @@ PODS = [running("a", app="x"), running("b", app="x"), running("c")]
 
 
 def test_no_budget_forbids_nothing() -> None:
-    assert forbidding(budgets(), PODS) is None
+    assert eviction_block(budgets(), PODS) is None
 
 
 def test_budget_that_allows_all_of_them_forbids_nothing() -> None:
-    assert forbidding(budgets(("b", APP, 2)), PODS) is None
+    assert eviction_block(budgets(("b", APP, 2)), PODS) is None
 
 
 def test_budget_that_allows_a_part_forbids_the_whole() -> None:
-    found = forbidding(budgets(("b", APP, 1)), PODS)
+    found = eviction_block(budgets(("b", APP, 1)), PODS)
     assert found is not None
     assert found.reason == "PodDisruptionBudget default/b allows 1 of 2 evictions"
     assert found.uids == {PODS[0].uid, PODS[1].uid}
 
 
 def test_pod_under_two_budgets_can_not_be_evicted() -> None:
-    found = forbidding(budgets(("one", APP, 9), ("two", {}, 9)), PODS)
+    found = eviction_block(budgets(("one", APP, 9), ("two", {}, 9)), PODS)
     assert found is not None
     assert found.reason == "pod default/a is covered by more than one PodDisruptionBudget (one, two)"
 
@@ -65,12 +65,12 @@ def test_budget_whose_status_lags_forbids() -> None:
         b'{"items": [{"metadata": {"name": "b", "generation": 2}, "spec": {"selector": {}},'
         b' "status": {"disruptionsAllowed": 5, "observedGeneration": 1}}]}'
     )
-    assert forbidding((lagging,), PODS) is not None
+    assert eviction_block((lagging,), PODS) is not None
 
 
 def test_pods_that_do_not_run_need_no_budget() -> None:
     waiting = [pod("w", labels={"app": "x"}), pod("d", labels={"app": "x"}, phase="Running", deleting=True)]
-    assert forbidding(budgets(("b", APP, 0)), waiting) is None
+    assert eviction_block(budgets(("b", APP, 0)), waiting) is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_pods_that_are_not_ready_need_no_budget_where_its_policy_says_so(
     }
     budget = decode_budget(json.dumps(document).encode())
     some = [replace(one, ready=is_so) for one, is_so in zip(PODS, ready, strict=False)]
-    found = forbidding([budget], some)
+    found = eviction_block([budget], some)
     assert (found is not None) is forbids
     if found is not None and any(ready):
         assert found.reason == "PodDisruptionBudget default/b allows 0 of 1 evictions"
@@ -125,9 +125,9 @@ def test_budgets_hold_in_their_own_namespace() -> None:
     listed = decode_budgets(
         b'{"items": [{"metadata": {"name": "b", "namespace": "lab"}, "spec": {"selector": {}}, "status": {}}]}'
     )
-    assert forbidding_anywhere(listed, PODS) is None
-    found = forbidding_anywhere(listed, [*PODS, replace(PODS[2], namespace="lab", uid="other")])
+    assert eviction_block_anywhere(listed, PODS) is None
+    found = eviction_block_anywhere(listed, [*PODS, replace(PODS[2], namespace="lab", uid="other")])
     assert found is not None
     assert found.reason == "PodDisruptionBudget lab/b allows 0 of 1 evictions"
-    assert found.about({"a": [PODS[0]], "b": [replace(PODS[2], uid="other")], "c": []}) == "b"
-    assert found.about({"a": [PODS[0]], "c": [PODS[1]]}) == "c"
+    assert found.last_concerned({"a": [PODS[0]], "b": [replace(PODS[2], uid="other")], "c": []}) == "b"
+    assert found.last_concerned({"a": [PODS[0]], "c": [PODS[1]]}) == "c"

@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode import (
-    decode_node,
-    decode_pod,
-    decode_resources_file,
-)
+from fluence_extender.cluster.decode.node import decode_node, decode_resources_file
+from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.node import Taint
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Requirement, Toleration

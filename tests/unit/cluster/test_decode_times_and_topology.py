@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode import decode_pod
-from fluence_extender.cluster.decode_workload import decode_job, decode_pod_group
+from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.decode.pod import decode_pod
+from fluence_extender.cluster.decode.pod_groups import decode_pod_group
 from fluence_extender.model.names import DURATION_ANNOTATION
 from fluence_extender.model.workload import Job
 from fluence_extender.whatif.forecast import end_of

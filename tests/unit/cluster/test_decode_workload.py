@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.decode_workload import (
+from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.decode.operators import (
     EXCLUSIVE,
     NODE_SELECTOR,
-    decode_coscheduling_group,
-    decode_job,
     decode_job_set,
     decode_leader_worker_set,
     decode_mpi_job,
-    decode_pod_group,
     decode_ray_cluster,
 )
+from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,

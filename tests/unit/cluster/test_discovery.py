@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.discovery import OPTIONAL, Discovery
 from fluence_extender.cluster.port import WORKLOADS, Kind
-from fluence_extender.cluster.source import OPTIONAL_DECODERS
+from fluence_extender.cluster.sources import OPTIONAL, Discovery
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, refuse
 
 V1 = ["priorityclasses"]
@@ -85,5 +84,5 @@ async def test_answers_that_are_none_count_as_nothing_served(
     assert await discovery.find(Kind.JOB_SET) is None
 
 
-def test_every_kind_of_workload_but_jobs_is_discovered() -> None:
-    assert set(OPTIONAL) == set(OPTIONAL_DECODERS) == set(WORKLOADS) - {Kind.JOB}
+def test_every_kind_of_workload_except_jobs_is_optional() -> None:
+    assert set(OPTIONAL) == set(WORKLOADS) - {Kind.JOB}

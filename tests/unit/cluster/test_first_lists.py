@@ -10,8 +10,8 @@ import pytest
 from fluence_extender.apps.extender.first_lists import FirstLists, StartRefused, note_failure, serve
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.errors import ResourcesFileError
 from fluence_extender.cluster.port import Kind, Listed, Observation
-from fluence_extender.cluster.resources_file import ResourcesFileError
 from tests.unit.cluster.fake_api_server import FakeApiServer, eventually
 
 PATHS = (

@@ -12,10 +12,10 @@ import pytest
 
 from fluence_extender.cluster.api import ApiCluster
 from fluence_extender.cluster.connection import POOL, Connection, Request, connect
+from fluence_extender.cluster.errors import ClusterError, NotLeading
 from fluence_extender.cluster.events import EventRecorder
-from fluence_extender.cluster.lease import read_lease
-from fluence_extender.cluster.look import look_at_ours
-from fluence_extender.cluster.port import ClusterError, Lease, NotLeading, Regarding
+from fluence_extender.cluster.port import Lease, Regarding
+from fluence_extender.cluster.reads import list_own_pods, read_lease
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.model.pod import Pod
@@ -80,7 +80,7 @@ def page(version: str, next_page: str, *pods: tuple[str, str]) -> Any:
 
 async def test_look_decodes_only_what_is_not_known_so(server: FakeApiServer, connection: Connection) -> None:
     server.scripts[PODS].extend([page("90", "more", ("a", "11"), ("b", "80")), page("90", "", ("c", "33"))])
-    look = await look_at_ours(connection, {"a": "11", "b": "12", "gone": "5"})
+    look = await list_own_pods(connection, {"a": "11", "b": "12", "gone": "5"})
     assert (look.version, look.uids) == ("90", frozenset("abc"))
     assert [(pod.uid, pod.resource_version, pod.node) for pod in look.changed] == [
         ("b", "80", "n1"),
@@ -91,7 +91,7 @@ async def test_look_decodes_only_what_is_not_known_so(server: FakeApiServer, con
 async def test_look_whose_pages_expire_is_an_error(server: FakeApiServer, connection: Connection) -> None:
     server.scripts[PODS].extend([page("90", "more", ("a", "11")), refuse(410, "expired")])
     with pytest.raises(ClusterError):
-        await look_at_ours(connection, {})
+        await list_own_pods(connection, {})
 
 
 def deny() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.listwatch import ListWatch
+from fluence_extender.cluster.pacing import Timing
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation, ResourcesFile
-from fluence_extender.cluster.source import Source, config_map, sources
-from fluence_extender.cluster.timing import Timing
+from fluence_extender.cluster.sources import Source, config_map, sources
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 from tests.unit.cluster.fake_api_server import (

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fluence_extender.cluster.errors import ClusterError, Denied, Disrupted, Gone
 from fluence_extender.cluster.port import (
     Changed,
-    ClusterError,
     Deleted,
-    Denied,
-    Disrupted,
-    Gone,
     Kind,
     Listed,
     Observation,

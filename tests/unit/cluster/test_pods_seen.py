@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.cluster.pods_seen import follow_pods
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation, follow_pods
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 

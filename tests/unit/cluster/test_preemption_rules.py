@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.preemption_rules import BUDGETS, CLASSES, preemption_rules
+from fluence_extender.cluster.reads import BUDGETS, CLASSES, preemption_rules
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, refuse
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from fluence_extender.cluster.port import ClusterError
+from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.reconciler import CONCURRENCY, FIRST_RETRY, LONGEST_RETRY, Reconciler, each
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fluence_extender.cluster.errors import ResourcesFileError
 from fluence_extender.cluster.port import Changed, Kind, Listed, Observation, ResourcesFile
-from fluence_extender.cluster.resources_file import FileWatch, ResourcesFileError, read_resources_file
+from fluence_extender.cluster.resources_file import FileWatch, read_resources_file
 from tests.unit.cluster.fake_api_server import eventually
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.errors import ResourcesFileError
+from fluence_extender.cluster.pacing import Timing
 from fluence_extender.cluster.port import Kind, Observation
-from fluence_extender.cluster.resources_file import ResourcesFileError
-from fluence_extender.cluster.timing import Timing
 from fluence_extender.cluster.watch import Watcher
 from tests.unit.cluster.fake_api_server import FakeApiServer, eventually, hang, refuse
 
@@ -105,16 +105,16 @@ async def test_watch_that_lists_anew_does_not_stand_although_the_api_server_answ
     watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
     async with running(watcher):
         await watcher.synced()
-        await eventually(lambda: watcher.standing(Kind.POD) > 0.1)
+        await eventually(lambda: watcher.open_for(Kind.POD) > 0.1)
         await full.put_pod("unseen")
         full.compacted = full.version + 1
         full.faults["list", PATHS[1]].append(hang)
         await full.drop_watches()
         await eventually(lambda: full.count("list", PATHS[1]) == 2)
         assert watcher.staleness(Kind.POD) < 10.0
-        assert watcher.standing(Kind.POD) == 0.0
+        assert watcher.open_for(Kind.POD) == 0.0
     other = Watcher(connection, lambda observation: None, "fluence", QUICK)
-    assert other.standing(Kind.POD) == 0.0
+    assert other.open_for(Kind.POD) == 0.0
 
 
 async def test_local_resources_file_takes_the_place_of_the_config_map(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypedDict, Unpack
 
-from fluence_extender.cluster.port import ClusterError, Gone
+from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
     PRODUCER,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, ClusterError, Deleted, Gone, Kind, Listed
+from fluence_extender.cluster.errors import ClusterError, Gone
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.coordination.late import (
     MOMENT,
     PATIENCE,

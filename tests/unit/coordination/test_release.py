@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.cluster.port import Gone
+from fluence_extender.cluster.errors import Gone
 from fluence_extender.coordination.following import Verdict
 from fluence_extender.coordination.release import (
     handover,

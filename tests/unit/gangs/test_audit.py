@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import ClusterError, Kind, Look, ResourcesFile
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.port import Kind, OwnPods, ResourcesFile
 from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.audit import DriftKind
@@ -262,16 +263,16 @@ def test_binding_that_the_watch_missed_is_taken_in(world: MakeWorld) -> None:
     (pod,) = gang(w, "g", 1000)
     w.advance(1)
     missed(w, lambda: w.change(pod, node="n1", nominated="", gates=()))
-    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
+    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.own_pods))
     assert [drift.kind for drift in found] == [DriftKind.MISSED_BY_WATCH]
     assert w.ledger.holds(pod.uid, "n1")
-    assert w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look)) == []
+    assert w.run(w.auditor.compare_with_a_fresh_list(w.cluster.own_pods)) == []
 
 
 def test_pod_whose_end_the_watch_missed_is_released(world: MakeWorld) -> None:
     w, pod = running(world)
     missed(w, lambda: w.cluster.remove(pod))
-    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
+    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.own_pods))
     assert [(drift.kind, drift.expected) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "gone")]
     assert pod.uid not in w.ledger.allocations
 
@@ -279,7 +280,7 @@ def test_pod_whose_end_the_watch_missed_is_released(world: MakeWorld) -> None:
 def test_pod_that_the_watch_never_showed_is_taken_in(world: MakeWorld) -> None:
     w = world(node("n0"))
     missed(w, lambda: w.pod("late", node="n0", requests=asks(1000)))
-    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.look))
+    found = w.run(w.auditor.compare_with_a_fresh_list(w.cluster.own_pods))
     assert [(drift.kind, drift.found) for drift in found] == [(DriftKind.MISSED_BY_WATCH, "unknown")]
     assert [held.name for held in w.ledger.allocations.values()] == ["late"]
 
@@ -292,7 +293,7 @@ def test_watch_that_is_only_slow_has_missed_nothing(world: MakeWorld) -> None:
         w.cluster.remove(pod)
         w.pod("new", requests=asks(100))
         asyncio.get_running_loop().call_later(2.0, deliver)
-        return await w.auditor.compare_with_a_fresh_list(w.cluster.look)
+        return await w.auditor.compare_with_a_fresh_list(w.cluster.own_pods)
 
     def deliver() -> None:
         w.cluster.held = False
@@ -308,7 +309,7 @@ def test_pod_that_comes_and_goes_between_two_looks_is_no_drift(world: MakeWorld)
         w.cluster.held = True
         brief = w.pod("brief", requests=asks(100))
         asyncio.get_running_loop().call_later(1.0, w.cluster.remove, brief)
-        return await w.auditor.compare_with_a_fresh_list(w.cluster.look)
+        return await w.auditor.compare_with_a_fresh_list(w.cluster.own_pods)
 
     assert w.run(audited()) == []
     w.cluster.held = False
@@ -319,7 +320,7 @@ def test_nothing_is_judged_while_the_watch_is_out_of_touch(world: MakeWorld) -> 
     w, pod = running(world)
     auditor = Auditor(w.controller, w.drifted.append, watching=lambda: False)
     missed(w, lambda: w.cluster.remove(pod))
-    assert w.run(auditor.compare_with_a_fresh_list(w.cluster.look)) == []
+    assert w.run(auditor.compare_with_a_fresh_list(w.cluster.own_pods)) == []
     assert pod.uid in w.ledger.allocations
     w.cluster.relist(Kind.POD)
     assert pod.uid not in w.ledger.allocations
@@ -328,7 +329,7 @@ def test_nothing_is_judged_while_the_watch_is_out_of_touch(world: MakeWorld) -> 
 def test_api_server_that_does_not_answer_ends_the_look_in_peace(world: MakeWorld) -> None:
     w, _ = running(world)
 
-    async def away(known: object) -> Look:
+    async def away(known: object) -> OwnPods:
         raise ClusterError("no answer")
 
     assert w.run(w.auditor.compare_with_a_fresh_list(away)) == []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.cluster.port import ClusterError, Denied, Kind, ResourcesFile
+from fluence_extender.cluster.errors import ClusterError, Denied
+from fluence_extender.cluster.port import Kind, ResourcesFile
 from fluence_extender.gangs.execution.binder import BIND_PAUSE
 from fluence_extender.http.scheduler.port import BindRefused
 from fluence_extender.model.assignment import binding_annotations

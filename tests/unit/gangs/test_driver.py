@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fluence_extender.cluster.port import AlreadyBound, Conflict, Denied, Gone
+from fluence_extender.cluster.errors import AlreadyBound, Conflict, Denied, Gone
 from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.scheduler.port import BindRefused, On

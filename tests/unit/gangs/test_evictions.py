@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.cluster.port import Forbidding
+from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.gangs.preemption import evictions
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
@@ -105,11 +105,11 @@ def test_nobody_goes_where_the_room_was_taken_while_budgets_were_read(world: Mak
     (low,) = gang(w, "low", 3000)
     w.advance(3)
 
-    async def slowly(pods: Sequence[Pod]) -> Forbidding | None:
+    async def slowly(pods: Sequence[Pod]) -> EvictionBlock | None:
         w.foreign("n0", "other", requests=asks(1000))
         return None
 
-    w.cluster.forbidding = slowly  # type: ignore[method-assign]
+    w.cluster.eviction_block = slowly  # type: ignore[method-assign]
     gang(w, "high", 3500, priority=10)
     w.advance(6)
     assert evicted(w) == []
@@ -122,10 +122,10 @@ def test_victim_that_a_budget_refuses_for_good_is_replaced_by_another(world: Mak
     guarded, other = (gang(w, name, 3000, priority=number)[0] for number, name in enumerate(("a", "b")))
     w.advance(3)
 
-    async def allows(pods: Sequence[Pod]) -> Forbidding | None:
+    async def allows(pods: Sequence[Pod]) -> EvictionBlock | None:
         return None
 
-    w.cluster.forbidding = allows  # type: ignore[method-assign]
+    w.cluster.eviction_block = allows  # type: ignore[method-assign]
     w.cluster.protected.add(guarded.uid)
     high = gang(w, "high", 3000, priority=10)
     w.advance(4)

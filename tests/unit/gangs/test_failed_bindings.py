@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.cluster.port import Denied
+from fluence_extender.cluster.errors import Denied
 from fluence_extender.http.state.gangs import gang_shape
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Owner

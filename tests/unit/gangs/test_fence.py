@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fluence_extender.cluster.port import NotLeading, Regarding
+from fluence_extender.cluster.errors import NotLeading
+from fluence_extender.cluster.port import Regarding
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.model.names import GATE

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.cluster.port import ClusterError, Kind
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.port import Kind
 from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.gangs.reporting.group_status import member_status

@@ -378,7 +378,7 @@ def test_gang_that_makes_way_is_not_looked_at_in_haste_while_a_binding_is_under_
     w.advance(1)
     w.run(w.cluster.bind(w.now(first), "n0", {}))
     w.advance(1)
-    w.cluster.delays["forbidding"] = 0.5
+    w.cluster.delays["eviction_block"] = 0.5
     gang(w, "high", 2000, priority=10)
     w.advance(0.2)
     told(w, second)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import ClusterError
+from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.gangs.lifecycle.pins import SPARES, may_be_pinned, pinning, spare_nodes, unpinned
 from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME, PINNED_ANNOTATION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluence_extender.cluster.port import AlreadyBound, ClusterError
+from fluence_extender.cluster.errors import AlreadyBound, ClusterError
 from fluence_extender.http.scheduler.port import BindRefused, Nowhere
 from tests.unit.http.held_placements import HeldPlacements, Post, binding, by_name, by_node, pod
 

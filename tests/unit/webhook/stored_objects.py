@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from fluence_extender.cluster.port import ClusterError, Conflict, Denied
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 
 Json = dict[str, Any]
 

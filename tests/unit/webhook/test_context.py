@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, ClusterError, Denied, Kind, Listed
+from fluence_extender.cluster.errors import ClusterError, Denied
+from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.pod import Pod
 from fluence_extender.webhook.context import POLICY, POLICY_BINDING, PRIORITY_CLASS, ContextTracker

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.cluster.decode import decode_pod
-from fluence_extender.cluster.wire import Volume
+from fluence_extender.cluster.decode.pod import Volume, decode_pod
 from fluence_extender.model.names import MARK_RESOURCE
 from fluence_extender.webhook.mark import CONSTRAINING_VOLUMES, needs_mark
 from fluence_extender.webhook.mutate import mutate

@@ -8,19 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from fluence_extender.cluster import reconciler
-from fluence_extender.cluster.errors import Invalid
-from fluence_extender.cluster.group_objects import manifest
-from fluence_extender.cluster.port import (
-    WORKLOADS,
-    Changed,
-    ClusterError,
-    Conflict,
-    Deleted,
-    Denied,
-    Gone,
-    Kind,
-    Listed,
-)
+from fluence_extender.cluster.bodies import pod_group_manifest
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, Gone, Invalid
+from fluence_extender.cluster.port import WORKLOADS, Changed, Deleted, Kind, Listed
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup
 from fluence_extender.webhook import podgroups
@@ -144,7 +134,9 @@ async def test_size_that_can_not_be_changed_is_requested_once() -> None:
 
 def test_native_group_carries_our_mark_and_its_owner() -> None:
     owner = Owner("Job", "j", "u", "batch/v1")
-    assert manifest("/apis/scheduling.k8s.io/v1beta1/podgroups", PodGroup, ("ns", "g"), 3, owner) == {
+    assert pod_group_manifest(
+        "/apis/scheduling.k8s.io/v1beta1/podgroups", PodGroup, ("ns", "g"), 3, owner
+    ) == {
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
         "metadata": {
@@ -160,7 +152,7 @@ def test_native_group_carries_our_mark_and_its_owner() -> None:
 
 def test_group_of_the_coscheduling_plugin_has_its_members_number() -> None:
     path = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
-    body = manifest(path, CoschedulingGroup, ("ns", "g"), 3, None)
+    body = pod_group_manifest(path, CoschedulingGroup, ("ns", "g"), 3, None)
     assert body["apiVersion"] == "scheduling.x-k8s.io/v1alpha1"
     assert body["spec"] == {"minMember": 3}
     assert "ownerReferences" not in body["metadata"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, ClusterError, Conflict, Deleted, Kind, Listed
+from fluence_extender.cluster.errors import ClusterError, Conflict
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from structlog.testing import capture_logs
 
-from fluence_extender.cluster.port import ClusterError, Conflict
+from fluence_extender.cluster.errors import ClusterError, Conflict
 from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.authority import SECRET, SharedAuthority
 from fluence_extender.webhook.certificates import read_bundle, signed_by

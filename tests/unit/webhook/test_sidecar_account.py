@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import ClusterError, Conflict, Denied
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 from fluence_extender.model.coordination import SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION
 from fluence_extender.webhook.lookups import ACCOUNT_FRESH, ACCOUNT_RETRY, ApiLookups

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.cluster import snapshot
-from fluence_extender.cluster.errors import BadKubeconfig
-from fluence_extender.cluster.port import ClusterError, Kind, ResourcesFile
-from fluence_extender.cluster.resources_file import ResourcesFileError
-from fluence_extender.cluster.snapshot import listed_once
+from fluence_extender.cluster import watch
+from fluence_extender.cluster.errors import BadKubeconfig, ClusterError, ResourcesFileError
+from fluence_extender.cluster.port import Kind, ResourcesFile
+from fluence_extender.cluster.watch import list_once
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from tests.unit.cluster.fake_api_server import FakeApiServer, refuse
@@ -29,7 +28,7 @@ async def cluster(server: FakeApiServer) -> FakeApiServer:
 
 
 async def test_the_kinds_that_are_asked_for_are_listed(cluster: FakeApiServer, kubeconfig: Path) -> None:
-    seen = await listed_once(str(kubeconfig), "fluence", Kind.NODE, Kind.POD)
+    seen = await list_once(str(kubeconfig), "fluence", Kind.NODE, Kind.POD)
     assert {(type(one), one.name) for one in seen if isinstance(one, Node | Pod)} == {
         (Node, "n0"),
         (Pod, "p0"),
@@ -41,21 +40,21 @@ async def test_what_virtual_resources_there_are_is_told_too(
     cluster: FakeApiServer, kubeconfig: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "resources.yaml").write_text("resources: []\n")
-    seen = await listed_once(str(kubeconfig), tmp_path / "resources.yaml", Kind.RESOURCES_FILE)
+    seen = await list_once(str(kubeconfig), tmp_path / "resources.yaml", Kind.RESOURCES_FILE)
     assert [one.text for one in seen if isinstance(one, ResourcesFile)] == ["resources: []\n"]
 
 
 async def test_what_keeps_it_from_being_listed_is_told(
     cluster: FakeApiServer, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "PATIENCE", 0.3)
+    monkeypatch.setattr(watch, "LIST_ONCE_LIMIT", 0.3)
     cluster.faults["list", NODES].extend([refuse(403, "no nodes for you")] * 100)
     with pytest.raises(ClusterError, match=r"not listed within 0\.3 s: .*no nodes for you"):
-        await listed_once(str(kubeconfig), "fluence", Kind.NODE)
+        await list_once(str(kubeconfig), "fluence", Kind.NODE)
 
 
 async def test_missing_files_are_named(kubeconfig: Path, tmp_path: Path) -> None:
     with pytest.raises(ResourcesFileError, match=r"none\.yaml"):
-        await listed_once(str(kubeconfig), tmp_path / "none.yaml", Kind.RESOURCES_FILE)
+        await list_once(str(kubeconfig), tmp_path / "none.yaml", Kind.RESOURCES_FILE)
     with pytest.raises(BadKubeconfig, match="nowhere"):
-        await listed_once(str(tmp_path / "nowhere"), "fluence", Kind.NODE)
+        await list_once(str(tmp_path / "nowhere"), "fluence", Kind.NODE)

@@ -1,0 +1,129 @@
+"""The paths and bodies of writes: conditions and sizes of PodGroups, conditions of pods, and node affinity.
+
+A patch carries ``metadata.uid``, so that it fails for another object that took the name. Conditions are a list keyed by
+type, so a strategic merge patch leaves the conditions of other writers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
+from fluence_extender.model.notation import format_time
+from fluence_extender.model.pod import NodeTerm, Owner, Requirement
+from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+
+AnyPodGroup = PodGroup | CoschedulingGroup
+
+LONGEST_MESSAGE = 32_000
+_EARLY_VERSIONS = ("v1alpha1", "v1alpha2")
+
+
+def pod_group_path(listed: str, namespace: str, name: str = "") -> str:
+    """Return the path of a PodGroup, or of its namespace's PodGroups; ``listed`` is the path that lists all of them."""
+    api, _, resource = listed.rpartition("/")
+    collection = f"{api}/namespaces/{namespace}/{resource}"
+    return f"{collection}/{name}" if name else collection
+
+
+def pod_group_spec(kind: type[AnyPodGroup], size: int) -> dict[str, Any]:
+    """Return the spec of a PodGroup of this size."""
+    return {"schedulingPolicy": {"gang": {"minCount": size}}} if kind is PodGroup else {"minMember": size}
+
+
+def pod_group_manifest(
+    listed: str, kind: type[AnyPodGroup], name: tuple[str, str], size: int, owner: Owner | None
+) -> dict[str, Any]:
+    """Return a new PodGroup; ``name`` is its namespace and name, ``listed`` the path that lists all PodGroups."""
+    metadata: dict[str, Any] = {
+        "name": name[1],
+        "namespace": name[0],
+        "labels": {"app": "fluence", GROUP_LABEL: name[1]},
+        "annotations": {CREATED_BY_ANNOTATION: WEBHOOK_NAME},
+    }
+    if owner is not None:
+        reference = {
+            "apiVersion": owner.api_version,
+            "kind": owner.kind,
+            "name": owner.name,
+            "uid": owner.uid,
+        }
+        metadata["ownerReferences"] = [reference]
+    version = listed.removeprefix("/apis/").rpartition("/")[0]
+    spec = pod_group_spec(kind, size)
+    return {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def condition_type(version: str) -> str:
+    """Return ``PodGroupScheduled`` up to v1alpha2 (Kubernetes 1.36), ``PodGroupInitiallyScheduled`` afterwards."""
+    return "PodGroupScheduled" if version in _EARLY_VERSIONS else "PodGroupInitiallyScheduled"
+
+
+def pod_group_condition(
+    listed: str, group: PodGroup, scheduled: bool, reason: str, message: str
+) -> dict[str, Any]:
+    """Return the patch that sets the condition of a native PodGroup.
+
+    kube-scheduler writes this condition in its own gang cycle; the service writes it where that cycle is off.
+    """
+    version = listed.rpartition("/")[0].rpartition("/")[2]
+    return {
+        "metadata": {"uid": group.uid},
+        "status": {
+            "conditions": [
+                {
+                    "type": condition_type(version),
+                    "status": "True" if scheduled else "False",
+                    "reason": reason,
+                    "message": message[:LONGEST_MESSAGE],
+                    "lastTransitionTime": format_time(datetime.now(UTC)),
+                }
+            ]
+        },
+    }
+
+
+def waiting_condition(message: str) -> dict[str, Any]:
+    """Return the condition of a gated pod.
+
+    ``kubectl get`` shows the reason of this condition as the pod's status, so the reason stays the API server's own.
+    """
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": message[:LONGEST_MESSAGE],
+    }
+
+
+def members_patch(group: CoschedulingGroup, status: MemberStatus) -> dict[str, Any]:
+    """Return the merge patch that sets the status of a PodGroup of scheduling.x-k8s.io."""
+    fields: dict[str, Any] = {
+        "phase": status.phase,
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
+    }
+    if status.occupied_by:
+        fields["occupiedBy"] = status.occupied_by
+    if status.schedule_start:
+        fields["scheduleStartTime"] = status.schedule_start
+    return {"metadata": {"uid": group.uid}, "status": fields}
+
+
+def required_affinity(terms: Iterable[NodeTerm]) -> dict[str, object]:
+    """Return a core/v1 Affinity whose required node affinity has ``terms``, in their order."""
+    selector = {"nodeSelectorTerms": [_term(term) for term in terms]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}
+
+
+def _term(term: NodeTerm) -> dict[str, object]:
+    parts = {"matchExpressions": term.expressions, "matchFields": term.fields}
+    return {name: [_requirement(one) for one in some] for name, some in parts.items() if some}
+
+
+def _requirement(one: Requirement) -> dict[str, object]:
+    requirement: dict[str, object] = {"key": one.key, "operator": one.operator}
+    return requirement | ({"values": list(one.values)} if one.values else {})

@@ -1,0 +1,109 @@
+"""Decode Jobs (batch/v1)."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import msgspec
+
+from fluence_extender.cluster.decode.objects import Metadata, tolerant_decoder
+from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
+from fluence_extender.model.workload import BACKOFF_LIMIT, Job
+
+ORIGIN_LABEL = "ray.io/originated-from-crd"
+FLUX_K8S_LABELS = (COSCHEDULING_GROUP, FLUX_SIZE)
+
+
+class _PodCondition(msgspec.Struct):
+    type: str = ""
+    status: str = "True"
+
+
+class _FailureRule(msgspec.Struct, rename="camel"):
+    action: str = ""
+    on_pod_conditions: list[_PodCondition] | None = None
+
+
+class _FailurePolicy(msgspec.Struct):
+    rules: list[_FailureRule] | None = None
+
+
+class JobSpec(msgspec.Struct, rename="camel"):
+    """batch/v1 JobSpec, which a JobSet contains too."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    completion_mode: str | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: _FailurePolicy | None = None
+
+    @property
+    def width(self) -> int:
+        """``parallelism``, which is 1 by default."""
+        return 1 if self.parallelism is None else self.parallelism
+
+
+class _JobStatus(msgspec.Struct, rename="camel"):
+    start_time: datetime | None = None
+    failed: int | None = None
+    failed_indexes: str | None = None
+
+
+class _JobObject(msgspec.Struct):
+    metadata: Metadata
+    spec: JobSpec | None = None
+    status: _JobStatus | None = None
+
+
+_job = tolerant_decoder(_JobObject)
+
+
+def decode_job(raw: bytes) -> Job:
+    """Decode a Job."""
+    decoded = _job(raw)
+    spec, status = decoded.spec or JobSpec(), decoded.status or _JobStatus()
+    labels = decoded.metadata.labels or {}
+    deadline = spec.active_deadline_seconds
+    return Job(
+        *decoded.metadata.identity,
+        parallelism=spec.width,
+        completions=spec.completions,
+        indexed=spec.completion_mode == "Indexed",
+        failed_indexes=_count_indexes(status.failed_indexes or ""),
+        labels=tuple((key, labels[key]) for key in FLUX_K8S_LABELS if key in labels),
+        submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
+        ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
+        evictions_left=_evictions_left(spec, status.failed or 0),
+    )
+
+
+def _count_indexes(text: str) -> int:
+    """Return how many indexes a Job's status names (``1,3-5,7``); a part of another form names none."""
+    found = [re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part) for part in text.split(",")]
+    return sum(int(one[2] or one[1]) - int(one[1]) + 1 for one in found if one)
+
+
+def _evictions_left(spec: JobSpec, failed: int) -> int | None:
+    """Return how many more evictions the Job survives, None for any number.
+
+    Where each index has a limit of its own, the result is as if all evictions hit one index.
+    """
+    rules = (spec.pod_failure_policy and spec.pod_failure_policy.rules) or ()
+    # The first rule that covers disruptions applies.
+    covering = (rule.action for rule in rules if any(map(_is_disruption, rule.on_pod_conditions or ())))
+    action = next(covering, "Count")
+    if action == "Ignore":
+        return None
+    if action != "Count":
+        return 0
+    limit = BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
+    if spec.backoff_limit_per_index is not None:
+        limit = min(limit, spec.backoff_limit_per_index)
+    return max(limit - failed, 0)
+
+
+def _is_disruption(condition: _PodCondition) -> bool:
+    return condition.type == "DisruptionTarget" and condition.status == "True"

@@ -1,0 +1,438 @@
+"""Decode Pods (core/v1).
+
+What the effective requests are computed from (containers, overhead, container statuses) is decoded as plain dicts with
+those keys only. Tolerations and selector expressions have the model's own field names and become model values at once.
+Invariant: a pod whose requests can't be read is decoded with its identity, its node and its phase, with one pod slot as
+its requests, and with the reason in ``problem``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypedDict
+
+import msgspec
+import structlog
+
+from fluence_extender.cluster.decode.objects import Metadata
+from fluence_extender.model.names import DURATION_ANNOTATION, MARKS
+from fluence_extender.model.notation import parse_duration
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
+from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
+from fluence_extender.model.resources import PODS, Resources
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_SCHEDULER = "default-scheduler"
+UNREADABLE = Resources({PODS: 1})
+MOST_CACHED = 4096
+LONGEST_MESSAGE = 400
+
+UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
+SCHEDULER_ERROR = ("PodScheduled", "False", "SchedulerError")
+"""Type, status and reason of the conditions by which kube-scheduler reports that the pod fits no node, and that a
+scheduling attempt or the pod's Binding failed."""
+
+MANAGED_FIELDS = b'"managedFields":[{'
+SERVER_SIDE_APPLY = b'"operation":"Apply"'
+"""How an entry of metadata.managedFields shows a server-side apply (metav1.ManagedFieldsEntry)."""
+
+
+class Amounts(TypedDict, total=False):
+    """core/v1 ResourceRequirements."""
+
+    requests: dict[str, Any] | None
+    limits: dict[str, Any] | None
+
+
+class Port(TypedDict, total=False):
+    """core/v1 ContainerPort."""
+
+    hostPort: int | None
+    hostIP: str | None
+    protocol: str | None
+
+
+class Container(TypedDict, total=False):
+    """core/v1 Container."""
+
+    name: str
+    resources: Amounts | None
+    restartPolicy: str | None
+    ports: list[Port] | None
+
+
+class SelectorTerm(msgspec.Struct):
+    """core/v1 NodeSelectorTerm."""
+
+    match_expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
+    match_fields: tuple[Requirement, ...] | None = msgspec.field(name="matchFields", default=None)
+
+
+class Selector(msgspec.Struct):
+    """core/v1 NodeSelector."""
+
+    terms: list[SelectorTerm] | None = msgspec.field(name="nodeSelectorTerms", default=None)
+
+
+class NodeAffinity(msgspec.Struct):
+    """core/v1 NodeAffinity; kube-scheduler handles preferences."""
+
+    required: Selector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class LabelSelector(msgspec.Struct):
+    """meta/v1 LabelSelector."""
+
+    labels: dict[str, str] | None = msgspec.field(name="matchLabels", default=None)
+    expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
+
+
+class PodAffinityTerm(msgspec.Struct):
+    """core/v1 PodAffinityTerm: the selection of pods."""
+
+    selector: LabelSelector | None = msgspec.field(name="labelSelector", default=None)
+    namespaces: list[str] | None = None
+    namespace_selector: dict[str, Any] | None = msgspec.field(name="namespaceSelector", default=None)
+
+
+class PodAffinity(msgspec.Struct):
+    """core/v1 PodAffinity and PodAntiAffinity: the required terms."""
+
+    required: list[PodAffinityTerm] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class Affinity(msgspec.Struct):
+    """core/v1 Affinity."""
+
+    node: NodeAffinity | None = msgspec.field(name="nodeAffinity", default=None)
+    near: PodAffinity | None = msgspec.field(name="podAffinity", default=None)
+    apart: PodAffinity | None = msgspec.field(name="podAntiAffinity", default=None)
+
+
+class Gate(TypedDict):
+    """core/v1 PodSchedulingGate."""
+
+    name: str
+
+
+class SchedulingGroup(TypedDict, total=False):
+    """core/v1 PodSchedulingGroup."""
+
+    podGroupName: str | None
+
+
+class Volume(TypedDict, total=False):
+    """core/v1 Volume: the types of volumes that kube-scheduler's filters read."""
+
+    persistentVolumeClaim: dict[str, Any] | None
+    ephemeral: dict[str, Any] | None
+    csi: dict[str, Any] | None
+    awsElasticBlockStore: dict[str, Any] | None
+    gcePersistentDisk: dict[str, Any] | None
+    iscsi: dict[str, Any] | None
+    rbd: dict[str, Any] | None
+
+
+class SpreadConstraint(TypedDict, total=False):
+    """core/v1 TopologySpreadConstraint."""
+
+    whenUnsatisfiable: str | None
+
+
+class PodSpec(TypedDict, total=False):
+    """core/v1 PodSpec."""
+
+    schedulerName: str
+    nodeName: str
+    priority: int | None
+    preemptionPolicy: str | None
+    schedulingGates: list[Gate] | None
+    schedulingGroup: SchedulingGroup | None
+    tolerations: tuple[Toleration, ...] | None
+    nodeSelector: dict[str, str] | None
+    affinity: Affinity | None
+    topologySpreadConstraints: list[SpreadConstraint] | None
+    volumes: list[Volume] | None
+    resourceClaims: list[msgspec.Raw] | None
+    containers: list[Container] | None
+    initContainers: list[Container] | None
+    overhead: dict[str, Any] | None
+    resources: Amounts | None
+    activeDeadlineSeconds: int | None
+
+
+class ContainerStatus(TypedDict, total=False):
+    """core/v1 ContainerStatus: how far a resize has come."""
+
+    name: str
+    resources: Amounts | None
+    allocatedResources: dict[str, Any] | None
+
+
+class Condition(TypedDict, total=False):
+    """core/v1 PodCondition and NodeCondition."""
+
+    type: str
+    status: str
+    reason: str | None
+    message: str | None
+
+
+class ClaimStatus(TypedDict, total=False):
+    """core/v1 NodeAllocatableResourceClaimStatus: what a resource claim holds of the node itself."""
+
+    resources: dict[str, Any] | None
+
+
+class PodStatus(TypedDict, total=False):
+    """core/v1 PodStatus."""
+
+    phase: str
+    reason: str | None
+    message: str | None
+    startTime: datetime | None
+    nominatedNodeName: str | None
+    resize: str | None
+    resources: Amounts | None
+    allocatedResources: dict[str, Any] | None
+    conditions: list[Condition] | None
+    containerStatuses: list[ContainerStatus] | None
+    initContainerStatuses: list[ContainerStatus] | None
+    nodeAllocatableResourceClaimStatuses: list[ClaimStatus] | None
+
+
+class PodObject(msgspec.Struct):
+    """core/v1 Pod."""
+
+    metadata: Metadata
+    spec: PodSpec
+    status: PodStatus | None = None
+
+
+class MinimalPodSpec(TypedDict, total=False):
+    """The most important fields of a PodSpec that doesn't fit its type."""
+
+    schedulerName: str
+    nodeName: str
+
+
+class MinimalPodStatus(TypedDict, total=False):
+    """The most important field of a PodStatus that doesn't fit its type."""
+
+    phase: str
+
+
+class MinimalPod(msgspec.Struct):
+    """core/v1 Pod with a field that isn't of its type."""
+
+    metadata: Metadata
+    spec: MinimalPodSpec = {}
+    status: MinimalPodStatus = {}
+
+
+Requests = tuple[Resources, Mapping[str, int], str]
+"""What a pod takes of its node, its devices by type, and why its requests can't be read ("" where they can)."""
+
+_requests_by_form: dict[bytes, Requests] = {}
+_packed = msgspec.msgpack.Encoder().encode
+_pod = msgspec.json.Decoder(PodObject).decode
+_minimal_pod = msgspec.json.Decoder(MinimalPod).decode
+
+
+def decode_pod(raw: bytes) -> Pod:
+    """Decode a Pod. Raise `msgspec.MsgspecError` only where its metadata can't be read."""
+    try:
+        decoded = _pod(raw)
+    except msgspec.ValidationError as error:
+        return _unreadable(_minimal_pod(raw), str(error))
+    meta, spec, status = decoded.metadata, decoded.spec, decoded.status or {}
+    requests, devices, problem = _requests(spec, status)
+    if problem:
+        log.warning("a pod's requests can't be read", pod=f"{meta.namespace}/{meta.name}", problem=problem)
+    created = meta.creation_timestamp
+    gates = tuple(gate["name"] for gate in spec.get("schedulingGates") or ())
+    return Pod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        scheduler=spec.get("schedulerName") or DEFAULT_SCHEDULER,
+        node=spec.get("nodeName") or "",
+        nominated=status.get("nominatedNodeName") or "",
+        phase=status.get("phase") or "Pending",
+        deleting=meta.deletion_timestamp is not None,
+        gates=gates,
+        group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
+        owner=_owner(meta),
+        requests=requests,
+        devices=devices,
+        tolerations=spec.get("tolerations") or (),
+        node_selector=spec.get("nodeSelector") or {},
+        affinity=_node_affinity(spec.get("affinity")),
+        host_ports=_host_ports(spec),
+        priority=spec.get("priority") or 0,
+        preempts=spec.get("preemptionPolicy") != "Never",
+        created=created.timestamp() if created else 0.0,
+        resource_version=meta.resource_version,
+        problem=problem,
+        refusal=_condition_message(status, UNSCHEDULABLE),
+        failure=_condition_message(status, SCHEDULER_ERROR),
+        rejected=_rejected(status),
+        ready=is_ready(status.get("conditions")),
+        started=started.timestamp() if (started := status.get("startTime")) else 0.0,
+        duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
+        interdependent=_interdependent(spec),
+        marked=_marked(spec),
+        has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
+        pod_affinity=_pod_affinity(spec, meta.namespace),
+    )
+
+
+def is_ready(conditions: Iterable[Condition] | None) -> bool:
+    """Return whether the Ready condition of a pod or node is true."""
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions or ())
+
+
+def _duration(annotations: Mapping[str, str] | None, deadline: int | None) -> float | None:
+    """Return how long the pod runs at most: the shorter of its duration annotation and its deadline."""
+    text = (annotations or {}).get(DURATION_ANNOTATION)
+    annotated = parse_duration(text) if text is not None else None
+    if deadline is None or deadline <= 0:
+        return annotated
+    return float(deadline) if annotated is None else min(annotated, float(deadline))
+
+
+def _rejected(status: PodStatus) -> bool:
+    """Return whether the kubelet rejected the pod at admission.
+
+    Source: Kubernetes pkg/kubelet, rejectPod and lifecycle/predicate.
+    """
+    if status.get("phase") != "Failed":
+        return False
+    reason, message = status.get("reason") or "", status.get("message") or ""
+    return reason.startswith("OutOf") or message.startswith("Pod was rejected: ")
+
+
+def _condition_message(status: PodStatus, wanted: tuple[str, str, str]) -> str:
+    """Return the message of the condition with this type, status and reason, "" where there is none."""
+    for condition in status.get("conditions") or ():
+        if (condition.get("type"), condition.get("status"), condition.get("reason")) == wanted:
+            return (condition.get("message") or "")[:LONGEST_MESSAGE]
+    return ""
+
+
+def _requests(spec: PodSpec, status: Mapping[str, Any]) -> Requests:
+    """Return the effective requests.
+
+    Many pods have the same form, so each form is computed only once.
+    """
+    try:
+        form = _packed(
+            ([spec.get(name) for name in SPEC_FIELDS], [status.get(name) for name in STATUS_FIELDS])
+        )
+    except OverflowError:
+        # MessagePack can't hold a bare number of more than 64 bits.
+        return _compute_requests(spec, status)
+    known = _requests_by_form.get(form)
+    if known is None:
+        if len(_requests_by_form) >= MOST_CACHED:
+            _requests_by_form.clear()
+        known = _requests_by_form[form] = _compute_requests(spec, status)
+    return known
+
+
+def _compute_requests(spec: PodSpec, status: Mapping[str, Any]) -> Requests:
+    try:
+        requests, devices = effective_requests(spec, status)
+    except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+        return UNREADABLE, {}, str(error) or type(error).__name__
+    return requests, devices, ""
+
+
+def _unreadable(minimal: MinimalPod, problem: str) -> Pod:
+    meta = minimal.metadata
+    log.warning("a pod can't be read", pod=f"{meta.namespace}/{meta.name}", problem=problem)
+    return Pod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        scheduler=minimal.spec.get("schedulerName", DEFAULT_SCHEDULER),
+        node=minimal.spec.get("nodeName", ""),
+        phase=minimal.status.get("phase", "Pending"),
+        deleting=meta.deletion_timestamp is not None,
+        requests=UNREADABLE,
+        resource_version=meta.resource_version,
+        problem=problem,
+    )
+
+
+def _owner(meta: Metadata) -> Owner | None:
+    for reference in meta.owner_references or ():
+        if reference.controller:
+            return Owner(reference.kind, reference.name, reference.uid, reference.api_version)
+    return None
+
+
+def _node_affinity(affinity: Affinity | None) -> tuple[NodeTerm, ...] | None:
+    if affinity is None or affinity.node is None or affinity.node.required is None:
+        return None
+    terms = affinity.node.required.terms or ()
+    return tuple(NodeTerm(term.match_expressions or (), term.match_fields or ()) for term in terms)
+
+
+def _interdependent(spec: PodSpec) -> bool:
+    """Return whether kube-scheduler's filters for this pod read other pods, volumes or resource claims."""
+    affinity = spec.get("affinity")
+    between_pods = (affinity.near, affinity.apart) if affinity is not None else ()
+    spread = spec.get("topologySpreadConstraints") or ()
+    return (
+        any(one is not None and one.required for one in between_pods)
+        or any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spread)
+        or any(kind is not None for volume in spec.get("volumes") or () for kind in volume.values())
+        or bool(spec.get("resourceClaims"))
+    )
+
+
+def _pod_affinity(spec: PodSpec, namespace: str) -> tuple[tuple[Requirement, ...], ...]:
+    affinity = spec.get("affinity")
+    terms = affinity.near.required if affinity is not None and affinity.near is not None else None
+    return tuple(found for term in terms or () if (found := _selector(term, namespace)) is not None)
+
+
+def _selector(term: PodAffinityTerm, namespace: str) -> tuple[Requirement, ...] | None:
+    """Return the label selector of a term, None where it selects nothing in the pod's own namespace."""
+    selector, everywhere = term.selector, term.namespace_selector is not None
+    if selector is None or (term.namespaces and namespace not in term.namespaces and not everywhere):
+        return None
+    labels = (selector.labels or {}).items()
+    return *(Requirement(key, "In", (value,)) for key, value in labels), *(selector.expressions or ())
+
+
+def _marked(spec: PodSpec) -> bool:
+    """Return whether a container or init container requests one of `MARKS`, as kube-scheduler's IsInterested checks."""
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        requests = (container.get("resources") or {}).get("requests") or {}
+        if any(mark in requests for mark in MARKS):
+            return True
+    return False
+
+
+def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Return the host ports of containers and sidecars, as kube-scheduler's NodePorts counts them."""
+    ports: list[HostPort] = []
+    sidecars = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
+    for container in (*(spec.get("containers") or ()), *sidecars):
+        for port in container.get("ports") or ():
+            number = port.get("hostPort")
+            if number:
+                ports.append(HostPort(number, port.get("protocol") or "TCP", port.get("hostIP") or "0.0.0.0"))
+    return tuple(ports)

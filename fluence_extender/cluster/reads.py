@@ -1,0 +1,132 @@
+"""Read objects once, when they are needed: the Lease, the pods of this scheduler, and the rules of preemption."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from fluence_extender.cluster.budgets import Budget, PreemptionRules, decode_budgets
+from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.decode.objects import decode_page
+from fluence_extender.cluster.decode.pod import decode_pod
+from fluence_extender.cluster.errors import ClusterError, Gone
+from fluence_extender.cluster.port import Lease, OwnPods
+from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.pod import Pod
+
+log = structlog.get_logger(__name__)
+
+PAGE = 1000
+PAGE_LIMIT = 30.0
+PODS_BETWEEN_YIELDS = 256
+
+RULES_LIMIT = 3.0
+"""Seconds for the lists of preemption rules. Rules that haven't come by then count as unknown."""
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+
+
+class _LeaseSpec(msgspec.Struct):
+    holder: str | None = msgspec.field(name="holderIdentity", default=None)
+    renewed: str | None = msgspec.field(name="renewTime", default=None)
+    transitions: int | None = msgspec.field(name="leaseTransitions", default=None)
+    duration: int | None = msgspec.field(name="leaseDurationSeconds", default=None)
+
+
+class _LeaseObject(msgspec.Struct):
+    spec: _LeaseSpec | None = None
+
+
+class _Version(msgspec.Struct, gc=False):
+    uid: str = ""
+    version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _VersionedObject(msgspec.Struct, gc=False):
+    metadata: _Version
+
+
+class _ClassList(msgspec.Struct):
+    items: list[dict[str, Any]] = []
+
+
+_lease = msgspec.json.Decoder(_LeaseObject).decode
+_versioned = msgspec.json.Decoder(_VersionedObject).decode
+_classes = msgspec.json.Decoder(_ClassList).decode
+
+
+async def read_lease(connection: Connection, namespace: str, name: str, limit: float) -> Lease | None:
+    """Return the current Lease (a quorum read), None where there is none; wait at most ``limit`` seconds.
+
+    Raise `ClusterError`.
+    """
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+    request = Request("GET", path, f"read lease {namespace}/{name}")
+    try:
+        spec = _lease(await connection.call(request, limit, patient=False, urgent=True)).spec or _LeaseSpec()
+    except Gone:
+        return None
+    return Lease(spec.holder or "", spec.renewed or "", spec.transitions or 0, float(spec.duration or 0))
+
+
+async def list_own_pods(connection: Connection, known: Mapping[str, str]) -> OwnPods:
+    """Return all pods of this scheduler; ``known`` maps the uids of the pods that the caller has to their versions.
+
+    A replica calls this when it begins to lead, because its watch may be behind what the leader before it wrote. A list
+    without resourceVersion is a quorum read (Kubernetes API concepts, "resource versions"), so it holds every write
+    accepted before. Later pages are of the first page's version. Among thousands of pods only those are decoded that
+    the caller doesn't know in that version, so the call costs little more than the transfer. Raise `ClusterError`.
+    """
+    query: dict[str, str | int] = {"limit": PAGE, "fieldSelector": f"spec.schedulerName={SCHEDULER_NAME}"}
+    uids: set[str] = set()
+    changed: list[Pod] = []
+    read = 0
+    while True:
+        request = Request("GET", "/api/v1/pods", "list our pods", query)
+        page = decode_page(await connection.call(request, PAGE_LIMIT))
+        for raw in page.items or ():
+            head = _versioned(raw).metadata
+            uids.add(head.uid)
+            if known.get(head.uid) != head.version:
+                changed.append(decode_pod(bytes(raw)))
+            read += 1
+            if read % PODS_BETWEEN_YIELDS == 0:
+                await asyncio.sleep(0)
+        if not page.metadata.next_page:
+            return OwnPods(page.metadata.resource_version, frozenset(uids), tuple(changed))
+        query["continue"] = page.metadata.next_page
+
+
+async def preemption_rules(connection: Connection) -> PreemptionRules:
+    """Return all PriorityClasses and PodDisruptionBudgets, None for those that can't be read in time."""
+    classes, budgets = await asyncio.gather(
+        _listed(connection, CLASSES, "PriorityClasses"),
+        _listed(connection, BUDGETS, "PodDisruptionBudgets"),
+    )
+    return PreemptionRules(_as_classes(classes), _as_budgets(budgets))
+
+
+def _as_classes(raw: bytes | None) -> list[dict[str, Any]] | None:
+    return None if raw is None else [{**one, "kind": "PriorityClass"} for one in _classes(raw).items]
+
+
+def _as_budgets(raw: bytes | None) -> Sequence[Budget] | None:
+    return None if raw is None else decode_budgets(raw)
+
+
+async def _listed(connection: Connection, path: str, what: str) -> bytes | None:
+    try:
+        async with asyncio.timeout(RULES_LIMIT):
+            return await connection.call(Request("GET", path, f"list the {what}"), patient=False)
+    except (ClusterError, TimeoutError) as error:
+        log.warning(
+            "simulations don't take these objects into account, because they can't be listed",
+            missing=what,
+            error=str(error) or f"no answer within {RULES_LIMIT:g} s",
+        )
+        return None
