@@ -1,4 +1,4 @@
-"""Preemption under arbitrary clusters: whole gangs or none, for a gain, and nothing twice."""
+"""Preemption in arbitrary clusters: gangs are evicted whole or not at all, and never in vain."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.core.world import LIMITS, World
 
 EXAMPLES = settings().max_examples // 2
 SPENDING = st.sampled_from([LIMITS, replace(LIMITS, search_step=1)])
-"""Whether victims are looked for in one step or in as many as can be, between which other things happen."""
+"""Victims are searched for in one step, or in as many steps as possible, between which other things happen."""
 STEP = 0.4
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A gang: millicores of each member, of which ``spare`` are more than its size."""
+    """A gang: the millicores of each member; the last ``spare`` members are more than its size."""
 
     members: tuple[int, ...]
     spare: int
@@ -57,7 +57,7 @@ def create(world: World, name: str, shape: Shape) -> list[Pod]:
 
 
 def rest(world: World, seconds: float = 30.0) -> None:
-    """Let everybody who is going go, and all that follows from it happen."""
+    """Let terminating pods go, and let everything happen that follows from it."""
     for _ in range(int(seconds / 2)):
         world.advance(2)
         world.cluster.reap()
@@ -76,7 +76,7 @@ def evicted(world: World) -> set[str]:
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(st.integers(1, 3), st.lists(shapes, min_size=1, max_size=5), shapes, SPENDING)
-def test_gang_preempts_exactly_if_it_fits_without_the_lower_ones(
+def test_gang_preempts_exactly_if_it_fits_without_gangs_of_lower_priority(
     nodes: int, others: Sequence[Shape], last: Shape, limits: Limits
 ) -> None:
     world = World(*(node(f"n{number}") for number in range(nodes)), limits=limits)
@@ -99,10 +99,10 @@ def test_gang_preempts_exactly_if_it_fits_without_the_lower_ones(
         no_gang_is_left_below_its_size(world)
         gone = {key.partition("/")[2] for key in evicted(world) - before}
         for name in gone:
-            assert names[name.rpartition("-")[0]].priority < last.priority, f"{name} went for nobody"
+            assert names[name.rpartition("-")[0]].priority < last.priority, f"{name} was evicted for no gang"
         placed = sum(1 for node_name in world.nodes_of(*mine) if node_name)
         needed = max(len(last.members) - last.spare, 1)
-        assert not gone or placed >= needed, f"{gone} went in vain: {world.gang('last').reason}"
+        assert not gone or placed >= needed, f"{gone} were evicted in vain: {world.gang('last').reason}"
         for pod_name, where in bound.items():
             kept = names[pod_name.rpartition("-")[0]].priority >= last.priority
             if kept:
@@ -133,7 +133,7 @@ events = st.lists(
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(st.integers(1, 3), events, SPENDING)
-def test_preemptions_that_are_disturbed_leave_nothing_half_done(
+def test_disturbed_preemptions_leave_no_gang_half_evicted(
     nodes: int, happenings: Sequence[tuple[str, object]], limits: Limits
 ) -> None:
     world = World(*(node(f"n{number}") for number in range(nodes)), limits=limits)

@@ -1,4 +1,4 @@
-"""Looking for victims in steps, on arrays: the answer is that of trying each set by itself on the ledger as it is."""
+"""A search for victims in steps, on arrays, finds what trying each set by itself on the ledger finds."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ resources:
 EVERYTHING = 10**9
 
 
-def crowded(dice: random.Random) -> World:
-    """Up to six nodes on which gangs of all kinds run."""
+def busy_world(dice: random.Random) -> World:
+    """Return up to six nodes on which gangs of all kinds run."""
     nodes = [node(f"n{number}", 4000) for number in range(dice.randint(1, 6))]
     world = World(*nodes, ResourcesFile("test", DEVICES), scheduling=True)
     for number in range(dice.randint(1, 8)):
@@ -73,7 +73,7 @@ def wanted(dice: random.Random) -> list[Pod]:
 
 
 def by_itself(world: World, planner: Planner, query: Query) -> tuple[Victim, ...]:
-    """Each set tried on a new copy of the ledger, pod by pod."""
+    """Try each set on a new copy of the ledger, pod by pod."""
 
     def fits(gone: frozenset[str]) -> bool:
         trial = Trial(world.ledger, world.controller.eligibility)
@@ -106,13 +106,13 @@ def to_the_end(found: VictimSearch, cost: int) -> Found | None:
         if found.over:
             return found.found
         found.proceed(cost)
-    raise AssertionError("the search doesn't end")
+    raise AssertionError("the search does not end")
 
 
 @given(st.integers(0, 2**20))
 def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -> None:
     dice = random.Random(seed)
-    world = crowded(dice)
+    world = busy_world(dice)
     try:
         planner = Planner(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in wanted(dice)]
@@ -129,7 +129,7 @@ def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -
 
 
 def disturb(world: World, dice: random.Random) -> None:
-    """Something that happens while a search is under way."""
+    """Let something happen while a search is under way."""
     name = f"n{dice.randint(0, 5)}"
     there = next((one for one in world.cluster.nodes() if one.name == name), None)
     ours = sorted((one for one in world.cluster.pods() if one.ours), key=lambda one: one.name)
@@ -149,7 +149,7 @@ def disturb(world: World, dice: random.Random) -> None:
 
 
 def fits_there(world: World, query: Query, found: Found) -> bool:
-    """Whether the places have room for whoever goes there once the victims have gone, counted anew."""
+    """Return whether the places have enough capacity once the victims are gone, counted again."""
     left = {name: account.free for name, account in world.ledger.accounts.items()}
     for uid in (uid for victim in found.victims for uid in victim.uids):
         node = world.ledger.allocations[uid].assignment.node
@@ -164,9 +164,9 @@ def fits_there(world: World, query: Query, found: Found) -> bool:
 
 
 @given(st.integers(0, 2**20))
-def test_what_is_confirmed_holds_on_the_ledger_as_it_is(seed: int) -> None:
+def test_confirmed_find_holds_on_the_ledger_as_it_is(seed: int) -> None:
     dice = random.Random(seed)
-    world = crowded(dice)
+    world = busy_world(dice)
     try:
         planner = Planner(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in wanted(dice)]

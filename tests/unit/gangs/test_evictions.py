@@ -1,4 +1,4 @@
-"""Gangs that make way are evicted some pods at a step, and only for as long as their room is wanted."""
+"""Victims are evicted a limited number of pods per step, and only for as long as their capacity is wanted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.core.invariants import check_at_rest
 from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, gang
-from tests.unit.gangs.test_preemptor import going, reason
+from tests.unit.gangs.test_preemptor import reason, terminating
 
 A_MOMENT = 0.001
 
@@ -25,40 +25,38 @@ def evicted(world: World) -> list[str]:
     return [key for verb, key in world.cluster.calls if verb == "evict"]
 
 
-def until_first_goes(world: World, lows: Sequence[Pod]) -> None:
-    """Let time pass until the first eviction has been made."""
+def until_first_eviction(world: World, lows: Sequence[Pod]) -> None:
+    """Let time pass until the first pod is evicted."""
     for _ in range(5000):
         world.advance(A_MOMENT)
-        if any(going(world, *lows)):
+        if any(terminating(world, *lows)):
             return
-    raise AssertionError("nobody goes")
+    raise AssertionError("no pod is evicted")
 
 
 def three(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> tuple[World, list[Pod], list[Pod]]:
-    """Three gangs, each alone on its node, of which the first has begun to go for one of three pods."""
+    """Return three gangs, each alone on its node, of which the first is being evicted for a gang of three pods."""
     monkeypatch.setattr(evictions, "AT_ONCE", 1)
     w = world(*(node(f"n{number}") for number in range(3)))
     lows = [gang(w, f"low{number}", 3000)[0] for number in range(3)]
     w.advance(3)
     high = gang(w, "high", 3000, 3000, 3000, priority=10)
-    until_first_goes(w, lows)
-    assert going(w, *lows).count(True) == 1
+    until_first_eviction(w, lows)
+    assert terminating(w, *lows).count(True) == 1
     return w, lows, high
 
 
-def test_a_step_evicts_so_many_pods_and_the_next_ones_the_others(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evictions_are_spread_over_several_steps(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w, lows, high = three(world, monkeypatch)
     w.advance(0.5)
-    assert going(w, *lows) == [True, True, True]
+    assert terminating(w, *lows) == [True, True, True]
     w.cluster.reap()
     w.advance(3)
     assert sorted(w.nodes_of(*high)) == ["n0", "n1", "n2"]
     check_at_rest(w)
 
 
-def test_large_gang_goes_over_several_steps_to_its_last_member(
+def test_large_gang_is_evicted_to_its_last_member_over_several_steps(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evictions, "AT_ONCE", 1)
@@ -66,13 +64,13 @@ def test_large_gang_goes_over_several_steps_to_its_last_member(
     low = gang(w, "low", 3000, 3000, 3000)
     w.advance(3)
     high = gang(w, "high", 3000, priority=10)
-    until_first_goes(w, low)
+    until_first_eviction(w, low)
     w.cluster.remove(w.now(high[0]))
     w.advance(1)
-    assert going(w, *low) == [True, True, True]
+    assert terminating(w, *low) == [True, True, True]
 
 
-def test_gang_whose_node_has_room_enough_by_now_is_not_evicted(
+def test_gang_whose_node_has_enough_capacity_by_now_is_not_evicted(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w, lows, high = three(world, monkeypatch)
@@ -80,7 +78,7 @@ def test_gang_whose_node_has_room_enough_by_now_is_not_evicted(
     where = next(one for one in w.cluster.nodes() if one.name == w.now(stays).node)
     w.change(where, allocatable=Resources({"cpu": 8000, "memory": 2**36, "pods": 110}))
     w.advance(0.5)
-    assert sorted(going(w, *lows)) == [False, True, True]
+    assert sorted(terminating(w, *lows)) == [False, True, True]
     assert not w.now(stays).deleting
     assert "2 pods gone" in reason(w, "high")
     w.cluster.reap()
@@ -90,7 +88,7 @@ def test_gang_whose_node_has_room_enough_by_now_is_not_evicted(
     check_at_rest(w)
 
 
-def test_gang_that_became_as_important_before_its_eviction_began_stays(
+def test_gang_whose_priority_rises_before_its_eviction_begins_stays(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w, lows, _ = three(world, monkeypatch)
@@ -100,7 +98,7 @@ def test_gang_that_became_as_important_before_its_eviction_began_stays(
     assert not w.now(stays).deleting
 
 
-def test_nobody_goes_where_the_room_was_taken_while_budgets_were_read(world: MakeWorld) -> None:
+def test_no_pod_is_evicted_if_the_capacity_was_taken_while_budgets_were_read(world: MakeWorld) -> None:
     w = world(node("n0"))
     (low,) = gang(w, "low", 3000)
     w.advance(3)
@@ -117,7 +115,7 @@ def test_nobody_goes_where_the_room_was_taken_while_budgets_were_read(world: Mak
     assert reason(w, "high").startswith("busy")
 
 
-def test_victim_that_a_budget_refuses_for_good_is_replaced_by_another(world: MakeWorld) -> None:
+def test_victim_whose_eviction_is_refused_for_too_long_is_replaced_by_another(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     guarded, other = (gang(w, name, 3000, priority=number)[0] for number, name in enumerate(("a", "b")))
     w.advance(3)
@@ -129,16 +127,16 @@ def test_victim_that_a_budget_refuses_for_good_is_replaced_by_another(world: Mak
     w.cluster.protected.add(guarded.uid)
     high = gang(w, "high", 3000, priority=10)
     w.advance(4)
-    assert going(w, guarded, other) == [False, False]
+    assert terminating(w, guarded, other) == [False, False]
     w.advance(w.limits.barred_for + 6)
-    assert going(w, guarded, other) == [False, True]
+    assert terminating(w, guarded, other) == [False, True]
     w.cluster.reap()
     w.advance(4)
     assert all(w.nodes_of(*high))
     assert not w.now(guarded).deleting
 
 
-def test_victims_are_found_though_pods_end_and_others_come_all_the_time(world: MakeWorld) -> None:
+def test_victims_are_found_although_pods_end_and_arrive_all_the_time(world: MakeWorld) -> None:
     w = world(*(node(f"n{number}") for number in range(8)), limits=replace(LIMITS, search_step=1))
     lows = [gang(w, f"low{number}", 3000)[0] for number in range(8)]
     w.advance(3)
@@ -157,7 +155,7 @@ def test_victims_are_found_though_pods_end_and_others_come_all_the_time(world: M
     assert all(w.nodes_of(*high))
 
 
-def test_others_are_found_for_who_does_not_go_in_time_though_pods_end_all_the_time(world: MakeWorld) -> None:
+def test_slow_victims_are_replaced_although_pods_end_all_the_time(world: MakeWorld) -> None:
     limits = replace(LIMITS, search_step=1, leaving=3.0, preempt_again=0.02)
     w = world(*(node(f"n{number}") for number in range(8)), limits=limits)
     stuck = [gang(w, f"stuck{number}", 3000)[0] for number in range(4)]
@@ -165,7 +163,7 @@ def test_others_are_found_for_who_does_not_go_in_time_though_pods_end_all_the_ti
     w.advance(3)
     high = gang(w, "high", 3000, 3000, priority=10)
     w.advance(2)
-    assert going(w, *stuck).count(True) == 2
+    assert terminating(w, *stuck).count(True) == 2
     for one in stuck:
         if not w.now(one).deleting:
             w.cluster.protected.add(one.uid)
@@ -174,10 +172,10 @@ def test_others_are_found_for_who_does_not_go_in_time_though_pods_end_all_the_ti
         w.advance(0.05)
         w.cluster.remove(w.now(small[0]))
         small = gang(w, f"small{number}", 100)
-        if any(going(w, *others)):
+        if any(terminating(w, *others)):
             break
     w.advance(0.5)
-    assert going(w, *others).count(True) == 2, reason(w, "high")
+    assert terminating(w, *others).count(True) == 2, reason(w, "high")
     for one in others:
         if w.now(one).deleting:
             w.cluster.remove(w.now(one))

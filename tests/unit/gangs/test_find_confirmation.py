@@ -1,4 +1,4 @@
-"""What a search for victims has found is confirmed in pieces, between which the cluster goes on."""
+"""A find of the victim search is confirmed in pieces, between which the cluster changes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ HIGH = GangKey("default", "high", Convention.LABEL)
 Disturb = Callable[[World], None]
 
 
-class Confirming:
-    """A confirmation of the victims for a gang of ``pods``, piece by piece."""
+class Confirmation:
+    """Confirms the victims for a gang of ``pods``, piece by piece."""
 
     def __init__(self, world: World, pods: Sequence[Pod]) -> None:
         self.world = world
@@ -38,7 +38,7 @@ class Confirming:
         self.over = False
 
     def pieces(self, count: int) -> None:
-        """Go on for so many pieces."""
+        """Do that many pieces of work."""
         for _ in range(count):
             try:
                 next(self._work)
@@ -47,7 +47,7 @@ class Confirming:
                 return
 
     def fits(self, found: Found) -> bool:
-        """Whether the places have room once the victims have gone, counted pod by pod."""
+        """Return whether the places have enough capacity once the victims are gone, counted pod by pod."""
         ledger, nodes = self.world.ledger, self.world.controller.eligibility.nodes
         left = {name: account.free for name, account in ledger.accounts.items()}
         for uid in (uid for victim in found.victims for uid in victim.uids if uid in ledger.allocations):
@@ -66,16 +66,16 @@ def cordon(world: World) -> None:
     world.change(world.cluster.nodes()[0], unschedulable=True)
 
 
-def take_room(world: World) -> None:
+def take_capacity(world: World) -> None:
     world.foreign("n0", "other", requests=asks(900))
 
 
-def keep_for_another(world: World) -> None:
+def hold_for_another(world: World) -> None:
     world.ledger.preemptor_holds.hold("another", {"n0"})
 
 
 def full(world: MakeWorld, nodes: int = 2) -> tuple[World, list[Pod]]:
-    """Nodes on each of which a gang of one runs."""
+    """Return nodes on each of which a gang of one pod runs."""
     w = world(*(node(f"n{number}") for number in range(nodes)))
     lows = [gang(w, f"low{number}", 3000)[0] for number in range(nodes)]
     w.advance(3)
@@ -84,109 +84,109 @@ def full(world: MakeWorld, nodes: int = 2) -> tuple[World, list[Pod]]:
 
 
 @pytest.mark.parametrize("ports", [(), (HostPort(8080),)])
-@pytest.mark.parametrize("disturb", [cordon, take_room, keep_for_another])
-def test_what_comes_between_any_two_pieces_is_noticed(
+@pytest.mark.parametrize("disturb", [cordon, take_capacity, hold_for_another])
+def test_change_between_any_two_pieces_is_noticed(
     world: MakeWorld, disturb: Disturb, ports: tuple[HostPort, ...]
 ) -> None:
     between = 0
     while True:
         w, _ = full(world)
         high = [pod(f"high-{number}", 3500, 1, host_ports=ports) for number in range(2)]
-        confirming = Confirming(w, high)
-        confirming.pieces(between)
-        if confirming.over:
+        confirmation = Confirmation(w, high)
+        confirmation.pieces(between)
+        if confirmation.over:
             break
         disturb(w)
-        confirming.pieces(1000)
-        assert confirming.found is None, f"after {between} pieces"
+        confirmation.pieces(1000)
+        assert confirmation.found is None, f"after {between} pieces"
         between += 1
     assert between > 2
 
 
-def test_places_move_to_where_there_is_room_again(world: MakeWorld) -> None:
+def test_places_move_to_nodes_with_new_capacity(world: MakeWorld) -> None:
     for between in range(20):
         w, _ = full(world)
         w.cluster.put(node("n9", unschedulable=True))
         w.advance(0.1)
-        confirming = Confirming(w, [pod("high-0", 3000), pod("high-1", 3000)])
-        confirming.pieces(between)
-        if confirming.over:
+        confirmation = Confirmation(w, [pod("high-0", 3000), pod("high-1", 3000)])
+        confirmation.pieces(between)
+        if confirmation.over:
             break
         w.change(node("n9"), unschedulable=False)
         cordon(w)
-        confirming.pieces(1000)
-        assert confirming.found is not None
-        assert confirming.fits(confirming.found)
-        assert {one.node for one in confirming.found.places} == {"n1", "n9"}
-        assert [one.gang.name for one in confirming.found.victims] == ["low1"]
+        confirmation.pieces(1000)
+        assert confirmation.found is not None
+        assert confirmation.fits(confirmation.found)
+        assert {one.node for one in confirmation.found.places} == {"n1", "n9"}
+        assert [one.gang.name for one in confirmation.found.victims] == ["low1"]
     assert between > 2
 
 
-def test_victim_that_has_ended_by_itself_is_none_any_more_and_the_others_are_found(world: MakeWorld) -> None:
+def test_victim_that_ended_by_itself_is_dropped(world: MakeWorld) -> None:
     w, lows = full(world, 3)
-    confirming = Confirming(w, [pod(f"high-{number}", 3000) for number in range(3)])
+    confirmation = Confirmation(w, [pod(f"high-{number}", 3000) for number in range(3)])
     w.cluster.remove(w.now(lows[0]))
     w.change(lows[2], phase="Succeeded")
-    confirming.pieces(1000)
-    assert confirming.found is not None
-    assert [one.gang.name for one in confirming.found.victims] == ["low1"]
-    assert confirming.fits(confirming.found)
+    confirmation.pieces(1000)
+    assert confirmation.found is not None
+    assert [one.gang.name for one in confirmation.found.victims] == ["low1"]
+    assert confirmation.fits(confirmation.found)
 
 
-def test_victim_that_ends_between_any_two_pieces_does_not_begin_everything_anew(world: MakeWorld) -> None:
+def test_victim_that_ends_between_any_two_pieces_does_not_spoil_the_find(world: MakeWorld) -> None:
     for between in range(20):
         w, lows = full(world)
-        confirming = Confirming(w, [pod("high-0", 3000), pod("high-1", 3000)])
-        confirming.pieces(between)
-        if confirming.over:
+        confirmation = Confirmation(w, [pod("high-0", 3000), pod("high-1", 3000)])
+        confirmation.pieces(between)
+        if confirmation.over:
             break
         w.cluster.remove(w.now(lows[0]))
-        confirming.pieces(1000)
-        assert confirming.found is not None, f"after {between} pieces"
-        assert confirming.fits(confirming.found)
+        confirmation.pieces(1000)
+        assert confirmation.found is not None, f"after {between} pieces"
+        assert confirmation.fits(confirmation.found)
     assert between > 2
 
 
-def test_victim_of_which_a_member_has_ended_is_taken_with_those_that_are_left(world: MakeWorld) -> None:
+def test_victim_with_an_ended_member_is_taken_with_the_remaining_ones(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     low = gang(w, "low", 3000, 3000)
     w.advance(3)
-    confirming = Confirming(w, [pod("high-0", 3000), pod("high-1", 3000)])
+    confirmation = Confirmation(w, [pod("high-0", 3000), pod("high-1", 3000)])
     w.change(low[0], phase="Succeeded")
-    confirming.pieces(1000)
-    assert confirming.found is not None
-    (victim,) = confirming.found.victims
+    confirmation.pieces(1000)
+    assert confirmation.found is not None
+    (victim,) = confirmation.found.victims
     assert victim.uids == {low[1].uid}
 
 
-def test_victim_whose_room_is_not_needed_for_the_places_is_left_alone(world: MakeWorld) -> None:
+def test_victim_that_holds_nothing_on_the_places_is_dropped(world: MakeWorld) -> None:
     w, lows = full(world, 3)
-    confirming = Confirming(w, [pod("high-0", 3000), pod("high-1", 3000)])
-    used = {one.node for one in confirming.before.places}
+    confirmation = Confirmation(w, [pod("high-0", 3000), pod("high-1", 3000)])
+    used = {one.node for one in confirmation.before.places}
     (spare,) = [one for one in lows if w.now(one).node not in used]
     needless = victims_of(w.gang(spare.labels[GROUP_LABEL]))[0]
-    more = Found((*confirming.before.victims, needless), confirming.before.places)
+    more = Found((*confirmation.before.victims, needless), confirmation.before.places)
     work = confirm(
-        w.controller.registry, w.ledger, Planner(w.ledger, w.controller.eligibility), confirming.query, more
+        w.controller.registry, w.ledger, Planner(w.ledger, w.controller.eligibility), confirmation.query, more
     )
-    confirming._work = work
-    confirming.pieces(1000)
-    assert confirming.found is not None
-    assert confirming.found.victims == confirming.before.victims
+    confirmation._work = work
+    confirmation.pieces(1000)
+    assert confirmation.found is not None
+    assert confirmation.found.victims == confirmation.before.victims
 
 
-def test_gang_that_became_as_important_is_no_victim(world: MakeWorld) -> None:
+def test_gang_whose_priority_rises_is_no_victim(world: MakeWorld) -> None:
     w, lows = full(world)
-    confirming = Confirming(w, [pod("high-0", 3000), pod("high-1", 3000)])
+    confirmation = Confirmation(w, [pod("high-0", 3000), pod("high-1", 3000)])
     w.pod("late", labels=lows[0].labels, annotations=lows[0].annotations, priority=10)
-    confirming.pieces(1000)
-    assert confirming.found is None
+    confirmation.pieces(1000)
+    assert confirmation.found is None
 
 
-def test_gang_that_may_not_be_taken_any_more_is_no_victim(world: MakeWorld) -> None:
+def test_gang_that_may_no_longer_be_taken_is_no_victim(world: MakeWorld) -> None:
     w, _ = full(world)
-    confirming = Confirming(w, [pod("high-0", 3000), pod("high-1", 3000)])
-    victims: tuple[Victim, ...] = confirming.before.victims
-    confirming.query.may_take = lambda one: one.key != victims[0].gang
-    confirming.pieces(1000)
-    assert confirming.found is None
+    confirmation = Confirmation(w, [pod("high-0", 3000), pod("high-1", 3000)])
+    victims: tuple[Victim, ...] = confirmation.before.victims
+    confirmation.query.may_take = lambda one: one.key != victims[0].gang
+    confirmation.pieces(1000)
+    assert confirmation.found is None

@@ -1,4 +1,4 @@
-"""Lower gangs make way, whole, for a higher one that would fit without them."""
+"""A gang that does not fit preempts whole gangs of lower priority if it fits without them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def reason(world: World, name: str) -> str:
     return found.text if found is not None else ""
 
 
-def going(world: World, *pods: Pod) -> list[bool]:
+def terminating(world: World, *pods: Pod) -> list[bool]:
     return [world.now(pod).deleting for pod in pods]
 
 
-def test_low_gang_makes_way_whole_and_the_high_one_takes_its_place(world: MakeWorld) -> None:
+def test_victim_is_evicted_whole_and_the_preemptor_takes_its_place(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     low = gang(w, "low", 3000, 3000)
     w.advance(2)
     high = gang(w, "high", 3000, priority=10)
     w.advance(2)
-    assert going(w, *low) == [True, True]
+    assert terminating(w, *low) == [True, True]
     assert reason(w, "high") == "preempting default/low: 0 of 2 pods gone"
     told = w.gang("high").reason
     assert told is not None
@@ -45,16 +45,18 @@ def test_low_gang_makes_way_whole_and_the_high_one_takes_its_place(world: MakeWo
     check_at_rest(w)
 
 
-def test_gang_that_goes_or_has_gone_says_who_preempted_it_and_which_pods_it_had(world: MakeWorld) -> None:
+def test_evicted_gang_names_its_preemptor_and_its_former_pods(world: MakeWorld) -> None:
     w = world(node("n0"))
     (low,) = gang(w, "low", 3000)
     w.advance(2)
     gang(w, "high", 3000, priority=10)
     w.advance(2)
-    going_still = w.state.gang("default", "low")
-    assert going_still is not None
-    assert going_still.item.state == "finished"
-    assert going_still.item.reason.startswith("its pods are being deleted: preempted by gang default/high")
+    terminating_gang = w.state.gang("default", "low")
+    assert terminating_gang is not None
+    assert terminating_gang.item.state == "finished"
+    assert terminating_gang.item.reason.startswith(
+        "its pods are being deleted: preempted by gang default/high"
+    )
     w.cluster.reap()
     w.advance(3)
     story = w.state.gang("default", "low")
@@ -73,28 +75,28 @@ def test_equal_priority_never_preempts(world: MakeWorld) -> None:
     w.advance(2)
     gang(w, "second", 3000, priority=10)
     w.advance(10)
-    assert going(w, *first) == [False]
+    assert terminating(w, *first) == [False]
     assert reason(w, "second") == "busy: 0 of 1 fit now, short of cpu"
 
 
-def test_policy_never_waits(world: MakeWorld) -> None:
+def test_preemption_policy_never_preempts_no_gang(world: MakeWorld) -> None:
     w = world(node("n0"))
     low = gang(w, "low", 3000)
     w.advance(2)
     gang(w, "high", 3000, priority=10, preempts=False)
     w.advance(10)
-    assert going(w, *low) == [False]
+    assert terminating(w, *low) == [False]
     assert reason(w, "high").startswith("busy:")
 
 
-def test_nobody_goes_for_a_gang_that_would_not_fit_afterwards(world: MakeWorld) -> None:
+def test_no_gang_is_evicted_for_one_that_would_not_fit_afterwards(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     low = gang(w, "low", 3000)
     w.foreign("n1", "theirs", requests=asks(3000, 1))
     w.advance(2)
     gang(w, "high", 3000, 3000, priority=10)
     w.advance(10)
-    assert going(w, *low) == [False]
+    assert terminating(w, *low) == [False]
     assert not [call for call in w.cluster.calls if call[0] == "evict"]
 
 
@@ -103,25 +105,25 @@ def test_pods_of_other_schedulers_are_never_evicted(world: MakeWorld) -> None:
     theirs = w.foreign("n0", "theirs", requests=asks(3000, 1), priority=-5)
     gang(w, "high", 3000, priority=10)
     w.advance(10)
-    assert going(w, theirs) == [False]
+    assert terminating(w, theirs) == [False]
 
 
-def test_only_who_is_in_the_way_goes(world: MakeWorld) -> None:
+def test_only_gangs_in_the_way_are_evicted(world: MakeWorld) -> None:
     w = world(*(node(f"n{number}") for number in range(4)))
     lows = [gang(w, f"low{number}", 3000, priority=number)[0] for number in range(4)]
     w.advance(3)
     gang(w, "high", 3000, 3000, priority=10)
     w.advance(2)
-    assert going(w, *lows) == [True, True, False, False]
+    assert terminating(w, *lows) == [True, True, False, False]
 
 
-def test_freed_room_is_kept_until_all_of_it_is_free(world: MakeWorld) -> None:
+def test_freed_nodes_are_held_until_all_victims_are_gone(world: MakeWorld) -> None:
     w = world(node("n0"))
     lows = [gang(w, name, 1500)[0] for name in ("a", "b")]
     w.advance(2)
     high = gang(w, "high", 3500, priority=10)
     w.advance(2)
-    assert going(w, *lows) == [True, True]
+    assert terminating(w, *lows) == [True, True]
     assert [w.now(pod).nominated for pod in high] == ["n0"]
     assert w.now(high[0]).gates == (GATE,)
     w.cluster.remove(w.now(lows[0]))
@@ -136,7 +138,7 @@ def test_freed_room_is_kept_until_all_of_it_is_free(world: MakeWorld) -> None:
     assert w.nodes_of(*high, *late) == ["n0", ""]
 
 
-def test_higher_gang_takes_kept_room(world: MakeWorld) -> None:
+def test_gang_of_higher_priority_may_take_held_nodes(world: MakeWorld) -> None:
     w = world(node("n0"))
     low = gang(w, "low", 3000)
     w.advance(2)
@@ -150,7 +152,7 @@ def test_higher_gang_takes_kept_room(world: MakeWorld) -> None:
     assert low[0].uid not in w.ledger.allocations
 
 
-def test_kept_room_is_released_when_the_preemptor_goes(world: MakeWorld) -> None:
+def test_held_nodes_open_when_the_preemptor_is_deleted(world: MakeWorld) -> None:
     w = world(node("n0"))
     gang(w, "low", 3000)
     w.advance(2)
@@ -163,7 +165,7 @@ def test_kept_room_is_released_when_the_preemptor_goes(world: MakeWorld) -> None
     assert w.nodes_of(*late) == ["n0"]
 
 
-def test_gang_under_a_budget_stays_and_another_goes(world: MakeWorld) -> None:
+def test_gang_under_a_budget_stays_and_another_is_evicted(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     guarded = gang(w, "guarded", 3000, priority=0)
     other = gang(w, "other", 3000, priority=5)
@@ -171,35 +173,35 @@ def test_gang_under_a_budget_stays_and_another_goes(world: MakeWorld) -> None:
     w.cluster.protected.add(guarded[0].uid)
     gang(w, "high", 3000, priority=10)
     w.advance(3)
-    assert going(w, *guarded, *other) == [False, True]
+    assert terminating(w, *guarded, *other) == [False, True]
 
 
-def test_gang_whose_only_victims_are_under_a_budget_waits_and_says_so(world: MakeWorld) -> None:
+def test_preemptor_whose_only_victims_are_under_a_budget_waits_and_names_the_budget(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     low = gang(w, "low", 3000, 3000)
     w.advance(2)
     w.cluster.protected.add(low[1].uid)
     high = gang(w, "high", 3000, priority=10)
     w.advance(4)
-    assert going(w, *low) == [False, False]
+    assert terminating(w, *low) == [False, False]
     assert reason(w, "high").endswith("a disruption budget allows no eviction now")
     assert w.now(high[0]).nominated == ""
     w.cluster.protected.clear()
     w.advance(8)
-    assert going(w, *low) == [True, True]
+    assert terminating(w, *low) == [True, True]
 
 
-def test_eviction_that_was_begun_is_carried_through(world: MakeWorld) -> None:
+def test_eviction_that_has_begun_is_completed(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     low = gang(w, "low", 3000, 3000)
     w.advance(2)
     w.cluster.fail("evict", times=1)
     high = gang(w, "high", 3000, priority=10)
     w.advance(1)
-    assert sorted(going(w, *low)) == [False, True]
+    assert sorted(terminating(w, *low)) == [False, True]
     w.cluster.remove(w.now(high[0]))
     w.advance(4)
-    assert going(w, *low) == [True, True]
+    assert terminating(w, *low) == [True, True]
 
 
 def test_surplus_members_of_an_elastic_gang_are_taken_alone(world: MakeWorld) -> None:
@@ -208,20 +210,20 @@ def test_surplus_members_of_an_elastic_gang_are_taken_alone(world: MakeWorld) ->
     w.advance(3)
     high = gang(w, "high", 3000, priority=10)
     w.advance(2)
-    assert going(w, *elastic) == [False, False, True]
+    assert terminating(w, *elastic) == [False, False, True]
     w.cluster.reap()
     w.advance(3)
     assert all(w.nodes_of(*high))
     assert w.gang("elastic").state is GangState.BOUND
 
 
-def test_the_last_of_the_surplus_members_goes_first(world: MakeWorld) -> None:
+def test_the_last_of_the_surplus_members_is_taken_first(world: MakeWorld) -> None:
     w = world(node("n0", 4000))
     elastic = gang(w, "elastic", 1000, 1000, 1000, 1000, size=2)
     w.advance(3)
     gang(w, "high", 1000, priority=10)
     w.advance(2)
-    assert going(w, *elastic) == [False, False, False, True]
+    assert terminating(w, *elastic) == [False, False, False, True]
 
 
 def test_elastic_gang_does_not_preempt_for_more_than_its_minimum(world: MakeWorld) -> None:
@@ -230,11 +232,11 @@ def test_elastic_gang_does_not_preempt_for_more_than_its_minimum(world: MakeWorl
     w.advance(2)
     high = gang(w, "high", 3000, 3000, size=1, priority=10)
     w.advance(3)
-    assert going(w, *low) == [False]
+    assert terminating(w, *low) == [False]
     assert sorted(w.nodes_of(*high)) == ["", "n1"]
 
 
-def test_planned_gang_makes_way_without_an_eviction(world: MakeWorld) -> None:
+def test_planned_victim_loses_its_places_without_an_eviction(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     low = gang(w, "low", 3000)
     w.advance(1)
@@ -246,7 +248,7 @@ def test_planned_gang_makes_way_without_an_eviction(world: MakeWorld) -> None:
     assert not [call for call in w.cluster.calls if call[0] == "evict"]
 
 
-def test_replacements_of_evicted_members_wait_behind(world: MakeWorld) -> None:
+def test_replacements_of_evicted_members_wait_behind_the_preemptor(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     low = gang(w, "low", 3000, 3000)
     w.advance(2)
@@ -272,7 +274,7 @@ def test_replacements_of_evicted_members_wait_behind(world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-def test_new_leader_goes_on_with_a_preemption(world: MakeWorld, gone: int) -> None:
+def test_new_leader_continues_a_preemption(world: MakeWorld, gone: int) -> None:
     w = world(node("n0"), node("n1"))
     low = gang(w, "low", 3000, 3000)
     w.advance(2)
@@ -291,20 +293,20 @@ def test_new_leader_goes_on_with_a_preemption(world: MakeWorld, gone: int) -> No
     assert sorted(w.nodes_of(*high)) == ["n0", "n1"]
 
 
-def test_new_leader_carries_a_half_done_eviction_through(world: MakeWorld) -> None:
+def test_new_leader_completes_an_eviction_that_has_begun(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     low = gang(w, "low", 3000, 3000)
     w.advance(2)
     w.cluster.fail("evict", times=1)
     gang(w, "high", 3500, 3500, priority=10)
     w.advance(1)
-    assert sorted(going(w, *low)) == [False, True]
+    assert sorted(terminating(w, *low)) == [False, True]
     w.restart()
     w.advance(3)
-    assert going(w, *low) == [True, True]
+    assert terminating(w, *low) == [True, True]
 
 
-def test_victim_that_does_not_go_in_time_is_named(world: MakeWorld) -> None:
+def test_victim_that_terminates_too_slowly_is_named(world: MakeWorld) -> None:
     w = world(node("n0"))
     gang(w, "low", 3000)
     w.advance(2)
@@ -313,13 +315,13 @@ def test_victim_that_does_not_go_in_time_is_named(world: MakeWorld) -> None:
     assert "low-0 has not gone within 300 s" in reason(w, "high")
 
 
-def test_victim_that_does_not_go_in_time_is_replaced_by_another(world: MakeWorld) -> None:
+def test_victim_that_terminates_too_slowly_is_replaced_by_another(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     stuck, other = gang(w, "stuck", 3000)[0], gang(w, "other", 3000, priority=5)[0]
     w.advance(2)
     high = gang(w, "high", 3000, priority=10)
     w.advance(305)
-    assert going(w, stuck, other) == [True, True]
+    assert terminating(w, stuck, other) == [True, True]
     (freed,) = w.nodes_of(other)
     w.cluster.remove(w.now(other))
     w.advance(3)
@@ -338,13 +340,13 @@ def test_chains_of_preemptions_end(world: MakeWorld) -> None:
     assert len(evicted) == 5
 
 
-def test_room_that_came_free_is_taken_though_an_equal_gang_before_has_none(world: MakeWorld) -> None:
+def test_gang_takes_freed_capacity_though_an_equal_gang_before_it_has_none(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     lows = [gang(w, name, 3000)[0] for name in ("a-low", "b-low")]
     w.advance(2)
     first, second = (gang(w, name, 3000, priority=10)[0] for name in ("first", "second"))
     w.advance(2)
-    assert going(w, *lows) == [True, True]
+    assert terminating(w, *lows) == [True, True]
     kept = {w.now(pod).nominated: pod for pod in (first, second)}
     assert kept.keys() == {"n0", "n1"}
     w.cluster.remove(next(w.now(low) for low in lows if w.now(low).node == w.now(second).nominated))

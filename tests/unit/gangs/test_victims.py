@@ -1,4 +1,4 @@
-"""Which gangs are chosen to make way."""
+"""Which victims are chosen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def victim(
 
 
 def needs(*sets: set[str]) -> Fits:
-    """Fits once all pods of one of the sets have gone."""
+    """Return a question: the preemptor fits once all pods of one of the sets are gone."""
     return lambda gone: any(one <= gone for one in sets)
 
 
@@ -31,40 +31,40 @@ def names(found: tuple[Victim, ...] | None) -> list[str]:
     return sorted(one.gang.name for one in found)
 
 
-def test_fewest_gangs_go() -> None:
+def test_the_fewest_gangs_are_chosen() -> None:
     small, other, large = victim("a"), victim("b"), victim("c", pods=9, priority=5)
     fits = needs({"a-0", "b-0"}, {f"c-{number}" for number in range(9)})
     assert names(choose([small, other, large], fits, PLENTY)) == ["c"]
 
 
-def test_of_equally_many_the_lowest_go_however_large() -> None:
+def test_of_equally_many_gangs_the_lowest_are_chosen_however_large() -> None:
     low, high = victim("low", pods=9, priority=1), victim("high", priority=2)
     fits = needs({"low-0"}, {"high-0"})
     assert names(choose([high, low], fits, PLENTY)) == ["low"]
 
 
-def test_then_those_of_the_fewest_pods() -> None:
+def test_of_equal_priorities_the_fewest_pods_are_chosen() -> None:
     assert names(choose([victim("a", 2), victim("b", 1)], needs({"a-0"}, {"b-0"}), PLENTY)) == ["b"]
 
 
-def test_then_the_youngest() -> None:
+def test_of_equally_large_gangs_the_youngest_is_chosen() -> None:
     old, young = victim("a", created=1.0), victim("b", created=2.0)
     assert names(choose([old, young], needs({"a-0"}, {"b-0"}), PLENTY)) == ["b"]
 
 
-def test_nobody_goes_in_vain() -> None:
+def test_no_victim_is_chosen_in_vain() -> None:
     assert choose([victim("a"), victim("b")], needs({"c-0"}), PLENTY) is None
     assert choose([], needs(set()), PLENTY) is None
 
 
-def test_surplus_members_go_before_any_gang() -> None:
+def test_surplus_members_are_chosen_before_any_gang() -> None:
     whole = victim("a", pods=3)
     spare = [Victim(whole.gang, 0, 0.0, frozenset({f"a-{number}"}), surplus=True) for number in (1, 2)]
     found = choose([whole, *spare, victim("b")], needs({"a-1"}, {"b-0"}), PLENTY)
     assert found == (spare[0],)
 
 
-def test_surplus_is_taken_beside_a_gang_only_where_needed() -> None:
+def test_surplus_is_taken_with_a_gang_only_where_needed() -> None:
     spare = victim("s", surplus=True), victim("t", surplus=True)
     found = choose([*spare, victim("b"), victim("c", priority=9)], needs({"b-0", "t-0"}), PLENTY)
     assert names(found) == ["b", "t"]
@@ -76,7 +76,7 @@ candidates = st.lists(
 
 
 @given(candidates, st.data())
-def test_the_choice_is_the_cheapest_of_all_that_are_enough(some: list[Victim], data: st.DataObject) -> None:
+def test_the_choice_is_the_cheapest_set_that_is_enough(some: list[Victim], data: st.DataObject) -> None:
     pods = sorted(uid for one in some for uid in one.uids)
     fits = needs(*data.draw(st.lists(st.sets(st.sampled_from(pods), min_size=1), max_size=3)))
     enough = [
