@@ -1,5 +1,13 @@
-"""Choosing one backend for an object before it is submitted: who is there, what each offers, which policy decides.
+"""Choose one backend for an object before it is submitted.
 
-Invariant: nothing here reads files, runs programs or knows the time; the same values give the same choice, in the same
-order, with a reason for each backend that isn't chosen.
+    request      what the object's annotations ask for
+    offers, attributes_file, providers
+                 what is known of backends, and from where
+    policy, steps
+                 the policy, read as steps; each step keeps some backends
+    pipeline     from all of these to one `Selection`
+    record       the choice as an annotation
+
+Invariant: nothing here reads files, runs programs or knows the time. The same values give the same choice, with a
+reason for each backend that isn't chosen.
 """

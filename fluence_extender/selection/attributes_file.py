@@ -1,4 +1,4 @@
-"""The attribute file: what backends can do and cost, as their users know it.
+"""The attribute file: what backends can do and cost.
 
     version: 1
     backends:
@@ -12,8 +12,8 @@
         attributes: {memory_gb: 24}   # numbers, under any name
         strings: {gate_set: native}   # texts, under any name
 
-Its format is ``attributes.schema.json`` beside this module. Invariant: a file with any fault describes no backend, and
-every fault is told with its line.
+Its format is ``attributes.schema.json`` in this package. Invariant: a file with any fault describes no backend, and
+every fault is reported with its line.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any
 from fluence_extender.graph.document import Item, child_path, read_document
 from fluence_extender.graph.errors import Problem
 from fluence_extender.graph.naming_rules import nearest
-from fluence_extender.selection.backend import QUBITS, Backend, parse_number
+from fluence_extender.selection.backend import PER_MINUTE, PER_SHOT, PER_TASK, QUBITS, Backend, parse_number
 from fluence_extender.selection.errors import InvalidAttributeFile
-from fluence_extender.selection.pricing import PER_MINUTE, PER_SHOT, PER_TASK
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -44,16 +43,16 @@ _NAMES = {
 
 
 def attribute_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of the file."""
+    """Return the JSON Schema (draft 2020-12) of the file."""
     text = files("fluence_extender.selection").joinpath("attributes.schema.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 
 
 def parse_attributes(text: str, source: str) -> tuple[Backend, ...]:
-    """Read an attribute file, YAML or JSON; ``source`` is its name in messages.
+    """Return the backends of an attribute file, YAML or JSON; ``source`` is its name in messages.
 
-    Raises `InvalidAttributeFile` with all faults.
+    Raise `InvalidAttributeFile` with all faults.
     """
     document, problems = read_document(text, source)
     if document is None and not problems:
@@ -78,7 +77,7 @@ def _backend(entry: Mapping[str, Any]) -> Backend:
 
 
 def _value(item: Item, texts: bool = False) -> Any:
-    """An item as the plain value a schema is checked against; ``texts`` keeps what looks like a number."""
+    """Return an item as a plain value for the schema; with ``texts`` a text that looks like a number stays a text."""
     if item.kind == "map":
         return {
             key: _value(one, texts or key in ("strings", "name", *_TEXTS))
@@ -90,7 +89,7 @@ def _value(item: Item, texts: bool = False) -> Any:
         return None
     if item.kind == "boolean":
         return item.text.lower() in ("true", "yes", "on", "y")
-    # YAML 1.1 takes 1e-3 for a text, JSON and everybody else for a number.
+    # 1e-3 is a text in YAML 1.1 and a number in JSON.
     number = parse_number(item.text) if item.kind == "number" or not texts else None
     if number is None:
         return item.text
@@ -114,16 +113,15 @@ def _problems(error: ValidationError, document: Item, source: str) -> Iterator[P
                     path = child_path(item.path, key)
                     yield Problem(source, path, one.line, "is an unknown key", nearest(key, list(allowed)))
         case "required":
-            required: list[str] = attribute_schema()["required"] if item is document else ["name"]
-            missing = [key for key in required if key not in item.entries]
-            for key in missing:
+            required: Any = error.validator_value
+            for key in [key for key in required if key not in item.entries]:
                 yield Problem(source, item.path, item.line, f"has no {key!r}", f"add '{key}: ...'")
         case "minItems":
             yield Problem(source, item.path, item.line, "attribute file has no backends", "list one at least")
         case "type":
             if item.kind == error.validator_value == "number":
-                told = f"isn't a finite decimal number: {item.text}"
-                yield Problem(source, item.path, item.line, told, "write e.g. 0.5")
+                message = f"isn't a finite decimal number: {item.text}"
+                yield Problem(source, item.path, item.line, message, "write e.g. 0.5")
                 return
             wanted = _NAMES.get(str(error.validator_value), str(error.validator_value))
             fix = "put it in quotes" if wanted == "a text" and item.text else f"write {wanted}"
@@ -131,8 +129,8 @@ def _problems(error: ValidationError, document: Item, source: str) -> Iterator[P
         case "minimum":
             yield Problem(source, item.path, item.line, f"can't be negative: {item.text}", "write 0 or more")
         case "const":
-            told = f"is version {item.text}, and only {error.validator_value} is known"
-            yield Problem(source, item.path, item.line, told, "write 'version: 1'")
+            message = f"is version {item.text}, and only {error.validator_value} is known"
+            yield Problem(source, item.path, item.line, message, "write 'version: 1'")
         case _:
             fix = "use letters, digits and . _ : + -, beginning with a letter or digit"
             yield Problem(source, item.path, item.line, f"can't be a name: {item}", fix)
@@ -154,5 +152,5 @@ def _repeated(document: Item, source: str) -> Iterator[Problem]:
             continue
         line = first.setdefault(name.text, name.line)
         if line != name.line:
-            told = f"backend {name.text!r} is given twice, first on line {line}"
-            yield Problem(source, name.path, name.line, told, "keep one of the two")
+            message = f"backend {name.text!r} is given twice, first on line {line}"
+            yield Problem(source, name.path, name.line, message, "keep one of the two")

@@ -1,10 +1,16 @@
-"""Why no backend can be chosen, in words that say what to change."""
+"""The errors of a selection. Each message says what to change.
+
+SelectionError
+├─ BadPolicy
+├─ NoCandidates
+└─ InvalidAttributeFile
+"""
 
 from __future__ import annotations
 
 
 class SelectionError(ValueError):
-    """No backend can be chosen; the message is one line."""
+    """No backend can be chosen. The message is one line, except for `InvalidAttributeFile`."""
 
 
 class BadPolicy(SelectionError):
@@ -12,8 +18,8 @@ class BadPolicy(SelectionError):
 
 
 class NoCandidates(SelectionError):
-    """Backends there are, and none is left after some step."""
+    """No backend is left after a step."""
 
 
-class InvalidAttributeFile(ValueError):
-    """An attribute file can't be used; the message has one line for each fault, with its place and what to do."""
+class InvalidAttributeFile(SelectionError):
+    """An attribute file can't be used. The message has one line for each fault, with its place and what to do."""

@@ -1,9 +1,9 @@
-"""What the cluster offers: the top-level devices of its resources.yaml, with the attributes they carry there.
+"""What the cluster offers: the top-level devices of its resources.yaml, with the attributes that they have there.
 
-They are read from that file, or from the service's own list of devices, which says the same of them.
+They are read from that file, or from the service's list of devices, which has the same content.
 
-Attributes are texts in that file; one that is a number is a number here, so that ``cost_usd: "0.30"`` can be ranked.
-A device made of qubits has their number as ``qubits`` unless it says otherwise.
+Attributes are texts there. A text that is a number becomes a number, so that ``cost_usd: "0.30"`` can be ranked. A
+device made of qubits has their number as ``qubits``, unless an attribute says otherwise.
 """
 
 from __future__ import annotations
@@ -20,30 +20,26 @@ _QUBIT = "qubit"
 
 
 def parse_offers(text: str, source: str) -> tuple[Backend, ...]:
-    """The backends of a resources.yaml, by name. Raises `InvalidResourcesFile`."""
+    """Return the backends of a resources.yaml, by name. Raise `InvalidResourcesFile`."""
     offered: dict[str, Backend] = {}
     for resource in parse_resources(text, source).resources:
         for name in resource.names:
-            offered.setdefault(name, _backend(name, resource))
+            offered.setdefault(name, _backend(name, resource.attributes, _qubits(resource)))
     return tuple(offered[name] for name in sorted(offered))
 
 
 def offers_of_devices(devices: Iterable[Mapping[str, Any]]) -> tuple[Backend, ...]:
-    """The backends of the service's ``/v1/backends``, by name; those that aren't in the graph are left out."""
+    """Return the backends of the service's ``/v1/backends``, by name, without those that aren't in the graph."""
     attributes: dict[str, Mapping[str, str]] = {}
     qubits: Counter[str] = Counter()
     for device in sorted(devices, key=lambda one: len(one["path"])):
         if device["total"]:
             attributes.setdefault(device["backend"], device["attributes"])
             qubits[device["backend"]] += device["total"] if device["type"] == _QUBIT else 0
-    return tuple(_described(name, attributes[name], qubits[name]) for name in sorted(attributes))
+    return tuple(_backend(name, attributes[name], qubits[name]) for name in sorted(attributes))
 
 
-def _backend(name: str, resource: VirtualResource) -> Backend:
-    return _described(name, resource.attributes, _qubits(resource))
-
-
-def _described(name: str, attributes: Mapping[str, str], qubits: int) -> Backend:
+def _backend(name: str, attributes: Mapping[str, str], qubits: int) -> Backend:
     numbers: dict[str, float] = {}
     strings: dict[str, str] = {}
     for key, text in attributes.items():
@@ -58,7 +54,7 @@ def _described(name: str, attributes: Mapping[str, str], qubits: int) -> Backend
 
 
 def _qubits(resource: VirtualResource) -> int:
-    """The qubits in one device."""
+    """Return the number of qubits in one device."""
     if resource.is_leaf:
         return resource.count if resource.type == _QUBIT else 0
     return sum(len(child.names) * _qubits(child) for child in resource.children)

@@ -1,7 +1,7 @@
-"""From descriptions and offers to one backend, with a reason for each other one.
+"""Choose one backend from descriptions and offers, with a reason for each other one.
 
-merge by name → the allow-list → what the cluster offers → constraints → policy, left to right → the first one left.
-Backends come in the order of their names, so that ties go to the first name.
+Merge by name → keep the allowed names → keep what the cluster offers → constraints → policy, left to right → take the
+first one left. Backends are in the order of their names, so a tie goes to the first name.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from fluence_extender.selection.backend import Backend, merged
+from fluence_extender.selection.backend import Backend, merged, priced
 from fluence_extender.selection.errors import NoCandidates
-from fluence_extender.selection.policy import Candidates, Policy
-from fluence_extender.selection.policy_text import parse_constraints, parse_policy
-from fluence_extender.selection.pricing import priced
+from fluence_extender.selection.policy import parse_constraints, parse_policy
 from fluence_extender.selection.providers import Provider, Query
 from fluence_extender.selection.request import SelectionRequest
+from fluence_extender.selection.steps import Candidates, Step
 
 NOT_OFFERED = "not offered by the cluster scheduler"
 NOT_DESCRIBED = "offered by scheduler but no attributes available (not in file/providers)"
 NOT_A_CANDIDATE = "not in select-candidates"
-_MOST_TOLD = 8
+_MOST_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A choice: ``candidates`` were left at the end, the chosen one first; ``dropped`` says why others weren't."""
+    """A choice. ``candidates`` were left at the end, the chosen one first; ``dropped`` has a reason for each other."""
 
     chosen: str
     request: SelectionRequest
@@ -37,9 +36,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Who tells of backends.
+    """What is known of backends before providers are asked.
 
-    ``offers`` is what the cluster offers, None where that is unknown; ``described`` is what files say.
+    ``offers`` is what the cluster offers, None if that is unknown; ``described`` is the content of attribute files.
     """
 
     offers: tuple[Backend, ...] | None
@@ -49,19 +48,19 @@ class Sources:
 
 
 def select(request: SelectionRequest, sources: Sources, cost_tolerance: float = 0.0) -> Selection:
-    """Choose a backend. Raises `SelectionError` when that can't be done."""
+    """Choose a backend. Raise `SelectionError` if that isn't possible."""
     steps = (*parse_constraints(request.constraints), *parse_policy(request.policy, cost_tolerance))
     needs = frozenset[str]().union(*(step.needs for step in steps))
     pool = _pool(_merge([*(sources.offers or ()), *sources.described]), request, sources.offers)
-    told, notes = _ask(sources.providers, Query(pool.left, needs, request.shots))
-    pool = _pool(_merge([*pool.everybody, *told]), request, sources.offers)
+    live, notes = _ask(sources.providers, Query(pool.left, needs, request.shots))
+    pool = _pool(_merge([*pool.all, *live]), request, sources.offers)
     undescribed = {one.name: NOT_DESCRIBED for one in pool.left if not one.described}
     left = tuple(priced(one, request.shots) for one in pool.left if one.described)
     dropped = {**pool.dropped, **undescribed}
     if not left:
-        told_why = _told(dropped) or "there are none"
+        why = _reasons(dropped) or "there are none"
         raise NoCandidates(
-            f"no candidate backends after intersecting providers with scheduler offerings: {told_why}"
+            f"no candidate backends after intersecting providers with scheduler offerings: {why}"
         )
     for step in steps:
         left = _apply(step, left, dropped)
@@ -70,7 +69,9 @@ def select(request: SelectionRequest, sources: Sources, cost_tolerance: float = 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    everybody: Candidates
+    """All known backends, those that may be chosen, and why the others may not."""
+
+    all: Candidates
     left: Candidates
     dropped: dict[str, str]
 
@@ -82,18 +83,18 @@ def _merge(descriptions: Iterable[Backend]) -> Candidates:
     return tuple(pool[name] for name in sorted(pool))
 
 
-def _pool(everybody: Candidates, request: SelectionRequest, offers: Collection[Backend] | None) -> _Pool:
+def _pool(backends: Candidates, request: SelectionRequest, offers: Collection[Backend] | None) -> _Pool:
     offered = None if offers is None else {one.name for one in offers}
     dropped: dict[str, str] = {}
-    for one in everybody:
+    for one in backends:
         if request.candidates is not None and one.name not in request.candidates:
             dropped[one.name] = NOT_A_CANDIDATE
         elif offered is not None and one.name not in offered:
             dropped[one.name] = NOT_OFFERED
     for name in request.candidates or ():
-        if all(one.name != name for one in everybody):
-            dropped[name] = "in select-candidates, and nobody knows it"
-    return _Pool(everybody, tuple(one for one in everybody if one.name not in dropped), dropped)
+        if all(one.name != name for one in backends):
+            dropped[name] = "in select-candidates, but not known"
+    return _Pool(backends, tuple(one for one in backends if one.name not in dropped), dropped)
 
 
 def _ask(providers: Sequence[Provider], query: Query) -> tuple[list[Backend], list[str]]:
@@ -103,33 +104,33 @@ def _ask(providers: Sequence[Provider], query: Query) -> tuple[list[Backend], li
         if not provider.wanted(query.needs):
             continue
         try:
-            told = provider.describe(query)
-            described = [_finite(one) for one in told.backends]
-        except Exception as error:  # a provider is somebody else's code, and fails softly
+            description = provider.describe(query)
+            described = [_finite(one) for one in description.backends]
+        except Exception as error:  # code of another package, which must not end the selection
             notes.append(f"provider {provider.name}: failed: {str(error) or type(error).__name__}")
             continue
         backends += described
-        notes += [f"provider {provider.name}: {note}" for note in told.notes]
+        notes += [f"provider {provider.name}: {note}" for note in description.notes]
     return backends, notes
 
 
-def _finite(told: Backend) -> Backend:
-    """A description by somebody else's code: numbers that are none can't be ranked, nor written as JSON."""
-    numbers = {key: float(value) for key, value in told.numbers.items() if math.isfinite(value)}
-    return Backend(told.name, numbers, dict(told.strings))
+def _finite(backend: Backend) -> Backend:
+    """Return a provider's description without NaN and infinities, which can't be ranked or written as JSON."""
+    numbers = {key: float(value) for key, value in backend.numbers.items() if math.isfinite(value)}
+    return Backend(backend.name, numbers, dict(backend.strings))
 
 
-def _apply(step: Policy, left: Candidates, dropped: dict[str, str]) -> Candidates:
-    made = step.apply(left)
-    dropped.update(made.dropped)
-    if not made.kept:
-        before = {name: why for name, why in dropped.items() if name not in made.dropped}
-        told = _told(made.dropped) + (f"; left before: {_told(before)}" if before else "")
-        raise NoCandidates(f'policy "{step.text}" removed all candidates: {told}')
-    return made.kept
+def _apply(step: Step, left: Candidates, dropped: dict[str, str]) -> Candidates:
+    result = step.apply(left)
+    dropped.update(result.dropped)
+    if not result.kept:
+        before = {name: why for name, why in dropped.items() if name not in result.dropped}
+        reasons = _reasons(result.dropped) + (f"; dropped before: {_reasons(before)}" if before else "")
+        raise NoCandidates(f'policy "{step.text}" removed all candidates: {reasons}')
+    return result.kept
 
 
-def _told(dropped: dict[str, str]) -> str:
+def _reasons(dropped: dict[str, str]) -> str:
     names = sorted(dropped)
-    told = "; ".join(f"{name}: {dropped[name]}" for name in names[:_MOST_TOLD])
-    return told + (f"; and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else "")
+    text = "; ".join(f"{name}: {dropped[name]}" for name in names[:_MOST_LISTED])
+    return text + (f"; and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else "")

@@ -1,188 +1,97 @@
-"""The steps of a selection: each takes the backends that are left and keeps some, with a reason for each other one.
+"""Read a policy, such as ``require:min_qubits=20,online-only,min-cost``, as steps.
 
-Rankers sort by an attribute and keep what is as good as the best, give or take their tolerance; filters keep the order.
+    min-ATTR, max-ATTR[:tol=N]      rank by any number
+    require:min_ATTR=N, max_ATTR=N  bounds
+    require:ATTR=VALUE              equality
+    online-only                     online, or without a status
+    prefer:NAME                     that backend, if it is a candidate
+
+An attribute may be named by its alias everywhere. The tolerance for costs counts only for rankings by cost; ``:tol=N``
+sets the tolerance of one ranking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator
+from difflib import get_close_matches
 
-from fluence_extender.graph.naming_rules import nearest
-from fluence_extender.selection.backend import ALIASES, STATUS, Backend, attribute_key, parse_number, shown
-from fluence_extender.selection.errors import NoCandidates
+from fluence_extender.selection.backend import COST, attribute_key, parse_number
+from fluence_extender.selection.errors import BadPolicy
+from fluence_extender.selection.steps import Bound, Equal, OnlineOnly, Prefer, Rank, Step
 
-Candidates = tuple[Backend, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a policy made of the candidates: who is left, in order, and why each other one left."""
-
-    kept: Candidates
-    dropped: dict[str, str]
+KNOWN = (
+    *("min-cost", "max-cost", "min-queue", "max-queue", "min-qubits", "max-qubits"),
+    *("online-only", "prefer:NAME", "require:min_ATTR=N", "require:max_ATTR=N", "require:ATTR=VALUE"),
+)
+_FORMS = "require:min_X=N, require:max_X=N or require:X=VALUE"
 
 
-class Policy(Protocol):
-    """One step; ``text`` is how it was written, ``needs`` are the attributes it looks at."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def needs(self) -> frozenset[str]: ...
-
-    def apply(self, candidates: Candidates) -> Step:
-        """Keep some of ``candidates``. Raises `NoCandidates` when they can't be told apart at all."""
-        ...
+def parse_policy(text: str, cost_tolerance: float = 0.0) -> tuple[Step, ...]:
+    """Return the steps of a policy, left to right; ``cost_tolerance`` is in US dollars. Raise `BadPolicy`."""
+    steps = tuple(_step(token, cost_tolerance) for token in _tokens(text))
+    if not steps:
+        raise BadPolicy("empty selection policy: write e.g. min-cost")
+    return steps
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """Keep those whose ``attribute`` is at most ``tolerance`` (its unit) from the best one, the best first."""
+def parse_constraints(text: str) -> tuple[Step, ...]:
+    """Return the steps of ``select-constraints``: each ``min_X=N``, ``max_X=N`` or ``X=VALUE`` is a require of its own.
 
-    text: str
-    attribute: str
-    highest: bool
-    tolerance: float = 0.0
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.attribute})
-
-    def apply(self, candidates: Candidates) -> Step:
-        values = {one.name: one.number(self.attribute) for one in candidates}
-        known = [value for value in values.values() if value is not None]
-        if not known:
-            raise NoCandidates(_nobody_has(self.text, self.attribute, candidates))
-        best = max(known) if self.highest else min(known)
-        kept: list[tuple[float, Backend]] = []
-        dropped: dict[str, str] = {}
-        for one in candidates:
-            value = values[one.name]
-            if value is None:
-                dropped[one.name] = f"{self.text}: {_missing(one, self.attribute)}"
-            elif abs(value - best) > self.tolerance + _rounding(best):
-                dropped[one.name] = f"{self.text}: {self.attribute} {shown(value)}, best is {shown(best)}"
-            else:
-                kept.append((float(f"{-value if self.highest else value:.12g}"), one))
-        # To twelve digits, as above; equal ones stay in their order.
-        kept.sort(key=lambda pair: pair[0])
-        return Step(tuple(one for _, one in kept), dropped)
+    Raise `BadPolicy`.
+    """
+    return tuple(_require(token, token) for token in _tokens(text))
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Keep those whose ``attribute`` is at least, or at most, ``limit``; who lacks it goes."""
-
-    text: str
-    attribute: str
-    at_least: bool
-    limit: float
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.attribute})
-
-    def apply(self, candidates: Candidates) -> Step:
-        return _filter(self.text, candidates, self._fault)
-
-    def _fault(self, one: Backend) -> str:
-        value = one.number(self.attribute)
-        if value is None:
-            return _missing(one, self.attribute)
-        if value >= self.limit if self.at_least else value <= self.limit:
-            return ""
-        return f"{self.attribute} is {shown(value)}"
+def _tokens(text: str) -> Iterator[str]:
+    return (token for part in text.split(",") if (token := part.strip()))
 
 
-@dataclass(frozen=True, slots=True)
-class Equal:
-    """Keep those whose ``attribute`` is ``value``, as a number where both are numbers; who lacks it goes."""
-
-    text: str
-    attribute: str
-    value: str
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.attribute})
-
-    def apply(self, candidates: Candidates) -> Step:
-        return _filter(self.text, candidates, self._fault)
-
-    def _fault(self, one: Backend) -> str:
-        text = one.name if self.attribute in ("name", "backend") else one.text(self.attribute)
-        if text is None:
-            return _missing(one, self.attribute)
-        wanted, number = parse_number(self.value), one.number(self.attribute)
-        if text == self.value or (wanted is not None and wanted == number):
-            return ""
-        return f"{self.attribute} is {text}"
+def _step(token: str, cost_tolerance: float) -> Step:
+    word, colon, rest = token.partition(":")
+    if word == "require" and colon:
+        return _require(token, rest.strip())
+    if word == "prefer" and rest.strip():
+        return Prefer(token, rest.strip())
+    if token == "online-only":
+        return OnlineOnly()
+    direction, dash, attribute = word.partition("-")
+    if direction in ("min", "max") and dash and attribute:
+        key = attribute_key(attribute)
+        tolerance = _tolerance(token, rest) if colon else cost_tolerance if key == COST else 0.0
+        return Rank(token, key, direction == "max", tolerance)
+    raise BadPolicy(f'unknown policy "{token}"; {_advice(token)}')
 
 
-@dataclass(frozen=True, slots=True)
-class OnlineOnly:
-    """Keep those that are online, or of which nobody knows; who was asked and didn't answer goes."""
-
-    text: str = "online-only"
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({STATUS})
-
-    def apply(self, candidates: Candidates) -> Step:
-        return _filter(self.text, candidates, self._fault)
-
-    def _fault(self, one: Backend) -> str:
-        status = one.text(STATUS)
-        if status is None or status.upper() == "ONLINE":
-            return ""
-        error = one.text("query_error")
-        return f"status is {status}" + (f" ({error})" if error else "")
+def _advice(token: str) -> str:
+    word = token.partition(":")[0]
+    direction, underscore, attribute = word.partition("_")
+    if direction in ("min", "max") and underscore and attribute:
+        return f'did you mean "{direction}-{attribute}", or "require:{word}=N"?'
+    heads = {known.partition(":")[0]: known for known in reversed(KNOWN)}
+    close = get_close_matches(word.lower().replace("_", "-"), heads, n=1, cutoff=0.6)
+    if close:
+        return f'did you mean "{heads[close[0]]}"?'
+    return "known: min-ATTR, max-ATTR, " + ", ".join(KNOWN[6:])
 
 
-@dataclass(frozen=True, slots=True)
-class Prefer:
-    """Keep only ``name`` if it is there, else everybody."""
-
-    text: str
-    name: str
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset()
-
-    def apply(self, candidates: Candidates) -> Step:
-        if not any(one.name == self.name for one in candidates):
-            return Step(candidates, {})
-        return _filter(self.text, candidates, lambda one: "" if one.name == self.name else "another is there")
+def _tolerance(token: str, text: str) -> float:
+    key, _, value = text.partition("=")
+    number = parse_number(value)
+    if key.strip() != "tol" or number is None or number < 0:
+        raise BadPolicy(
+            f'policy "{token}": {text!r} is not a tolerance; write e.g. {token.partition(":")[0]}:tol=2'
+        )
+    return number
 
 
-class _Fault(Protocol):
-    def __call__(self, one: Backend, /) -> str: ...
-
-
-def _filter(text: str, candidates: Candidates, fault: _Fault) -> Step:
-    faults = {one.name: fault(one) for one in candidates}
-    kept = tuple(one for one in candidates if not faults[one.name])
-    return Step(kept, {name: f"{text}: {told}" for name, told in faults.items() if told})
-
-
-def _missing(one: Backend, attribute: str) -> str:
-    error = one.text("query_error")
-    return f"has no {attribute}" + (f" ({error})" if error else "")
-
-
-def _nobody_has(text: str, attribute: str, candidates: Iterable[Backend]) -> str:
-    names = ",".join(sorted(one.name for one in candidates))
-    known = {attribute_key(key) for one in candidates for key in one.numbers}
-    known |= {alias for alias, key in ALIASES.items() if key in known}
-    advice = f"; {nearest(attribute, known)}" if known else ""
-    return f'policy "{text}": no candidate has attribute "{attribute}" (missing: {names}){advice}'
-
-
-def _rounding(best: float) -> float:
-    """What decimal fractions lose in binary: two costs of 0.3 are equal however they were added up."""
-    return 1e-12 * max(1.0, abs(best))
+def _require(token: str, rule: str) -> Step:
+    key, equals, value = (part.strip() for part in rule.partition("="))
+    if not key or not equals or not value:
+        raise BadPolicy(f'malformed require "{token}" (want {_FORMS})')
+    for prefix, at_least in (("min", True), ("max", False)):
+        if key[:4] in (f"{prefix}_", f"{prefix}-"):
+            limit = parse_number(value)
+            if limit is None or not key[4:]:
+                raise BadPolicy(f'require "{token}": bad number "{value}" (want {_FORMS})')
+            return Bound(token, attribute_key(key[4:]), at_least, limit)
+    return Equal(token, attribute_key(key), value)

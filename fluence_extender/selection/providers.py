@@ -1,7 +1,7 @@
-"""Where descriptions of backends come from: the port that sources beside the attribute file stand behind.
+"""The port for sources of descriptions beside the attribute file.
 
-A package makes its source known under the entry point group ``fluence_extender.backend_providers``: a callable that
-takes nothing and gives a `Provider`.
+A package offers its source under the entry point group ``fluence_extender.backend_providers``: a callable without
+parameters that returns a `Provider`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ ENTRY_POINTS = "fluence_extender.backend_providers"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked: ``backends`` are those still possible, as known so far; ``needs`` the attributes in question."""
+    """What a provider is asked.
+
+    ``backends`` are those that may still be chosen, as known so far; ``needs`` are the attributes that the steps use.
+    """
 
     backends: tuple[Backend, ...]
     needs: frozenset[str]
@@ -32,17 +35,17 @@ class Description:
 
 
 class Provider(Protocol):
-    """One source of descriptions. It fails softly: what it can't find out is a note or a missing attribute."""
+    """A source of descriptions. A failure never ends the selection: it becomes a note or a missing attribute."""
 
     @property
     def name(self) -> str:
-        """What notes call it."""
+        """The provider's name in notes."""
         ...
 
     def wanted(self, needs: frozenset[str]) -> bool:
-        """Whether it can tell anything of ``needs``; otherwise it isn't asked and uses no network."""
+        """Return whether the provider knows any of ``needs``; otherwise it isn't asked and uses no network."""
         ...
 
     def describe(self, query: Query) -> Description:
-        """What it knows of the backends in ``query``; it may add others."""
+        """Return what is known of the backends in ``query``; others may be added."""
         ...

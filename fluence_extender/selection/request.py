@@ -29,9 +29,9 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class SelectionRequest:
-    """One selection: ``policy`` and ``constraints`` as written, ``candidates`` None for anybody.
+    """The request of one object: ``policy`` and ``constraints`` as written, ``candidates`` None for any backend.
 
-    ``notes`` say what in the annotations was passed over.
+    ``notes`` say which annotations were ignored.
     """
 
     policy: str
@@ -42,19 +42,17 @@ class SelectionRequest:
 
 
 def read_request(annotations: Mapping[str, str], variables: Iterable[str] = ()) -> SelectionRequest:
-    """The request in ``annotations``; ``variables`` are the values of N_SHOTS in the object's containers.
+    """Return the request in ``annotations``; ``variables`` are the values of N_SHOTS in the object's containers.
 
     Shots are those of the annotation, else of the first container that states a whole number above 0, else 1000.
     """
     notes = unknown_annotations(annotations)
     stated = annotations.get(SELECT_SHOTS_ANNOTATION, "").strip()
-    shots = _whole(stated)
+    shots = _whole_number(stated)
     if shots is None:
-        shots = next((number for text in variables if (number := _whole(text))), DEFAULT_SHOTS)
+        shots = next((number for text in variables if (number := _whole_number(text))), DEFAULT_SHOTS)
         if stated:
-            notes.append(
-                f"{SELECT_SHOTS_ANNOTATION} is {stated!r}, no whole number above 0; {shots} are taken"
-            )
+            notes.append(f"{SELECT_SHOTS_ANNOTATION} is {stated!r}, no whole number above 0; {shots} is used")
     names = annotations.get(SELECT_CANDIDATES_ANNOTATION, "").split(",")
     candidates = frozenset(name.strip() for name in names if name.strip())
     return SelectionRequest(
@@ -67,13 +65,13 @@ def read_request(annotations: Mapping[str, str], variables: Iterable[str] = ()) 
 
 
 def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
-    """A note for each ``select-`` annotation that nobody reads, with the one that may be meant."""
+    """Return a note for each ``select-`` annotation without a meaning, with the one that may be meant."""
     return [
         _unknown(key) for key in sorted(annotations) if key.startswith(SELECT_PREFIX) and key not in _KNOWN
     ]
 
 
-def _whole(text: str) -> int | None:
+def _whole_number(text: str) -> int | None:
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 12):
         return None

@@ -1,7 +1,7 @@
 """``kubectl fluence explain``: every label, annotation, gate and resource name of ours, and what it does.
 
-The explanations are in ``keys.json``: each has the ``key`` in full (``*`` stands for the rest of a name), its ``kind``,
-the objects that it stands ``on``, ``by`` whom it is written, the ``text``, and an ``example``.
+The explanations are in ``keys.json``. Each has the full ``key`` (``*`` stands for the rest of a name), its ``kind``,
+the objects that it is ``on``, the party that it is written ``by``, the explanation as ``text``, and an ``example``.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from fluence_extender.model.names import (
     SELECT_PREFIX,
     SELECT_RESULT_ANNOTATION,
 )
-from fluence_extender.selection.audit import select_result
 from fluence_extender.selection.errors import SelectionError
 from fluence_extender.selection.pipeline import Selection
+from fluence_extender.selection.record import select_result
 from fluence_extender.selection.request import SelectionRequest, read_request, unknown_annotations
 
 Choose = Callable[[str, SelectionRequest], Selection]

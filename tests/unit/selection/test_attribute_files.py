@@ -7,10 +7,9 @@ from jsonschema import Draft202012Validator
 
 from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.selection.attributes_file import attribute_schema, parse_attributes
-from fluence_extender.selection.backend import Backend, parse_number
+from fluence_extender.selection.backend import Backend, parse_number, priced
 from fluence_extender.selection.errors import InvalidAttributeFile
 from fluence_extender.selection.offers import parse_offers
-from fluence_extender.selection.pricing import priced
 
 FILE = """
 version: 1

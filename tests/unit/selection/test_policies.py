@@ -4,8 +4,8 @@ import pytest
 
 from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.errors import BadPolicy, NoCandidates
-from fluence_extender.selection.policy import Step
-from fluence_extender.selection.policy_text import parse_constraints, parse_policy
+from fluence_extender.selection.policy import parse_constraints, parse_policy
+from fluence_extender.selection.steps import StepResult
 
 
 def backend(name: str, status: str = "", **numbers: float) -> Backend:
@@ -19,7 +19,7 @@ POOL = (
 )
 
 
-def step(text: str, pool: tuple[Backend, ...] = POOL, cost_tolerance: float = 0.0) -> Step:
+def step(text: str, pool: tuple[Backend, ...] = POOL, cost_tolerance: float = 0.0) -> StepResult:
     (policy,) = parse_policy(text, cost_tolerance)
     return policy.apply(pool)
 
@@ -89,7 +89,7 @@ def test_reasons_name_the_step_the_value_and_what_was_better() -> None:
         "c": "require:min_qubits=50: has no qubits",
     }
     assert step("max-qubits").dropped["c"] == "max-qubits: has no qubits"
-    assert step("prefer:a").dropped == {"b": "prefer:a: another is there", "c": "prefer:a: another is there"}
+    assert step("prefer:a").dropped == {"b": "prefer:a: not preferred", "c": "prefer:a: not preferred"}
 
 
 def test_online_only_keeps_the_unasked_and_drops_the_unanswered() -> None:
@@ -140,8 +140,8 @@ def test_attribute_that_nobody_has_is_told_with_the_nearest() -> None:
         ("require:min_qubits=nan", 'bad number "nan"'),
         ("require:max_cost=1e999", "bad number"),
         ("require:min_=3", "bad number"),
-        ("min-queue:2", "is no tolerance"),
-        ("min-queue:tol=-1", "is no tolerance"),
+        ("min-queue:2", "is not a tolerance"),
+        ("min-queue:tol=-1", "is not a tolerance"),
         ("", "empty selection policy"),
         (" , ,", "empty selection policy"),
     ],

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from fluence_extender.selection.audit import LARGEST, select_result
 from fluence_extender.selection.backend import Backend, merged
 from fluence_extender.selection.errors import NoCandidates
 from fluence_extender.selection.pipeline import NOT_A_CANDIDATE, NOT_DESCRIBED, NOT_OFFERED, Sources, select
 from fluence_extender.selection.providers import Description, Query
+from fluence_extender.selection.record import LARGEST, select_result
 from fluence_extender.selection.request import SelectionRequest, read_request
 
 A = Backend("a", {"cost_usd": 1.0, "qubits": 20.0})
@@ -81,7 +81,7 @@ def test_candidates_are_an_allow_list_with_reasons() -> None:
     request = SelectionRequest("min-cost", candidates=frozenset({"a", "x"}))
     made = select(request, Sources(names("a", "b"), (A, B)))
     assert made.chosen == "a"
-    assert made.dropped == {"b": NOT_A_CANDIDATE, "x": "in select-candidates, and nobody knows it"}
+    assert made.dropped == {"b": NOT_A_CANDIDATE, "x": "in select-candidates, but not known"}
 
 
 def test_constraints_come_first_and_mean_what_they_say() -> None:
@@ -98,7 +98,9 @@ def test_empty_pool_and_emptied_pool_say_why() -> None:
         NoCandidates, match=r'policy "require:min_qubits=50" removed all candidates: a: .*; b: '
     ):
         select(SelectionRequest("require:min_qubits=50"), Sources(None, (A, B)))
-    with pytest.raises(NoCandidates, match=r"removed all candidates: a: [^;]*; left before: b: not offered"):
+    with pytest.raises(
+        NoCandidates, match=r"removed all candidates: a: [^;]*; dropped before: b: not offered"
+    ):
         select(SelectionRequest("require:min_qubits=50"), Sources(names("a"), (A, B)))
 
 

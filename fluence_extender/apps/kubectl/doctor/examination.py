@@ -20,7 +20,7 @@ _PATIENCE = 10.0
 _MISSING = {
     f"mutatingwebhookconfiguration {WEBHOOK_NAME}": (
         WARNING,
-        "pods are placed all the same, but those with devices aren't told their backend; kubectl apply -k deploy "
+        "pods are placed all the same, but those with devices don't know their backend; kubectl apply -k deploy "
         "adds it",
     ),
     "mutatingadmissionpolicybinding fluence-gate": (

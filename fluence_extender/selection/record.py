@@ -1,8 +1,8 @@
-"""The record of a selection that stays on the object: annotation ``select-result``.
+"""The record of a selection on the object: the annotation ``select-result``.
 
 It is a JSON object: ``chosen``, ``policy``, ``shots``, ``resolved_at`` (RFC 3339, UTC), ``candidates`` (those left at
-the end, with all their attributes), ``dropped`` (name -> reason), ``notes``. All annotations of an object have 256 KiB
-together (Kubernetes API), so it is bounded: what doesn't fit is left out from the end, and ``omitted`` says how much.
+the end, with all their attributes), ``dropped`` (name -> reason), ``notes``. All annotations of an object together may
+have 256 KiB (Kubernetes API), so the record is bounded: what doesn't fit is left out, and ``omitted`` counts it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ LARGEST = 16 * 1024
 """Bytes."""
 
 _LONGEST_TEXT = 300
+_OMITTED = 80
+"""Bytes that are left free for ``omitted``."""
 
 
 def select_result(selection: Selection, now: datetime) -> str:
-    """The annotation's value, at most `LARGEST` bytes of ASCII."""
+    """Return the annotation's value, at most `LARGEST` bytes of ASCII."""
     request = selection.request
     record: dict[str, Any] = {
         "chosen": selection.chosen,
@@ -42,14 +44,13 @@ def select_result(selection: Selection, now: datetime) -> str:
 
 
 def _bounded(record: dict[str, Any]) -> dict[str, Any]:
-    """As much of a record as fits: the chosen one first, then reasons, then other candidates, then notes."""
+    """Return as much of a record as fits: the chosen backend, then reasons, then other candidates, then notes."""
     candidates, dropped, notes = record["candidates"], record["dropped"], record["notes"]
     kept = {**record, "candidates": [], "dropped": {}, "notes": [], "omitted": {}}
-    # Left free for `omitted` itself.
-    room = LARGEST - len(_json(kept)) - 80
+    space = LARGEST - len(_json(kept)) - _OMITTED
     for one in [*candidates[:1], *({name: why} for name, why in dropped.items()), *candidates[1:], *notes]:
-        room -= len(_json(one)) + 1
-        if room < 0:
+        space -= len(_json(one)) + 1
+        if space < 0:
             break
         if isinstance(one, str):
             kept["notes"].append(one)
