@@ -2,7 +2,7 @@
 
     python -m benchmarks.throughput [--write] [--nodes 1000 5000] [--workloads single gang512] [--modes burst]
 
-Provenance 5,000 nodes takes about a minute on a free machine; all of it an hour and a quarter. Run it on a machine that
+Making 5,000 nodes takes about a minute on a free machine; all of it an hour and a quarter. Run it on a machine that
 does nothing else.
 """
 

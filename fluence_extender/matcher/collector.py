@@ -1,4 +1,4 @@
-"""Provenance many objects at once without the cycle collector looking at all of them again and again.
+"""Make many objects at once without the cycle collector looking at all of them again and again.
 
 What a graph is loaded into lives on, so that the collector finds nothing there; its rounds take a third of the time.
 """

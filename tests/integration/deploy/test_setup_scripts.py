@@ -128,7 +128,7 @@ def test_a_real_python_makes_an_environment_that_has_pip(checkout: Checkout) -> 
     (checkout.root / "pyproject.toml").write_text("[broken")
     result = checkout.run("bash", ".ci/install")
     assert result.returncode != 0
-    assert "Provenance .venv" in result.stdout
+    assert "Making .venv" in result.stdout
     python = checkout.root / ".venv" / "bin" / "python"
     assert subprocess.run([python, "-m", "pip", "--version"], check=False).returncode == 0
 
