@@ -1,7 +1,7 @@
-"""A backend that isn't there: serves what the provider ``http`` asks, for examples and a first look.
+"""A mock backend: it answers what the provider ``http`` asks, for examples and a first look.
 
-``POST /tasks`` submits; each task finds some others before it in the queue, one of which ends every few seconds, then
-it runs, then it is completed.
+``POST /tasks`` submits a task. Each task finds some others ahead of it in the queue, one of which ends every few
+seconds. Then the task runs, then it is completed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADER = "Fluence-Pod-Uid"
 
 @dataclass
 class MockQpu:
-    """The queue; ``ahead`` tasks of others are before each one, and each takes ``seconds``."""
+    """The queue; ``ahead`` other tasks are before each task, and each takes ``seconds``."""
 
     ahead: int
     seconds: float
@@ -30,28 +30,28 @@ class MockQpu:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def submit(self, tag: str) -> dict[str, Any]:
-        """Take a task of the pod ``tag``."""
+        """Accept a task of the pod ``tag`` and return it."""
         with self._lock:
             self._submitted.append((tag, self.clock()))
             return self._task(len(self._submitted) - 1)
 
     def tasks(self, tag: str) -> list[dict[str, Any]]:
-        """All tasks of a pod, or all there are."""
+        """Return the tasks of a pod, or all tasks if ``tag`` is empty."""
         with self._lock:
             every = [self._task(number) for number in range(len(self._submitted))]
         return [one for one in every if not tag or one["tag"] == tag]
 
     def _task(self, number: int) -> dict[str, Any]:
         tag, since = self._submitted[number]
-        gone = int((self.clock() - since) / self.seconds)
+        ended = int((self.clock() - since) / self.seconds)
         task = {"id": f"mock-{number}", "tag": tag, "created": number, "position": None}
-        if gone < self.ahead:
-            return {**task, "state": "queued", "position": self.ahead - gone}
-        return {**task, "state": "running" if gone == self.ahead else "completed"}
+        if ended < self.ahead:
+            return {**task, "state": "queued", "position": self.ahead - ended}
+        return {**task, "state": "running" if ended == self.ahead else "completed"}
 
 
 def server(host: str, port: int, queue: MockQpu) -> ThreadingHTTPServer:
-    """An HTTP server for ``queue``; port 0 takes a free one. Raises `OSError` where it can't listen."""
+    """Return an HTTP server for ``queue``; port 0 takes a free one. Raises `OSError` if it can't listen."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -65,7 +65,7 @@ def server(host: str, port: int, queue: MockQpu) -> ThreadingHTTPServer:
             parts = urlsplit(self.path)
             first, _, name = parts.path.strip("/").partition("/")
             if first != "tasks":
-                self._answer(404, {"error": "there are /tasks and /tasks/ID"})
+                self._answer(404, {"error": "the paths are /tasks and /tasks/ID"})
             elif not name:
                 self._answer(200, {"tasks": queue.tasks(parse_qs(parts.query).get("tag", [""])[0])})
             else:
@@ -86,8 +86,8 @@ def server(host: str, port: int, queue: MockQpu) -> ThreadingHTTPServer:
 def serve(host: str, port: int, ahead: int, seconds: float) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    Both need a handler of ours: Linux keeps signals without one from the first process of a container
-    (pid_namespaces(7)), and a process that a shell starts in the background is told to ignore SIGINT.
+    Both signals need a handler. Linux drops signals without one for the first process of a container
+    (pid_namespaces(7)), and a process that a shell starts in the background ignores SIGINT.
     """
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, signal.default_int_handler)

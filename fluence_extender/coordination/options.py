@@ -1,6 +1,7 @@
-"""What the sidecar is told by its environment and by annotations of its pod.
+"""Read the sidecar's options from its environment and from annotations of its pod.
 
-Invariant: what can't be read is reported and its default taken; a sidecar that doesn't start releases nobody.
+Invariant: an option that can't be read is reported and keeps its default, because a sidecar that doesn't start releases
+no consumers.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fluence_extender.coordination.following import Limits
+from fluence_extender.coordination.tracker import Limits
 from fluence_extender.model.coordination import (
     DISCOVERY_TIMEOUT_ANNOTATION,
     GANG_GROUP_VARIABLE,
@@ -31,12 +32,13 @@ CALL_LIMIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Seconds throughout.
+    """The options of one sidecar. All times are in seconds.
 
-    ``discovery``: from the pod's start, after which consumers no longer wait for a task that isn't found; ``poll``:
-    between two looks at a task; ``look``: between two looks for tasks, and for late consumers; ``ungate``: how long is
-    tried, at the end, to remove gates; ``silence``: without a word of a found task; ``call``: for one call of a vendor.
-    ``gated`` are names of the consumers, where they aren't to be found by their group.
+    ``discovery``: after the pod's start, how long consumers wait for a task to be found. ``silence``: how long they
+    wait without news of a found task. ``poll``: between two reads of a task's status. ``look``: between two searches
+    for tasks, and for late consumers. ``ungate``: how long the sidecar keeps trying to remove gates once it has to
+    stop. ``call``: for one call of a provider. ``gated`` are the names of the consumers, if their group doesn't name
+    them.
     """
 
     pod_uid: str
@@ -54,12 +56,12 @@ class Options:
 
     @property
     def limits(self) -> Limits:
-        """For the tasks."""
+        """The limits for the tasks."""
         return Limits(self.discovery, self.silence)
 
 
 def read_options(environ: Mapping[str, str]) -> tuple[Options, list[str]]:
-    """The options, and what couldn't be read. Raises `ValueError` where the pod isn't named."""
+    """Return the options, and what couldn't be read. Raises `ValueError` if the pod isn't named."""
     missing = [name for name in (POD_UID_VARIABLE, POD_NAME_VARIABLE) if not environ.get(name)]
     if missing:
         raise ValueError(f"{' and '.join(missing)} must be set: they say which pod this sidecar belongs to")
@@ -82,8 +84,8 @@ def read_options(environ: Mapping[str, str]) -> tuple[Options, list[str]]:
     return _with_times(options, times, problems), problems
 
 
-def annotated(options: Options, annotations: Mapping[str, str]) -> tuple[Options, list[str]]:
-    """``options`` as the pod's own annotations say, and what of them couldn't be read."""
+def with_annotations(options: Options, annotations: Mapping[str, str]) -> tuple[Options, list[str]]:
+    """Return ``options`` changed by the pod's own annotations, and what of these couldn't be read."""
     times = {
         "discovery": annotations.get(DISCOVERY_TIMEOUT_ANNOTATION, ""),
         "poll": annotations.get(POLL_INTERVAL_ANNOTATION, ""),
@@ -100,7 +102,7 @@ def _with_times(options: Options, times: Mapping[str, str], problems: list[str])
             read[name] = seconds
         elif text:
             problems.append(
-                f"{name} {text!r} is no duration like 300, 90s or 1h30m: {getattr(options, name):g} s it is"
+                f"{name} {text!r} isn't a duration like 300, 90s or 1h30m, so it stays {getattr(options, name):g} s"
             )
     changed = replace(options, **read)  # type: ignore[arg-type]
     return replace(changed, look=min(changed.look, changed.poll))

@@ -1,7 +1,7 @@
-"""The sidecar's pods on a real API server, with the rights that `rights` grants: get, list and patch of pods.
+"""Read and patch pods on the API server, with the rights of `webhook.sidecar_account`: get, list and patch of pods.
 
-Each patch carries the pod's uid and may be repeated. Gates are told apart by name (strategic merge patch), so those of
-others stay whatever their order.
+Each patch carries the pod's uid and may be repeated. A strategic merge patch identifies a gate by its name, so other
+gates stay, whatever their order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ApiReleases:
         self._connection = connection
 
     async def release(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """See `release.Pods`."""
+        """Annotate ``pod`` and remove `READY_GATE`, in one step."""
         removal = {"$patch": "delete", "name": READY_GATE}
         await self._patch(
             _path(pod.namespace, pod.name),
@@ -51,7 +51,7 @@ class ApiReleases:
         )
 
     async def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """See `late.Releases`."""
+        """Annotate ``pod``."""
         path = _path(pod.namespace, pod.name)
         await self._patch(path, f"annotate pod {pod.key}", _annotated(pod.uid, annotations))
 
@@ -69,16 +69,16 @@ class ApiPods(ApiReleases):
         self._uid = uid
 
     async def own(self) -> Pod:
-        """See `Pods`."""
+        """Return the pod that this process runs in."""
         return await self._read(self._name)
 
     async def annotate_own(self, annotations: Mapping[str, str]) -> None:
-        """See `Pods`."""
+        """Annotate the pod that this process runs in."""
         path = _path(self._namespace, self._name)
         await self._patch(path, f"annotate our own pod {self._name}", _annotated(self._uid, annotations))
 
     async def group(self, name: str) -> list[Pod]:
-        """See `Pods`."""
+        """Return the pods with the group's label."""
         found: list[Pod] = []
         query: dict[str, str | int] = {"labelSelector": f"{GROUP_LABEL}={name}", "limit": PAGE}
         while True:
@@ -90,7 +90,7 @@ class ApiPods(ApiReleases):
             query["continue"] = page.metadata.next_page
 
     async def named(self, names: Sequence[str]) -> list[Pod]:
-        """See `Pods`."""
+        """Return the pods with these names, without those that don't exist."""
         found: list[Pod] = []
         for name in names:
             with suppress(Gone):
@@ -103,7 +103,7 @@ class ApiPods(ApiReleases):
 
 
 def _path(namespace: str, name: str = "") -> str:
-    """Where the pods of a namespace are, or the one of that name."""
+    """Return the path of the pods of a namespace, or of the pod with that name."""
     pods = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
     return f"{pods}/{quote(name, safe='')}" if name else pods
 

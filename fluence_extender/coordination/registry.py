@@ -1,8 +1,8 @@
-"""Which provider a backend belongs to.
+"""Find the provider that a backend belongs to, and connect to the backend's queue.
 
-A backend's attribute ``provider`` names one; otherwise the first that says it matches is taken, third parties' ones
-first, so that they can take over what ours would match. Invariant: a provider that can't be loaded, or raises when
-asked, is reported and passed over.
+A backend's attribute ``provider`` names one. Otherwise the first provider that matches counts; those of third parties
+come first, so they can take over backends that ours would match. Invariant: a provider that can't be loaded, or that
+raises, is logged and skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import structlog
 
-from fluence_extender.coordination.provider import Provider
+from fluence_extender.coordination.provider import Provider, ProviderError, Queue
 from fluence_extender.coordination.providers.braket import Braket
 from fluence_extender.coordination.providers.http import Http
 from fluence_extender.coordination.providers.ibm import Ibm
@@ -26,7 +26,10 @@ OWN: tuple[Provider, ...] = (Braket(), Ibm(), Http())
 
 
 def attributes_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """The attributes of the pod's backend, as admission put them into the environment: ``FLUXION_VENDOR`` -> vendor."""
+    """Return the attributes of the pod's backend.
+
+    Admission has put them into the environment: ``FLUXION_VENDOR`` is the attribute vendor.
+    """
     return {
         key.removeprefix(CONTRACT_PREFIX).lower(): value
         for key, value in environ.items()
@@ -35,7 +38,7 @@ def attributes_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def known_providers(others: Iterable[EntryPoint] | None = None) -> list[Provider]:
-    """All providers, third parties' first."""
+    """Return all providers, those of third parties first."""
     found: list[Provider] = []
     for point in entry_points(group=PROVIDERS_GROUP) if others is None else others:
         try:
@@ -49,24 +52,39 @@ def known_providers(others: Iterable[EntryPoint] | None = None) -> list[Provider
         if isinstance(made, Provider):
             found.append(made)
         else:
-            log.warning("what is named isn't a provider", provider=point.name, value=point.value)
+            log.warning("an entry point isn't a provider", provider=point.name, value=point.value)
     return [*found, *OWN]
 
 
 def resolve(attributes: Mapping[str, str], providers: Iterable[Provider]) -> Provider | None:
-    """The provider of a backend, None where none matches."""
+    """Return the provider of a backend, None if none matches."""
     named = attributes.get(PROVIDER_ATTRIBUTE, "")
     for provider in providers:
-        if _asked(provider, lambda one: one.name == named if named else one.matches(attributes)):
+        if _holds(provider, lambda one: one.name == named if named else one.matches(attributes)):
             return provider
     return None
 
 
-def _asked(provider: Provider, question: Callable[[Provider], bool]) -> bool:
-    try:
-        return bool(question(provider))
-    except Exception as error:
-        log.warning(
-            "a provider failed when asked for its backends", provider=repr(provider), error=repr(error)
+def connect_vendor(environ: Mapping[str, str]) -> Queue:
+    """Return the queue of the backend that the environment describes. Raises `ProviderError` if none matches."""
+    attributes = attributes_of(environ)
+    provider = resolve(attributes, known_providers())
+    if provider is None:
+        listed = (
+            ", ".join(f"{key}={value}" for key, value in sorted(attributes.items())) or "no attributes at all"
         )
+        raise ProviderError(
+            f"no provider knows a backend with {listed}: give it the attribute provider in resources.yaml, or install "
+            "one (entry points fluence_extender.providers)"
+        )
+    queue = provider.connect(attributes, environ)
+    log.info("following tasks", provider=provider.name, backend=attributes.get("backend", ""))
+    return queue
+
+
+def _holds(provider: Provider, condition: Callable[[Provider], bool]) -> bool:
+    try:
+        return bool(condition(provider))
+    except Exception as error:
+        log.warning("a provider failed while it was matched", provider=repr(provider), error=repr(error))
         return False

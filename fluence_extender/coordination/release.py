@@ -14,7 +14,7 @@ import structlog
 
 from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.cluster.reconciler import each
-from fluence_extender.coordination.following import Verdict
+from fluence_extender.coordination.tracker import Verdict
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,

@@ -1,8 +1,9 @@
-"""Puts the interceptor onto a pod's volume, where the user's Python finds it without this package.
+"""Copy the interceptor onto a pod's volume, where the user's Python finds it without this package.
 
-A third party brings hooks for libraries of its own by entry points of the group ``fluence_extender.hooks``: the name is
-the module after whose import the hook runs, the value the module that is the hook. That module is found and copied, not
-imported. Invariant: the list of hooks is written last and at once, so a program that starts meanwhile sees all or none.
+A third party adds hooks for its own libraries by entry points of the group ``fluence_extender.hooks``. The name is the
+module after whose import the hook runs; the value is the module that is the hook. That module is found and copied, not
+imported. Invariant: the list of hooks is written last and in one step, so a program that starts meanwhile sees all
+hooks or none.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ HOOKS: Mapping[str, str] = {
     "qrmi": "qrmi_resource.py",
     "http.client": "http_endpoint.py",
 }
-"""The module after whose import a hook runs, and the file of the hook."""
+"""The module after whose import a hook runs, and the hook's file."""
 
 
 def stage(destination: Path, others: Iterable[EntryPoint] | None = None) -> list[str]:
-    """Copy the interceptor and all hooks to ``destination``; what is wrong with third parties' hooks, if anything.
+    """Copy the interceptor and all hooks to ``destination``. Return what is wrong with third parties' hooks.
 
-    Raises `OSError` where it can't be written.
+    Raises `OSError` if ``destination`` can't be written.
     """
     hooks = destination / "hooks"
     hooks.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def stage(destination: Path, others: Iterable[EntryPoint] | None = None) -> list
     for number, point in enumerate(entry_points(group=HOOKS_GROUP) if others is None else others):
         source = _source(point)
         if source is None:
-            problems.append(f"hook {point.name} = {point.value}: there is no such Python file")
+            problems.append(f"hook {point.name} = {point.value}: no such Python file")
             continue
         file = f"other_{number}.py"
         _copy(source, hooks / file)
@@ -55,7 +56,7 @@ def stage(destination: Path, others: Iterable[EntryPoint] | None = None) -> list
 
 
 def _copy(source: Path, destination: Path) -> None:
-    """Copy a file that any user of the pod's containers may read."""
+    """Copy a file so that any user of the pod's containers may read it."""
     shutil.copyfile(source, destination)
     destination.chmod(0o644)
 

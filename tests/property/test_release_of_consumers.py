@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.coordination import sidecar as module
-from fluence_extender.coordination.guarded import Guarded
+from fluence_extender.coordination.guarded_queue import GuardedQueue
 from fluence_extender.coordination.late import PATIENCE, REPEAT, LateConsumers
 from fluence_extender.coordination.options import Options
-from fluence_extender.coordination.provider import ProviderError
+from fluence_extender.coordination.provider import ProviderError, State, Status
 from fluence_extender.coordination.release import recorded_verdict
 from fluence_extender.coordination.sidecar import Sidecar
-from fluence_extender.coordination.tasks import State, Status
 from fluence_extender.model.coordination import QUANTUM_JOB_ID_ANNOTATION, RELEASED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from tests.unit.coordination.fake_pods import FakePods, consumer, producer
@@ -109,7 +108,7 @@ class World:
     async def live(self) -> None:
         """Sidecars, one after the other, until nothing is left of the script and nobody is gated."""
         for _ in range(100):
-            one = Sidecar(OPTIONS, self.pods, Guarded(lambda: self.vendor, OPTIONS.call))
+            one = Sidecar(OPTIONS, self.pods, GuardedQueue(lambda: self.vendor, OPTIONS.call))
             running = asyncio.create_task(one.run())
             while not running.done() and (self.script or self.pods.gated()):  # noqa: ASYNC110
                 await asyncio.sleep(0.0005)
@@ -158,7 +157,7 @@ def test_every_consumer_is_released_once_the_task_is_ready_and_none_before(
         max_size=25,
     )
 )
-def test_the_keeper_releases_nobody_before_a_living_producer_has_decided(
+def test_no_late_consumer_is_released_before_a_living_producer_has_decided(
     happenings: list[tuple[str, float]],
 ) -> None:
     now = [0.0]

@@ -1,1 +1,1 @@
-"""The sidecar of a pod that submits a quantum task: its process, and the small programs that go with it."""
+"""The sidecar's process, and the small programs that go with it: staging and the mock backend."""

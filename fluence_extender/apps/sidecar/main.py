@@ -1,6 +1,6 @@
-"""``fluence-sidecar``, and ``python -m fluence_extender.apps.sidecar`` for what goes with it.
+"""``fluence-sidecar``, and ``python -m fluence_extender.apps.sidecar`` for the programs that go with it.
 
-The sidecar's modules are imported only where they are used: staging runs before the user's own containers start.
+The sidecar's modules are imported only when they are used, because staging delays the user's own containers.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from fluence_extender.model.coordination import STAGED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``stage DEST``, ``mock-qpu`` or ``sidecar``."""
+    """Run ``stage DEST``, ``mock-qpu`` or ``sidecar``. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m fluence_extender.apps.sidecar", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     staging = commands.add_parser("stage", help="put the interceptor into a folder for a pod's containers")
     usual = os.environ.get("FLUENCE_STAGE_DIR") or STAGED
     staging.add_argument("destination", nargs="?", type=Path, default=Path(usual))
-    mock = commands.add_parser("mock-qpu", help="serve the HTTP interface of a backend that isn't there")
+    mock = commands.add_parser("mock-qpu", help="serve the HTTP interface of a mock backend")
     mock.add_argument("--port", type=int, default=8080)
     mock.add_argument("--host", default="0.0.0.0")
-    mock.add_argument("--ahead", type=int, default=2, help="tasks of others before each one")
+    mock.add_argument("--ahead", type=int, default=2, help="other tasks ahead of each one")
     mock.add_argument("--seconds", type=float, default=5.0, help="how long each task runs")
-    commands.add_parser("sidecar", help="what fluence-sidecar does")
-    asked = parser.parse_args(arguments)
-    if asked.command == "stage":
-        return stage(asked.destination)
-    if asked.command == "mock-qpu":
+    commands.add_parser("sidecar", help="the same as fluence-sidecar")
+    options = parser.parse_args(arguments)
+    if options.command == "stage":
+        return stage(options.destination)
+    if options.command == "mock-qpu":
         from fluence_extender.coordination.mock_qpu import serve
 
-        serve(asked.host, asked.port, asked.ahead, asked.seconds)
+        serve(options.host, options.port, options.ahead, options.seconds)
         return 0
     return sidecar()
 
 
 def stage(destination: Path) -> int:
-    """Stage the interceptor; 1 where it can't be written."""
+    """Stage the interceptor. Return 1 if it can't be written, 0 otherwise."""
     from fluence_extender.coordination import staging
 
     try:
@@ -54,20 +54,20 @@ def stage(destination: Path) -> int:
 
 
 def note_signals() -> list[int]:
-    """The signals to end that come from now on; the sidecar looks here once it can act on them.
+    """Collect SIGTERM and SIGINT from now on in the list that is returned. The sidecar reads it once it can act.
 
-    Most of its start is imports. Linux drops signals to the first process of a container that has no handler for them
-    (pid_namespaces(7)), so a producer that ends at once would end in silence.
+    Most of the sidecar's start is imports. Linux drops signals without a handler for the first process of a container
+    (pid_namespaces(7)), so the sidecar of a producer that ends at once would never learn that it has to stop.
     """
-    seen: list[int] = []
+    received: list[int] = []
     for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, lambda number, _: seen.append(number))
-    return seen
+        signal.signal(one, lambda number, _: received.append(number))
+    return received
 
 
 def sidecar() -> int:
-    """Run the sidecar by its environment; 0, 1 where no task was found, 2 where it can't begin."""
-    told = note_signals()
+    """Run the sidecar by its environment. Return 0, 1 if no task was found, 2 if it can't start."""
+    signals = note_signals()
     from fluence_extender.coordination.options import read_options
 
     try:
@@ -83,7 +83,7 @@ def sidecar() -> int:
     from fluence_extender.cluster.errors import BadKubeconfig
 
     try:
-        return asyncio.run(run(options, os.environ, told))
+        return asyncio.run(run(options, os.environ, signals))
     except BadKubeconfig as error:
         print(f"fluence-sidecar: {error}", file=sys.stderr)
         return 2

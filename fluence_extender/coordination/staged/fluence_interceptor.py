@@ -1,11 +1,11 @@
-"""Marks the quantum tasks that this Python submits with the pod it runs in, and tells the pod's sidecar of them.
+"""Tag the quantum tasks that this Python submits with the pod that it runs in, and report them to the pod's sidecar.
 
-Libraries are changed when the program imports them, so a program that uses none of them pays for a look into a
-dictionary at each import. Invariants: nothing raised here reaches the program; all that runs here on its behalf has
-half a second, in a thread of its own, and what took longer once isn't called again; without a pod's uid, or without a
-list of hooks beside this file, nothing is changed at all.
+Libraries are changed when the program imports them. So a program that uses none of them only pays for one dictionary
+look-up at each import. Invariants: no exception from here reaches the program. What runs here has half a second, in a
+thread of its own; a function that took longer once isn't called again. Without a pod's uid, or without a list of hooks
+beside this file, nothing is changed at all.
 
-Python 3.8, standard library only: it runs in the user's image.
+This runs in the user's image, so it needs Python 3.8 and the standard library only.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ POD_UID = "FLUENCE_POD_UID"
 DEBUG = "FLUENCE_INTERCEPTOR_DEBUG"
 LIST = "hooks.txt"
 PATIENCE = 0.5
-"""Seconds that anything of ours may take of the program's time."""
+"""Seconds of the program's time that a call of ours may take."""
 REPEAT_AFTER = 2.0
 REPEATS = 150
 
 
 class Bounded:
-    """Calls that end in time and never raise; after one that was late, none is made any more."""
+    """Makes calls that end in time and never raise. After one that was late, no more are made."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self.patience = patience
         self.given_up = False
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What ``function`` returns, or None."""
+        """Return what ``function`` returns, or None."""
         if self.given_up:
             return None
         answers: list[Any] = []
@@ -64,7 +64,7 @@ class Bounded:
 
 
 class Pod:
-    """The pod that this program runs in, and what a hook may do on its behalf."""
+    """The pod that this program runs in, and what hooks may do."""
 
     def __init__(self, uid: str, environ: Mapping[str, str]) -> None:
         self.uid = uid
@@ -79,11 +79,11 @@ class Pod:
         after: Callable[[Any], Any] | None = None,
         refused: Callable[[Exception], bool] | None = None,
     ) -> None:
-        """Put a function around ``owner.name``.
+        """Wrap the function ``owner.name``.
 
-        ``before(args, kwargs)`` gives the arguments to call it with instead, or None; ``after(result)`` sees what it
-        returned. Where ``refused(error)`` says of what it raised that the changed arguments are to blame, it is called
-        again as the program called it.
+        ``before(args, kwargs)`` returns the arguments to call it with instead, or None. ``after(result)`` gets its
+        result. If the call with changed arguments raises, and ``refused(error)`` returns that they are the cause, the
+        function is called again with the program's own arguments.
         """
         original = getattr(owner, name)
         bounded = Bounded()
@@ -107,7 +107,7 @@ class Pod:
         setattr(owner, name, wrapped)
 
     def report(self, task: Any) -> None:
-        """Tell the sidecar, which listens in the pod's network, of a task; repeated for a while if nobody listens."""
+        """Report a task to the sidecar, which listens in the pod's network. Repeat it while nothing listens."""
         if not isinstance(task, str) or not task:
             return
         import json
@@ -123,7 +123,7 @@ class Pod:
                 return
 
     def _send(self, message: bytes) -> bool:
-        # A name without a file (unix(7), abstract): containers of a pod share it, as they share their network.
+        # An abstract name (unix(7)), without a file: containers of a pod share it, as they share their network.
         address = "\0fluence-" + self.uid
         import socket
 
@@ -139,7 +139,7 @@ class Pod:
 
 
 class Finder:
-    """Lets the other finders of ``sys.meta_path`` find a library, and its hook run once it has been executed."""
+    """Lets the other finders of ``sys.meta_path`` find a library, and runs its hook once the library is executed."""
 
     def __init__(self, pod: Pod, hooks: dict[str, list[str]]) -> None:
         self.pod = pod
@@ -147,7 +147,7 @@ class Finder:
         self.bounded = {name: Bounded() for name in hooks}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The specification of the module (importlib), for libraries with a hook; None for all others."""
+        """Return the specification (importlib) of a library with a hook, None for all other modules."""
         if name not in self.hooks:
             return None
         spec = None
@@ -162,7 +162,7 @@ class Finder:
         return spec
 
     def prepare(self, name: str, loader: Any) -> None:
-        """Have ``loader`` run the hook after the module."""
+        """Let ``loader`` run the hook after the module."""
         execute = getattr(loader, "exec_module", None)
         if execute is None or isinstance(loader, type):
             return
@@ -190,7 +190,7 @@ class Finder:
 
 
 def complain(text: str) -> None:
-    """Say what went wrong, to who asked for it."""
+    """Print what went wrong, if the user has turned that on."""
     if os.environ.get(DEBUG):
         try:
             sys.stderr.write(f"[fluence] interceptor: {text}\n")
@@ -199,7 +199,7 @@ def complain(text: str) -> None:
 
 
 def read_list(folder: str) -> dict[str, list[str]]:
-    """Module -> files of its hooks, from the list that staging wrote: a line each, name and file, a tab between."""
+    """Return the hooks' files by module, from the list that staging wrote: per line a name, a tab and a file."""
     found: dict[str, list[str]] = {}
     with open(os.path.join(folder, LIST), encoding="utf-8") as lines:
         for line in lines:
@@ -210,7 +210,7 @@ def read_list(folder: str) -> dict[str, list[str]]:
 
 
 def start(environ: Mapping[str, str] = os.environ, folder: str = "") -> Finder | None:
-    """Begin to watch imports; the finder, or None where there is nothing to do."""
+    """Begin to watch imports. Return the finder, or None if there is nothing to do."""
     uid = environ.get(POD_UID, "")
     if not uid:
         return None

@@ -1,7 +1,7 @@
-"""Runs first in every Python of the pod: starts the interceptor, then the sitecustomize that this one hides.
+"""Start the interceptor in every Python of the pod, then the user's own sitecustomize, which this one hides.
 
-It is found first because its folder comes first in PYTHONPATH. Any Python can read it; one older than 3.8 only passes
-on. What the user's own sitecustomize raises goes to the interpreter, as it would without us.
+Python finds this file first because its folder comes first in PYTHONPATH. Any Python can read the file; one older than
+3.8 only runs the user's. What the user's own sitecustomize raises goes to the interpreter, as it would without us.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The pods of a namespace, without an API server; what goes wrong is scripted."""
+"""The pods of a namespace, without an API server, with scripted failures."""
 
 from __future__ import annotations
 

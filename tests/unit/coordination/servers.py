@@ -1,4 +1,4 @@
-"""Vendors that aren't there: HTTP servers on this machine that answer as the real services do."""
+"""Fake vendors: HTTP servers on this machine that answer like the real services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures as AWS computes them, and where credentials come from."""
+"""Signatures are those that AWS computes, and credentials are found in AWS's order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from fluence_extender.coordination.aws.credentials import EARLY, Credentials
-from fluence_extender.coordination.aws.signing import Keys, signed
 from fluence_extender.coordination.provider import ProviderError
+from fluence_extender.coordination.providers.aws import EARLY, Credentials, Keys, signed
 from tests.unit.coordination.servers import Call, Reply, serving
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -23,7 +22,7 @@ STS = """<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc
 
 
 def test_signature_of_a_post() -> None:
-    """The expected signature is that of AWS's own library for Python."""
+    """The expected signature was computed by AWS's own library for Python."""
     url = "https://braket.us-east-1.amazonaws.com/quantum-tasks"
     body = b'{"filters": []}'
     headers = {"Content-Type": "application/json"}
@@ -36,7 +35,7 @@ def test_signature_of_a_post() -> None:
 
 
 def test_signature_of_an_encoded_path_with_a_query_and_a_token() -> None:
-    """The expected signature is that of AWS's own library for Python."""
+    """The expected signature was computed by AWS's own library for Python."""
     arn = "arn%3Aaws%3Abraket%3Aus-west-1%3A1%3Aquantum-task%2Fabc"
     url = f"https://braket.us-west-1.amazonaws.com/quantum-task/{arn}?additionalAttributeNames=QueueInfo"
     keys = Keys("AKID", "secret", "tok/en+=")
@@ -48,13 +47,13 @@ def test_signature_of_an_encoded_path_with_a_query_and_a_token() -> None:
     assert sent["X-Amz-Security-Token"] == "tok/en+="
 
 
-def test_keys_arent_shown() -> None:
+def test_keys_are_not_in_their_repr() -> None:
     shown = repr(Keys("AKID", "very-secret", "token-secret"))
     assert "very-secret" not in shown
     assert "token-secret" not in shown
 
 
-def test_environment_comes_first(tmp_path: Path) -> None:
+def test_keys_in_the_environment_come_first(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text("[default]\naws_access_key_id = B\naws_secret_access_key = b\n")
     environ = {
@@ -67,7 +66,7 @@ def test_environment_comes_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("profile", "access"), [("", "B"), ("lab", "C")])
-def test_shared_file_by_profile(tmp_path: Path, profile: str, access: str) -> None:
+def test_shared_file_is_read_by_profile(tmp_path: Path, profile: str, access: str) -> None:
     file = tmp_path / "credentials"
     file.write_text(
         "[default]\naws_access_key_id = B\naws_secret_access_key = b%c\n"
@@ -77,7 +76,7 @@ def test_shared_file_by_profile(tmp_path: Path, profile: str, access: str) -> No
     assert Credentials(environ, "us-east-1").keys().access == access
 
 
-def test_a_broken_shared_file_is_told(tmp_path: Path) -> None:
+def test_broken_shared_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text("aws_access_key_id = B\n")
     with pytest.raises(ProviderError, match="can't be read"):
@@ -118,7 +117,7 @@ def test_web_identity_is_exchanged_and_renewed_before_it_expires(tmp_path: Path)
 @pytest.mark.parametrize(
     ("status", "body"), [(403, b"<no/>"), (200, b"<no/>"), (200, b"not xml"), (200, b"")]
 )
-def test_a_token_service_that_gives_nothing_is_told(tmp_path: Path, status: int, body: bytes) -> None:
+def test_token_service_without_keys_is_reported(tmp_path: Path, status: int, body: bytes) -> None:
     token = tmp_path / "token"
     token.write_text("jwt")
     with serving(lambda call: Reply(status, body)) as url:
@@ -131,13 +130,13 @@ def test_a_token_service_that_gives_nothing_is_told(tmp_path: Path, status: int,
             Credentials(environ, "us-east-1").keys()
 
 
-def test_a_token_that_cant_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_token_is_reported(tmp_path: Path) -> None:
     environ = {"AWS_ROLE_ARN": "r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "none")}
     with pytest.raises(ProviderError, match="can't be read"):
         Credentials(environ, "us-east-1").keys()
 
 
-def test_containers_endpoint(tmp_path: Path) -> None:
+def test_containers_endpoint_is_asked_with_its_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("pod-identity")
     asked: list[Call] = []

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.coordination.provider import ProviderError
+from fluence_extender.coordination.provider import ProviderError, State, Status
 from fluence_extender.coordination.providers.braket import Braket, BraketQueue, regions
-from fluence_extender.coordination.tasks import State, Status
 from tests.unit.coordination.servers import Call, FakeBraket, Reply, serving
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "secret"}
@@ -57,11 +56,11 @@ def test_backends_of_braket_are_recognized(attributes: dict[str, str]) -> None:
     "attributes",
     [{}, {"vendor": "ibm"}, {"backend": "ibm_fez"}, {"qrmi_type": "qiskit-runtime-service", "vendor": "aws"}],
 )
-def test_backends_of_others_are_not(attributes: dict[str, str]) -> None:
+def test_other_backends_are_not_recognized(attributes: dict[str, str]) -> None:
     assert not Braket().matches(attributes)
 
 
-def test_the_devices_own_region_is_searched_first() -> None:
+def test_devices_own_region_is_searched_first() -> None:
     attributes = {"arn": "arn:aws:braket:eu-north-1::device/qpu/iqm/Garnet", "region": "us-west-1"}
     found = regions(attributes, {"AWS_DEFAULT_REGION": "eu-central-1"})
     assert found[:3] == ["eu-north-1", "us-west-1", "eu-central-1"]
@@ -81,7 +80,7 @@ def test_tasks_are_found_by_tag_through_all_pages_oldest_first(
     assert [call.path for call in braket.calls] == ["/quantum-tasks"] * 4
 
 
-def test_no_task_is_no_error(braket: FakeBraket, environ: dict[str, str]) -> None:
+def test_search_without_a_result_is_no_error(braket: FakeBraket, environ: dict[str, str]) -> None:
     braket.add("other", **{TAG: "another"})
     assert connected(environ).find_my_tasks("uid") == []
 
@@ -122,11 +121,11 @@ def test_status_and_position(
 @pytest.mark.parametrize("status", ["", "PONDERING", "queued"])
 def test_unknown_states_are_errors(braket: FakeBraket, environ: dict[str, str], status: str) -> None:
     arn = braket.add("a", status)
-    with pytest.raises(ProviderError, match="which is no state"):
+    with pytest.raises(ProviderError, match="has the unknown"):
         connected(environ).status(arn)
 
 
-def test_a_task_that_isnt_there_is_an_error(braket: FakeBraket, environ: dict[str, str]) -> None:
+def test_missing_task_is_an_error(braket: FakeBraket, environ: dict[str, str]) -> None:
     with pytest.raises(ProviderError, match="HTTP 404"):
         connected(environ).status("arn:aws:braket:us-west-1:1:quantum-task/none")
 
@@ -141,7 +140,7 @@ def test_denied_regions_are_left_out_from_then_on(braket: FakeBraket, environ: d
     assert len(braket.calls) == before + 1
 
 
-def test_where_all_regions_deny_it_is_told_and_tried_again(
+def test_search_that_all_regions_deny_is_reported_and_repeated(
     braket: FakeBraket, environ: dict[str, str]
 ) -> None:
     braket.denied_regions = frozenset({"us-west-1"})
@@ -153,7 +152,7 @@ def test_where_all_regions_deny_it_is_told_and_tried_again(
     assert queue.find_my_tasks("uid") == [mine]
 
 
-def test_a_region_that_fails_hides_no_other(braket: FakeBraket, environ: dict[str, str]) -> None:
+def test_failing_region_hides_no_other(braket: FakeBraket, environ: dict[str, str]) -> None:
     def refuse(call: Call) -> Reply | None:
         return Reply(500, {"message": "oops"}) if "/us-east-1/" in call.headers["authorization"] else None
 
@@ -166,7 +165,7 @@ def test_a_region_that_fails_hides_no_other(braket: FakeBraket, environ: dict[st
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=-3), timedelta(minutes=20), timedelta(days=2)])
-def test_a_clock_that_is_wrong_is_corrected(
+def test_difference_of_clocks_is_corrected(
     braket: FakeBraket, environ: dict[str, str], ahead: timedelta
 ) -> None:
     """The service refuses signatures that are more than five minutes away from its own time."""
@@ -190,7 +189,7 @@ def test_a_clock_that_is_wrong_is_corrected(
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{", b"{}", b'{"quantumTasks": null}'])
-def test_answer_without_a_list_is_not_taken_for_no_tasks(
+def test_answer_without_a_list_does_not_mean_no_tasks(
     braket: FakeBraket, environ: dict[str, str], body: bytes
 ) -> None:
     braket.refuse = lambda call: Reply(200, body)
@@ -200,17 +199,17 @@ def test_answer_without_a_list_is_not_taken_for_no_tasks(
         connected(environ).find_my_tasks("uid")
 
 
-def test_nonsense_in_the_list_is_no_task(braket: FakeBraket, environ: dict[str, str]) -> None:
+def test_nonsense_in_the_list_is_skipped(braket: FakeBraket, environ: dict[str, str]) -> None:
     braket.refuse = lambda call: Reply(200, b'{"quantumTasks": [1, null, {"tags": 5}]}')
     assert connected(environ).find_my_tasks("uid") == []
 
 
-def test_without_credentials_it_is_said_what_to_set(environ: dict[str, str]) -> None:
+def test_message_without_credentials_says_what_to_set(environ: dict[str, str]) -> None:
     bare = {key: value for key, value in environ.items() if key not in KEYS}
     with pytest.raises(ProviderError, match="AWS_WEB_IDENTITY_TOKEN_FILE"):
         connected(bare).find_my_tasks("uid")
 
 
-def test_a_service_that_isnt_there_is_an_error(environ: dict[str, str]) -> None:
+def test_unreachable_service_is_an_error(environ: dict[str, str]) -> None:
     with pytest.raises(ProviderError, match="quantum-tasks"):
         connected({**environ, "AWS_ENDPOINT_URL_BRAKET": "http://127.0.0.1:9"}).find_my_tasks("uid")

@@ -1,4 +1,4 @@
-"""The provider for services and files of one's own, against the mock QPU that examples use, and against nonsense."""
+"""The provider ``http`` against the mock QPU of the examples, and against nonsense."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.coordination.mock_qpu import MockQpu, server
-from fluence_extender.coordination.provider import ProviderError
+from fluence_extender.coordination.provider import ProviderError, State, Status
 from fluence_extender.coordination.providers.http import Http
-from fluence_extender.coordination.tasks import State, Status
 from tests.unit.coordination.servers import Reply, serving
 
 
@@ -48,7 +47,7 @@ def submit(url: str, tag: str) -> str:
         return str(json.loads(answer.read())["id"])
 
 
-def test_a_task_goes_through_the_queue(url: str, clock: Clock) -> None:
+def test_task_goes_through_the_queue(url: str, clock: Clock) -> None:
     queue = Http().connect({"endpoint": url}, {})
     assert queue.find_my_tasks("uid") == []
     submit(url, "another")
@@ -73,12 +72,12 @@ def test_tasks_are_listed_oldest_first(url: str) -> None:
     assert Http().connect({"endpoint": f"{url}/"}, {}).find_my_tasks("uid") == ids
 
 
-def test_a_task_that_isnt_there_is_an_error(url: str) -> None:
+def test_missing_task_is_an_error(url: str) -> None:
     with pytest.raises(ProviderError, match="HTTP 404"):
         Http().connect({"endpoint": url}, {}).status("none")
 
 
-def test_a_file_is_a_queue_too(tmp_path: Path) -> None:
+def test_file_is_a_queue_too(tmp_path: Path) -> None:
     file = tmp_path / "tasks.json"
     file.write_text(
         json.dumps(
@@ -103,13 +102,13 @@ def test_a_file_is_a_queue_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["", "mock:8080", "ftp://mock/", "file:relative", "javascript:1"])
-def test_endpoints_must_be_urls(endpoint: str) -> None:
-    with pytest.raises(ProviderError, match="is no URL"):
+def test_endpoint_must_be_a_url(endpoint: str) -> None:
+    with pytest.raises(ProviderError, match="isn't a URL"):
         Http().connect({"endpoint": endpoint}, {})
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{", b"<html>Log in</html>", b"{}", b'{"tasks": 5}'])
-def test_an_answer_without_a_list_is_told_and_not_taken_for_no_tasks(body: bytes) -> None:
+def test_answer_without_a_list_is_an_error(body: bytes) -> None:
     with (
         serving(lambda call: Reply(200, body)) as url,
         pytest.raises(ProviderError, match='holds no list "tasks"'),
@@ -117,29 +116,29 @@ def test_an_answer_without_a_list_is_told_and_not_taken_for_no_tasks(body: bytes
         Http().connect({"endpoint": url}, {}).find_my_tasks("uid")
 
 
-def test_tasks_that_are_nonsense_are_passed_over() -> None:
+def test_tasks_that_are_nonsense_are_skipped() -> None:
     body = b'{"tasks": [1, "a", {"id": 5, "tag": "uid"}, {"tag": "uid"}]}'
     with serving(lambda call: Reply(200, body)) as url:
         assert Http().connect({"endpoint": url}, {}).find_my_tasks("uid") == []
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"state": "pondering"}', b'{"state": null}'])
-def test_a_state_that_is_none_is_an_error(body: bytes) -> None:
+def test_unknown_state_is_an_error(body: bytes) -> None:
     with (
         serving(lambda call: Reply(200, body)) as url,
-        pytest.raises(ProviderError, match="which is no state"),
+        pytest.raises(ProviderError, match="has the unknown"),
     ):
         Http().connect({"endpoint": url}, {}).status("a")
 
 
 @pytest.mark.parametrize("position", ["null", '"soon"', "-4", "[]", "true"])
-def test_a_position_that_is_none_is_unknown(position: str) -> None:
+def test_invalid_position_is_unknown(position: str) -> None:
     body = f'{{"state": "queued", "position": {position}}}'.encode()
     with serving(lambda call: Reply(200, body)) as url:
         assert Http().connect({"endpoint": url}, {}).status("a") == Status(State.QUEUED)
 
 
-def test_errors_dont_tell_what_was_asked_in_the_query() -> None:
+def test_errors_do_not_show_the_query() -> None:
     with pytest.raises(ProviderError) as told:
         Http().connect({"endpoint": "http://127.0.0.1:9"}, {}).find_my_tasks("secret-uid")
     assert "secret-uid" not in str(told.value)

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fluence_extender.coordination.provider import ProviderError
+from fluence_extender.coordination.provider import ProviderError, State, Status
 from fluence_extender.coordination.providers.ibm import IAM, SERVICE, Ibm, IbmQueue, account
-from fluence_extender.coordination.tasks import State, Status
 from tests.unit.coordination.servers import FakeIbm, serving
 
 MARK = "fluence-pod-uid=uid"
@@ -48,7 +47,7 @@ def test_backends_of_ibm_are_recognized(attributes: dict[str, str]) -> None:
     "attributes",
     [{}, {"vendor": "rigetti", "backend": "ibm_like"}, {"qrmi_type": "pasqal-cloud", "vendor": "ibm"}],
 )
-def test_backends_of_others_are_not(attributes: dict[str, str]) -> None:
+def test_other_backends_are_not_recognized(attributes: dict[str, str]) -> None:
     assert not Ibm().matches(attributes)
 
 
@@ -69,7 +68,7 @@ def test_credentials_as_qiskit_reads_them() -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"QISKIT_IBM_TOKEN": "k"}, {"b_QRMI_IBM_QRS_SERVICE_CRN": "c"}])
-def test_without_credentials_it_is_said_what_to_set(environ: dict[str, str]) -> None:
+def test_message_without_credentials_says_what_to_set(environ: dict[str, str]) -> None:
     with pytest.raises(ProviderError, match="b_QRMI_IBM_QRS_IAM_APIKEY"):
         account("b", environ)
 
@@ -82,13 +81,13 @@ def test_jobs_are_found_by_their_tag_oldest_first(ibm: FakeIbm, queue: IbmQueue)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{}", b'{"jobs": {}}', b'{"errors": []}'])
-def test_answer_without_a_list_is_not_taken_for_no_jobs(ibm: FakeIbm, queue: IbmQueue, body: bytes) -> None:
+def test_answer_without_a_list_does_not_mean_no_jobs(ibm: FakeIbm, queue: IbmQueue, body: bytes) -> None:
     ibm.listing = body
     with pytest.raises(ProviderError, match='list jobs: the answer holds no list "jobs"'):
         queue.find_my_tasks("uid")
 
 
-def test_no_job_is_no_error(ibm: FakeIbm, queue: IbmQueue) -> None:
+def test_search_without_a_result_is_no_error(ibm: FakeIbm, queue: IbmQueue) -> None:
     assert queue.find_my_tasks("uid") == []
     ibm.listing = b'{"jobs": [1, null, {"tags": null}]}'
     assert queue.find_my_tasks("uid") == []
@@ -111,7 +110,7 @@ def test_status(ibm: FakeIbm, queue: IbmQueue, said: str, state: State) -> None:
 @pytest.mark.parametrize(
     ("waiting", "position"), [(0, 1), (1, 1), (2, None), (40, None), (None, None), ("1", None)]
 )
-def test_a_job_that_waits_alone_is_next(
+def test_job_that_waits_alone_is_next(
     ibm: FakeIbm, queue: IbmQueue, waiting: object, position: int | None
 ) -> None:
     ibm.waiting["ibm_fez"] = waiting
@@ -120,11 +119,11 @@ def test_a_job_that_waits_alone_is_next(
 
 @pytest.mark.parametrize("said", ["", "Pondering", None])
 def test_unknown_states_are_errors(ibm: FakeIbm, queue: IbmQueue, said: str) -> None:
-    with pytest.raises(ProviderError, match="which is no state"):
+    with pytest.raises(ProviderError, match="has the unknown"):
         queue.status(ibm.add("a", said))
 
 
-def test_a_token_serves_many_calls_and_is_renewed_once_refused(ibm: FakeIbm, queue: IbmQueue) -> None:
+def test_token_serves_many_calls_and_is_renewed_once_refused(ibm: FakeIbm, queue: IbmQueue) -> None:
     job = ibm.add("a", "Running")
     queue.status(job)
     queue.status(job)
@@ -134,7 +133,7 @@ def test_a_token_serves_many_calls_and_is_renewed_once_refused(ibm: FakeIbm, que
     assert ibm.tokens == 6
 
 
-def test_a_wrong_key_is_told(ibm: FakeIbm) -> None:
+def test_wrong_key_is_reported(ibm: FakeIbm) -> None:
     with serving(ibm.answer) as url:
         environ = {
             "QISKIT_IBM_TOKEN": "wrong",
@@ -146,6 +145,6 @@ def test_a_wrong_key_is_told(ibm: FakeIbm) -> None:
             Ibm().connect({"backend": "b"}, environ).find_my_tasks("uid")
 
 
-def test_a_job_that_isnt_there_is_an_error(queue: IbmQueue) -> None:
+def test_missing_job_is_an_error(queue: IbmQueue) -> None:
     with pytest.raises(ProviderError, match="HTTP 404"):
         queue.status("none")

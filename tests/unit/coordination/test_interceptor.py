@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import pytest
 
-from fluence_extender.coordination.handoff import address, read_report
+from fluence_extender.coordination.reports import address, read_report
 from fluence_extender.coordination.staging import stage
 from tests.unit.coordination.servers import Call, Reply, serving
 
@@ -138,7 +138,7 @@ def hooked(container: Container, module: str, text: str) -> None:
 # Tags.
 
 
-def test_braket_tasks_carry_the_pods_uid_beside_the_users_tags(container: Container) -> None:
+def test_braket_tasks_have_the_pods_uid_beside_the_users_tags(container: Container) -> None:
     said = container.says(
         """
         import json
@@ -156,7 +156,7 @@ def test_braket_tasks_carry_the_pods_uid_beside_the_users_tags(container: Contai
     assert said == [tag, {**tag, "mine": "1"}, {"fluence-pod-uid": "kept"}, "Run a circuit."]
 
 
-def test_tasks_of_the_bare_client_are_tagged_and_other_calls_left_alone(container: Container) -> None:
+def test_tasks_of_the_client_are_tagged_and_other_calls_left_alone(container: Container) -> None:
     said = container.says(
         """
         import json
@@ -173,7 +173,7 @@ def test_tasks_of_the_bare_client_are_tagged_and_other_calls_left_alone(containe
     assert said == [[created, ["PutObject", {"Key": "x"}]], {"shots": 1, "tags": {"mine": "1"}}]
 
 
-def test_a_role_that_may_not_tag_still_creates_its_task(container: Container) -> None:
+def test_role_that_may_not_tag_still_creates_its_task(container: Container) -> None:
     said = container.says(
         """
         import json
@@ -187,7 +187,7 @@ def test_a_role_that_may_not_tag_still_creates_its_task(container: Container) ->
     assert said == ["arn:task", [{"shots": 1, "tags": {"fluence-pod-uid": container.uid}}, {"shots": 1}]]
 
 
-def test_a_device_of_a_role_that_may_not_tag_still_runs(container: Container) -> None:
+def test_device_of_a_role_that_may_not_tag_still_runs(container: Container) -> None:
     """The SDK creates its tasks through the client beneath, so both hooks see the same one."""
     container.write(
         "braket.aws.aws_device",
@@ -212,7 +212,7 @@ def test_a_device_of_a_role_that_may_not_tag_still_runs(container: Container) ->
     assert said == ["arn:task", ["CreateQuantumTask", {"shots": 1}]]
 
 
-def test_what_the_users_own_call_raises_is_the_users(container: Container) -> None:
+def test_exception_of_the_users_own_call_reaches_the_user(container: Container) -> None:
     said = container.says(
         """
         import json
@@ -250,7 +250,7 @@ def test_jobs_of_qiskit_runtime_are_tagged(container: Container) -> None:
     assert said == [{"id": "job-1", "tags": [tag]}, {"id": "job-1", "tags": ["mine", tag]}]
 
 
-def test_requests_to_the_backends_endpoint_name_the_pod_and_others_dont(container: Container) -> None:
+def test_only_requests_to_the_backends_endpoint_name_the_pod(container: Container) -> None:
     calls: list[Call] = []
 
     def answer(call: Call) -> Reply:
@@ -290,14 +290,14 @@ def test_requests_to_the_backends_endpoint_name_the_pod_and_others_dont(containe
         ),
     ],
 )
-def test_the_sidecar_is_told_of_each_task(
+def test_each_task_is_reported_to_the_sidecar(
     container: Container, sidecar: socket.socket, program: str, task: str
 ) -> None:
     assert container.run(program).returncode == 0
     assert reported(sidecar, container) == task
 
 
-def test_a_sidecar_that_starts_late_is_told_all_the_same(container: Container) -> None:
+def test_task_is_reported_to_a_sidecar_that_starts_late(container: Container) -> None:
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": f"{container.staged}:{container.own}",
@@ -320,13 +320,13 @@ def test_a_sidecar_that_starts_late_is_told_all_the_same(container: Container) -
 # Nothing breaks, nothing waits.
 
 
-def test_a_program_without_quantum_libraries_runs_as_ever(container: Container) -> None:
+def test_program_without_quantum_libraries_runs_unchanged(container: Container) -> None:
     said = container.says("import json, sys; print(json.dumps(['socket' in sys.modules, sys.argv]))")
     assert said == [False, ["-c"]]
 
 
 @pytest.mark.parametrize("missing", ["FLUENCE_POD_UID", "hooks.txt", "fluence_interceptor.py", "hooks"])
-def test_what_is_missing_changes_nothing(container: Container, missing: str) -> None:
+def test_missing_parts_change_nothing(container: Container, missing: str) -> None:
     environ = {}
     if missing == "FLUENCE_POD_UID":
         environ[missing] = ""
@@ -343,7 +343,7 @@ def test_what_is_missing_changes_nothing(container: Container, missing: str) -> 
 @pytest.mark.parametrize(
     "damage", ["", "\x00", "raise SystemExit(3)", "import no_such_module", "def start(:", "1/0"]
 )
-def test_a_damaged_interceptor_changes_nothing(container: Container, damage: str) -> None:
+def test_damaged_interceptor_changes_nothing(container: Container, damage: str) -> None:
     (container.staged / "fluence_interceptor.py").write_text(damage)
     ended = container.run("print('fine')")
     assert (ended.returncode, ended.stdout) == (0, "fine\n")
@@ -364,7 +364,7 @@ def test_a_damaged_interceptor_changes_nothing(container: Container, damage: str
         "",
     ],
 )
-def test_a_hook_that_fails_changes_nothing(container: Container, hook: str) -> None:
+def test_failing_hook_changes_nothing(container: Container, hook: str) -> None:
     container.write("acme.client", "def submit(x):\n    return x * 2\n")
     hooked(container, "acme.client", hook)
     said = container.says("import json, acme.client; print(json.dumps(acme.client.submit(21)))")
@@ -381,7 +381,7 @@ def test_a_hook_that_fails_changes_nothing(container: Container, hook: str) -> N
         "def install(module, pod):\n    while True:\n        pass",
     ],
 )
-def test_a_hook_that_hangs_is_given_up_once_and_for_all(container: Container, hook: str) -> None:
+def test_hanging_hook_is_not_called_again(container: Container, hook: str) -> None:
     """A hundred calls end within the time limit of the process, which isn't enough to wait for each."""
     container.write("acme.client", "def submit(x):\n    return x * 2\n")
     hooked(container, "acme.client", hook)
@@ -391,7 +391,7 @@ def test_a_hook_that_hangs_is_given_up_once_and_for_all(container: Container, ho
     assert said == 198
 
 
-def test_what_is_wrong_is_told_to_who_asks(container: Container) -> None:
+def test_problems_are_printed_on_request(container: Container) -> None:
     container.write("acme.client", "")
     hooked(container, "acme.client", "def install(module, pod): raise RuntimeError('a bug')")
     ended = container.run("import acme.client", FLUENCE_INTERCEPTOR_DEBUG="1")
@@ -399,7 +399,7 @@ def test_what_is_wrong_is_told_to_who_asks(container: Container) -> None:
     assert "a bug" in ended.stderr
 
 
-def test_a_hook_of_a_third_party_changes_arguments(container: Container) -> None:
+def test_hook_of_a_third_party_changes_arguments(container: Container) -> None:
     container.write("acme.client", "def submit(x, note=None):\n    return [x, note]\n")
     hooked(
         container,
@@ -411,7 +411,7 @@ def test_a_hook_of_a_third_party_changes_arguments(container: Container) -> None
     assert said == [1, container.uid]
 
 
-def test_a_library_that_cant_be_imported_fails_as_ever(container: Container) -> None:
+def test_library_that_can_not_be_imported_fails_unchanged(container: Container) -> None:
     container.write("qrmi", "raise ImportError('libqrmi.so is missing')")
     ended = container.run("import qrmi")
     assert ended.returncode == 1
@@ -420,7 +420,7 @@ def test_a_library_that_cant_be_imported_fails_as_ever(container: Container) -> 
     assert "No module named 'qrmi'" in container.run("import qrmi").stderr
 
 
-def test_a_library_that_is_reloaded_is_changed_again(container: Container) -> None:
+def test_reloaded_library_is_changed_again(container: Container) -> None:
     said = container.says(
         """
         import importlib, json
@@ -432,7 +432,7 @@ def test_a_library_that_is_reloaded_is_changed_again(container: Container) -> No
     assert said == {"fluence-pod-uid": container.uid}
 
 
-def test_processes_of_processes_are_watched_too(container: Container) -> None:
+def test_child_processes_are_watched_too(container: Container) -> None:
     said = container.says(
         """
         import subprocess, sys
@@ -449,7 +449,7 @@ def test_processes_of_processes_are_watched_too(container: Container) -> None:
 # The user's own sitecustomize.
 
 
-def test_the_users_own_sitecustomize_runs(container: Container) -> None:
+def test_users_own_sitecustomize_runs(container: Container) -> None:
     container.write("sitecustomize", "import sys\nsys.mine = 'ran'\nVALUE = 5\n")
     said = container.says(
         """
@@ -461,26 +461,26 @@ def test_the_users_own_sitecustomize_runs(container: Container) -> None:
     assert said == ["ran", 5, {"fluence-pod-uid": container.uid}]
 
 
-def test_the_path_is_as_without_one(container: Container) -> None:
+def test_path_is_the_same_as_without_the_interceptor(container: Container) -> None:
     container.write("sitecustomize", "import sys\nsys.path.append('/added')\n")
     said = container.says("import json, sys; print(json.dumps([sys.path[1:3], sys.path[-1]]))")
     assert said == [[str(container.staged), str(container.own)], "/added"]
 
 
-def test_what_the_users_sitecustomize_raises_is_told_as_without_us(container: Container) -> None:
+def test_exception_of_the_users_sitecustomize_is_shown_unchanged(container: Container) -> None:
     container.write("sitecustomize", "raise RuntimeError('the users own bug')")
     ended = container.run("print('fine')")
     assert (ended.returncode, ended.stdout) == (0, "fine\n")
     assert "the users own bug" in ended.stderr
 
 
-def test_what_the_users_sitecustomize_cant_import_is_told_as_without_us(container: Container) -> None:
+def test_import_error_of_the_users_sitecustomize_is_shown_unchanged(container: Container) -> None:
     container.write("sitecustomize", "import a_module_that_is_missing")
     ended = container.run("print('fine')")
     assert (ended.returncode, ended.stdout) == (0, "fine\n")
     assert "a_module_that_is_missing" in ended.stderr
 
 
-def test_without_one_of_the_users_nothing_is_said(container: Container) -> None:
+def test_program_without_its_own_sitecustomize_prints_nothing(container: Container) -> None:
     ended = container.run("print('fine')")
     assert (ended.stdout, ended.stderr) == ("fine\n", "")

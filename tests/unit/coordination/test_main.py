@@ -24,29 +24,27 @@ def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_sidecar_that_doesnt_know_its_pod_says_what_to_set() -> None:
+def test_sidecar_without_its_pod_says_what_to_set() -> None:
     ended = run(str(BIN / "fluence-sidecar"))
     assert ended.returncode == 2
     assert "FLUENCE_POD_UID and FLUENCE_POD_NAME must be set" in ended.stderr
 
 
-def test_a_sidecar_without_a_cluster_says_what_it_looked_for() -> None:
+def test_sidecar_without_a_cluster_says_what_it_looked_for() -> None:
     ended = run(str(BIN / "fluence-sidecar"), **OWN)
     assert ended.returncode == 2
     assert "no cluster to connect to" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
-def test_options_that_cant_be_read_are_told_and_dont_stop_it() -> None:
+def test_unreadable_options_are_reported_and_do_not_stop_the_sidecar() -> None:
     ended = run(str(BIN / "fluence-sidecar"), **OWN, FLUENCE_POLL_INTERVAL="soon")
     assert "poll 'soon' is no duration" in ended.stderr
     assert "no cluster to connect to" in ended.stderr
 
 
 @pytest.mark.parametrize("one", [signal.SIGTERM, signal.SIGINT])
-def test_signal_to_end_that_comes_while_it_starts_is_not_lost(
-    one: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signal_during_the_start_is_not_lost(one: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     known = []
 
@@ -69,7 +67,7 @@ def test_signal_to_end_that_comes_while_it_starts_is_not_lost(
 
 
 @pytest.mark.parametrize("arguments", [[], ["launch"], ["stage", "a", "b"]])
-def test_wrong_use_is_told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use_is_reported(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -77,7 +75,7 @@ def test_wrong_use_is_told(arguments: list[str], capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("one", [signal.SIGTERM, signal.SIGINT])
-def test_the_mock_qpu_serves_until_it_is_told_to_end(one: signal.Signals) -> None:
+def test_mock_qpu_serves_until_a_signal(one: signal.Signals) -> None:
     command = [
         sys.executable,
         "-m",

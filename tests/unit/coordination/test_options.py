@@ -1,16 +1,16 @@
-"""What the sidecar is told."""
+"""The sidecar's options come from its environment and its pod's annotations."""
 
 from __future__ import annotations
 
 import pytest
 
-from fluence_extender.coordination.options import Options, annotated, read_options
+from fluence_extender.coordination.options import Options, read_options, with_annotations
 from fluence_extender.model.coordination import DISCOVERY_TIMEOUT_ANNOTATION, POLL_INTERVAL_ANNOTATION
 
 OWN = {"FLUENCE_POD_UID": "u", "FLUENCE_POD_NAME": "p"}
 
 
-def test_the_pod_must_be_named() -> None:
+def test_pod_must_be_named() -> None:
     for environ in ({}, {"FLUENCE_POD_UID": "u"}, {**OWN, "FLUENCE_POD_NAME": ""}):
         with pytest.raises(ValueError, match="must be set"):
             read_options(environ)
@@ -44,7 +44,7 @@ def test_environment_is_read() -> None:
 @pytest.mark.parametrize(
     ("variable", "name"), [("FLUENCE_TASK_DISCOVERY_TIMEOUT", "discovery"), ("FLUENCE_POLL_INTERVAL", "poll")]
 )
-def test_what_is_no_duration_is_told_and_the_default_taken(variable: str, name: str, text: str) -> None:
+def test_invalid_duration_is_reported_and_the_default_counts(variable: str, name: str, text: str) -> None:
     options, problems = read_options({**OWN, variable: text})
     assert getattr(options, name) == getattr(Options("u", "p"), name)
     assert len(problems) == 1
@@ -53,25 +53,25 @@ def test_what_is_no_duration_is_told_and_the_default_taken(variable: str, name: 
 
 
 @pytest.mark.parametrize("text", ["True", "true", "TRUE"])
-def test_observing_is_said_in_any_case(text: str) -> None:
+def test_observing_ignores_upper_and_lower_case(text: str) -> None:
     assert read_options({**OWN, "FLUENCE_OBSERVE": text})[0].observes
 
 
 @pytest.mark.parametrize("text", ["", "false", "1", "yes"])
-def test_nothing_else_is_observing(text: str) -> None:
+def test_other_values_do_not_mean_observing(text: str) -> None:
     assert not read_options({**OWN, "FLUENCE_OBSERVE": text})[0].observes
 
 
-def test_annotations_of_the_pod_count_more() -> None:
+def test_annotations_of_the_pod_come_before_the_environment() -> None:
     options, _ = read_options({**OWN, "FLUENCE_TASK_DISCOVERY_TIMEOUT": "300"})
     notes = {DISCOVERY_TIMEOUT_ANNOTATION: "2h", POLL_INTERVAL_ANNOTATION: "1s"}
-    changed, problems = annotated(options, notes)
+    changed, problems = with_annotations(options, notes)
     assert (changed.discovery, changed.poll, changed.look) == (7200.0, 1.0, 1.0)
     assert not problems
 
 
-def test_annotations_that_cant_be_read_change_nothing() -> None:
+def test_unreadable_annotations_change_nothing() -> None:
     options, _ = read_options(OWN)
-    changed, problems = annotated(options, {DISCOVERY_TIMEOUT_ANNOTATION: "for ever"})
+    changed, problems = with_annotations(options, {DISCOVERY_TIMEOUT_ANNOTATION: "for ever"})
     assert changed == options
     assert "for ever" in problems[0]

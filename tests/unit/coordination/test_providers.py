@@ -1,4 +1,4 @@
-"""Which provider a backend gets, and what third parties may bring."""
+"""A backend gets its provider, and third parties may add providers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.apps.sidecar.running import connect_vendor
 from fluence_extender.coordination.provider import Provider, ProviderError
 from fluence_extender.coordination.registry import (
     OWN,
     PROVIDERS_GROUP,
     attributes_of,
+    connect_vendor,
     known_providers,
     resolve,
 )
@@ -67,7 +67,7 @@ def points(*values: str) -> list[EntryPoint]:
     return [EntryPoint(f"n{number}", value, PROVIDERS_GROUP) for number, value in enumerate(values)]
 
 
-def test_attributes_come_from_the_environment_of_the_contract() -> None:
+def test_attributes_come_from_the_environment() -> None:
     environ = {
         "FLUXION_BACKEND": "ibm_fez",
         "FLUXION_QRMI_TYPE": "x",
@@ -88,18 +88,18 @@ def test_attributes_come_from_the_environment_of_the_contract() -> None:
         ({"vendor": "aws", "endpoint": "http://queue"}, "braket"),
     ],
 )
-def test_a_backend_gets_its_provider(attributes: Mapping[str, str], name: str) -> None:
+def test_backend_gets_its_provider(attributes: Mapping[str, str], name: str) -> None:
     found = resolve(attributes, OWN)
     assert found is not None
     assert found.name == name
 
 
 @pytest.mark.parametrize("attributes", [{}, {"vendor": "acme"}, {"vendor": "ibm", "provider": "acme"}])
-def test_a_backend_nobody_knows_gets_none(attributes: Mapping[str, str]) -> None:
+def test_unknown_backend_gets_no_provider(attributes: Mapping[str, str]) -> None:
     assert resolve(attributes, OWN) is None
 
 
-def test_why_nobody_knows_it_is_told() -> None:
+def test_message_names_the_attributes_of_an_unknown_backend() -> None:
     with pytest.raises(ProviderError, match="no provider knows a backend with backend=x, vendor=acme"):
         connect_vendor({"FLUXION_BACKEND": "x", "FLUXION_VENDOR": "acme"})
     with pytest.raises(ProviderError, match="no attributes at all"):
@@ -107,22 +107,22 @@ def test_why_nobody_knows_it_is_told() -> None:
 
 
 @pytest.mark.parametrize("value", ["Sitewide", "INSTANCE"])
-def test_third_parties_come_first(third_party: str, value: str) -> None:
+def test_providers_of_third_parties_come_first(third_party: str, value: str) -> None:
     found = resolve({"vendor": "ibm"}, known_providers(points(f"{third_party}:{value}")))
     assert found is not None
     assert found.name == "sitewide"
 
 
-def test_a_module_may_be_a_provider(third_party: str) -> None:
+def test_module_may_be_a_provider(third_party: str) -> None:
     assert known_providers(points(third_party))[0].name == "the module itself"
 
 
 @pytest.mark.parametrize("value", ["{}:NONSENSE", "{}:Broken", "{}:missing", "no_such_module", "{}:name"])
-def test_what_cant_be_loaded_is_passed_over(third_party: str, value: str) -> None:
+def test_provider_that_can_not_be_loaded_is_skipped(third_party: str, value: str) -> None:
     assert known_providers(points(value.format(third_party))) == list(OWN)
 
 
-def test_a_provider_that_raises_is_passed_over(third_party: str) -> None:
+def test_provider_that_raises_is_skipped(third_party: str) -> None:
     providers = known_providers(points(f"{third_party}:Raising"))
     assert providers[0].name == "raising"
     found = resolve({"vendor": "ibm"}, providers)
@@ -130,6 +130,6 @@ def test_a_provider_that_raises_is_passed_over(third_party: str) -> None:
     assert found.name == "ibm"
 
 
-def test_our_own_providers_are_providers() -> None:
+def test_our_own_providers_satisfy_the_protocol() -> None:
     assert all(isinstance(one, Provider) for one in OWN)
     assert len({one.name for one in OWN}) == len(OWN)

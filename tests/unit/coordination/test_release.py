@@ -1,4 +1,4 @@
-"""Whom a release is for, what it tells them, and what happens where one of them can't be patched."""
+"""Consumers are released with their task, whatever happens to a single patch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.errors import Gone
-from fluence_extender.coordination.following import Verdict
 from fluence_extender.coordination.release import (
     handover,
     recorded_verdict,
@@ -15,6 +14,7 @@ from fluence_extender.coordination.release import (
     verdict_annotations,
     waiting,
 )
+from fluence_extender.coordination.tracker import Verdict
 from fluence_extender.model.coordination import (
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
@@ -46,12 +46,12 @@ def test_consumers_may_be_named() -> None:
     assert [pod.name for pod in waiting(pods, "", ("b", "c", "gone"))] == ["b", "c"]
 
 
-def test_a_group_member_without_our_annotation_is_a_consumer_if_it_has_the_gate() -> None:
+def test_gated_member_without_our_annotation_is_a_consumer() -> None:
     pod = replace(consumer("a"), annotations={})
     assert waiting([pod], "g") == [pod]
 
 
-def test_consumers_are_told_the_task_and_the_producers_backend() -> None:
+def test_consumers_get_the_task_and_the_producers_backend() -> None:
     assert handover(producer().annotations, "task") == {
         QUANTUM_JOB_ID_ANNOTATION: "task",
         producer_annotation(BACKEND_ANNOTATION): "ibm_fez",
@@ -67,21 +67,21 @@ def test_consumers_are_told_the_task_and_the_producers_backend() -> None:
         Verdict("", "", True),
     ],
 )
-def test_a_verdict_survives_on_the_pod(verdict: Verdict) -> None:
+def test_recorded_verdict_is_read_back(verdict: Verdict) -> None:
     assert recorded_verdict(producer(annotations=verdict_annotations(verdict, "uid-lead"))) == verdict
 
 
-def test_what_was_decided_for_another_pod_isnt_decided_for_its_copy() -> None:
+def test_verdict_of_another_pod_does_not_count_for_its_copy() -> None:
     notes = verdict_annotations(Verdict("t", "task t is running", True), "uid-original")
     assert recorded_verdict(producer(annotations=notes)) is None
 
 
 @pytest.mark.parametrize("notes", [{}, {QUANTUM_JOB_ID_ANNOTATION: "x"}, {RELEASED_ANNOTATION: "a user's"}])
-def test_without_a_note_there_is_no_verdict(notes: dict[str, str]) -> None:
+def test_pod_without_a_record_has_no_verdict(notes: dict[str, str]) -> None:
     assert recorded_verdict(producer(annotations=notes)) is None
 
 
-def test_a_long_reason_is_shortened() -> None:
+def test_long_reason_is_shortened() -> None:
     notes = verdict_annotations(Verdict("t", "x" * 10_000, False), "uid-lead")
     assert len(notes[RELEASED_ANNOTATION]) < 1100
     found = recorded_verdict(producer(annotations=notes))
@@ -97,7 +97,7 @@ async def test_each_consumer_is_released_once_and_other_gates_stay() -> None:
     assert all(pod.annotations[QUANTUM_JOB_ID_ANNOTATION] == "task" for pod in pods.pods.values())
 
 
-async def test_one_that_fails_keeps_back_no_other_and_is_told() -> None:
+async def test_failed_release_is_reported_and_stops_no_other() -> None:
     pods = FakePods({name: consumer(name) for name in "abc"})
 
     def fault(verb: str, name: str) -> None:
@@ -109,7 +109,7 @@ async def test_one_that_fails_keeps_back_no_other_and_is_told() -> None:
     assert pods.gated() == ["b"]
 
 
-async def test_one_that_is_gone_is_no_failure() -> None:
+async def test_consumer_that_is_gone_is_no_failure() -> None:
     pods = FakePods({"a": consumer("a")})
 
     def fault(verb: str, name: str) -> None:
@@ -119,13 +119,13 @@ async def test_one_that_is_gone_is_no_failure() -> None:
     assert await release_all(pods, [consumer("a")], TOLD) == []
 
 
-async def test_a_namesake_that_took_its_place_isnt_touched() -> None:
+async def test_pod_of_the_same_name_with_another_uid_is_not_changed() -> None:
     pods = FakePods({"a": consumer("a", uid="new")})
     assert await release_all(pods, [consumer("a")], TOLD) == []
     assert pods.gated() == ["a"]
 
 
-async def test_groups_of_hundreds_are_released_whole() -> None:
+async def test_groups_of_hundreds_are_released_completely() -> None:
     pods = FakePods({f"c{number}": consumer(f"c{number}") for number in range(300)})
     assert await release_all(pods, list(pods.pods.values()), TOLD) == []
     assert len(pods.released) == 300

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from fluence_extender.coordination import sidecar as module
-from fluence_extender.coordination.guarded import Guarded
+from fluence_extender.coordination.guarded_queue import GuardedQueue
 from fluence_extender.coordination.options import Options
-from fluence_extender.coordination.provider import ProviderError
+from fluence_extender.coordination.provider import ProviderError, State, Status
 from fluence_extender.coordination.release import recorded_verdict
 from fluence_extender.coordination.sidecar import Sidecar
-from fluence_extender.coordination.tasks import State, Status
 from fluence_extender.model.coordination import (
     DISCOVERY_TIMEOUT_ANNOTATION,
     PRODUCER_BACKEND_ANNOTATION,
@@ -37,7 +36,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries follow at once."""
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.002)
-    monkeypatch.setattr(module, "LOOK_AT_END", 2.0)
+    monkeypatch.setattr(module, "LAST_SEARCH", 2.0)
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Life:
     async def live(
         self, enough: Callable[[], bool], begin: Callable[[Sidecar], None] = lambda one: None
     ) -> int:
-        one = Sidecar(self.options, self.pods, Guarded(lambda: self.vendor, self.options.call))
+        one = Sidecar(self.options, self.pods, GuardedQueue(lambda: self.vendor, self.options.call))
         begin(one)
         running = asyncio.create_task(one.run())
         await until(lambda: running.done() or enough())
@@ -120,7 +119,7 @@ async def test_consumers_are_released_when_the_task_is_next_and_not_before() -> 
         assert notes[PRODUCER_BACKEND_ANNOTATION] == "ibm_fez"
 
 
-async def test_the_decision_is_written_on_the_producer_before_anybody_is_released() -> None:
+async def test_decision_is_recorded_before_the_first_release() -> None:
     pods = cluster("a", "b")
     await Life(pods, Vendor()).live(all_released(pods))
     verbs = [verb for verb, _ in pods.calls]
@@ -145,7 +144,7 @@ async def test_consumers_that_come_late_are_released_too() -> None:
     assert not pods.gated()
 
 
-async def test_a_consumer_that_cant_be_patched_is_tried_until_it_can() -> None:
+async def test_failed_patch_is_repeated_until_it_succeeds() -> None:
     pods = cluster("a", "b", "c", "d")
     pods.fault = failing(25, "release")
     assert await Life(pods, Vendor()).live(all_released(pods)) == 0
@@ -153,13 +152,13 @@ async def test_a_consumer_that_cant_be_patched_is_tried_until_it_can() -> None:
 
 
 @pytest.mark.parametrize("verb", ["own", "note", "group"])
-async def test_an_api_server_that_fails_is_asked_again(verb: str) -> None:
+async def test_failing_api_server_is_asked_again(verb: str) -> None:
     pods = cluster("a")
     pods.fault = failing(10, verb, status=503)
     assert await Life(pods, Vendor()).live(all_released(pods)) == 0
 
 
-async def test_where_no_task_is_found_in_time_consumers_start_and_it_counts_as_failed() -> None:
+async def test_consumers_start_without_a_task_and_the_sidecar_returns_1() -> None:
     pods = cluster("a", "b")
     options = replace(QUICK, discovery=0.05)
     assert await Life(pods, Vendor(finds=([],)), options).live(all_released(pods)) == 1
@@ -167,15 +166,15 @@ async def test_where_no_task_is_found_in_time_consumers_start_and_it_counts_as_f
     assert "no task was found within" in pods.pods["lead"].annotations[RELEASED_ANNOTATION]
 
 
-async def test_the_producers_annotation_sets_the_limit() -> None:
+async def test_producers_annotation_sets_the_limit() -> None:
     pods = cluster("a", lead={DISCOVERY_TIMEOUT_ANNOTATION: "0.05s"})
     assert await Life(pods, Vendor(finds=([],))).live(all_released(pods)) == 1
 
 
-async def test_the_limit_counts_from_the_pods_start_also_after_a_restart() -> None:
+async def test_limit_counts_from_the_pods_start_also_after_a_restart() -> None:
     pods = cluster("a")
     pods.pods["lead"] = replace(pods.pods["lead"], started=1000.0)
-    one = Sidecar(QUICK, pods, Guarded(lambda: Vendor(finds=([],)), 5.0), wall=lambda: 1061.0)
+    one = Sidecar(QUICK, pods, GuardedQueue(lambda: Vendor(finds=([],)), 5.0), wall=lambda: 1061.0)
     running = asyncio.create_task(one.run())
     await until(all_released(pods))
     one.stop()
@@ -183,18 +182,18 @@ async def test_the_limit_counts_from_the_pods_start_also_after_a_restart() -> No
 
 
 @pytest.mark.parametrize("wall", [0.0, 999.0])
-async def test_a_clock_that_went_back_takes_nothing_from_the_limit(wall: float) -> None:
+async def test_clock_that_was_set_back_does_not_change_the_limit(wall: float) -> None:
     pods = cluster("a")
     pods.pods["lead"] = replace(pods.pods["lead"], started=1000.0)
     vendor = Vendor(finds=([], [], ["task"]))
-    one = Sidecar(QUICK, pods, Guarded(lambda: vendor, 5.0), wall=lambda: wall)
+    one = Sidecar(QUICK, pods, GuardedQueue(lambda: vendor, 5.0), wall=lambda: wall)
     running = asyncio.create_task(one.run())
     await until(all_released(pods))
     one.stop()
     assert await running == 0
 
 
-async def test_a_restarted_sidecar_goes_on_releasing_without_asking_the_vendor() -> None:
+async def test_restarted_sidecar_releases_without_asking_the_vendor() -> None:
     pods = cluster(
         "a",
         "b",
@@ -206,7 +205,7 @@ async def test_a_restarted_sidecar_goes_on_releasing_without_asking_the_vendor()
     assert pods.pods["b"].annotations[QUANTUM_JOB_ID_ANNOTATION] == "t"
 
 
-async def test_a_restart_after_giving_up_still_counts_as_failed() -> None:
+async def test_restart_after_giving_up_still_returns_1() -> None:
     pods = cluster(
         "a",
         lead={
@@ -218,12 +217,12 @@ async def test_a_restart_after_giving_up_still_counts_as_failed() -> None:
 
 
 @pytest.mark.parametrize("killed_after", range(1, 12))
-async def test_killed_at_any_step_and_restarted_it_releases_each_consumer(killed_after: int) -> None:
+async def test_sidecar_killed_at_any_step_and_restarted_releases_each_consumer(killed_after: int) -> None:
     pods = cluster("a", "b", "c")
     steps = itertools.count(1)
     reached = asyncio.Event()
     pods.seen = lambda verb, name: reached.set() if next(steps) == killed_after else None
-    first = asyncio.create_task(Sidecar(QUICK, pods, Guarded(Vendor, 5.0)).run())
+    first = asyncio.create_task(Sidecar(QUICK, pods, GuardedQueue(Vendor, 5.0)).run())
     async with asyncio.timeout(30):
         await reached.wait()
     first.cancel()
@@ -232,7 +231,7 @@ async def test_killed_at_any_step_and_restarted_it_releases_each_consumer(killed
     assert {pods.pods[name].annotations[QUANTUM_JOB_ID_ANNOTATION] for name in "abc"} == {"task"}
 
 
-async def test_the_end_of_the_producer_releases_consumers_of_a_task_still_queued() -> None:
+async def test_end_of_the_producer_releases_consumers_of_a_queued_task() -> None:
     pods = cluster("a", "b")
     vendor = Vendor(says=(QUEUED,))
     assert await Life(pods, vendor).live(lambda: len(vendor.asked) >= 2) == 0
@@ -240,14 +239,14 @@ async def test_the_end_of_the_producer_releases_consumers_of_a_task_still_queued
     assert pods.pods["a"].annotations[QUANTUM_JOB_ID_ANNOTATION] == "task"
 
 
-async def test_the_end_of_a_producer_that_submitted_nothing_releases_consumers_and_counts_as_failed() -> None:
+async def test_end_of_a_producer_without_a_task_releases_consumers_and_returns_1() -> None:
     pods = cluster("a")
     vendor = Vendor(finds=([],))
     assert await Life(pods, vendor).live(lambda: vendor.looked >= 2) == 1
     assert not pods.gated()
 
 
-async def test_a_producer_that_is_deleted_releases_nobody() -> None:
+async def test_deleted_producer_releases_no_consumers() -> None:
     pods = cluster("a", "b")
     vendor = Vendor(says=(QUEUED,))
 
@@ -262,14 +261,14 @@ async def test_a_producer_that_is_deleted_releases_nobody() -> None:
     assert RELEASED_ANNOTATION not in pods.pods["lead"].annotations
 
 
-async def test_told_to_stop_at_once_it_still_looks_once() -> None:
+async def test_sidecar_stopped_at_once_still_searches_once() -> None:
     pods = cluster("a")
     vendor = Vendor()
     assert await Life(pods, vendor).live(lambda: True, begin=Sidecar.stop) == 0
     assert not pods.gated()
 
 
-async def test_told_to_stop_while_the_api_server_is_away_it_ends() -> None:
+async def test_sidecar_stopped_during_an_outage_ends() -> None:
     pods = cluster("a")
     pods.fault = failing(10**9, "own", "note", "group", "release")
     options = replace(QUICK, ungate=0.05)
@@ -277,14 +276,14 @@ async def test_told_to_stop_while_the_api_server_is_away_it_ends() -> None:
     assert pods.gated() == ["a"]
 
 
-async def test_told_to_stop_while_the_api_server_is_away_for_a_moment_it_still_releases() -> None:
+async def test_sidecar_stopped_during_a_short_outage_still_releases() -> None:
     pods = cluster("a")
     pods.fault = failing(5, "own")
     assert await Life(pods, Vendor()).live(lambda: True, begin=Sidecar.stop) == 0
     assert not pods.gated()
 
 
-async def test_told_to_stop_after_its_pod_is_gone_it_ends_at_once() -> None:
+async def test_sidecar_stopped_after_its_pod_is_gone_ends_at_once() -> None:
     pods = cluster("a")
     del pods.pods["lead"]
     assert await Life(pods, Vendor()).live(lambda: True, begin=Sidecar.stop) == 0
@@ -292,7 +291,7 @@ async def test_told_to_stop_after_its_pod_is_gone_it_ends_at_once() -> None:
     assert pods.gated() == ["a"]
 
 
-async def test_told_to_stop_while_releasing_it_tries_for_a_while_and_ends() -> None:
+async def test_sidecar_stopped_while_releasing_tries_for_a_while_and_ends() -> None:
     pods = cluster("a")
     pods.fault = failing(10**9, "release")
     options = replace(QUICK, ungate=0.05)
@@ -310,7 +309,7 @@ async def test_consumers_may_be_named_by_the_environment() -> None:
 # Observing.
 
 
-async def test_an_observer_releases_nobody_and_writes_nothing() -> None:
+async def test_observer_releases_no_consumers_and_writes_nothing() -> None:
     pods = cluster("a")
     vendor = Vendor(says=(QUEUED, NEXT, RUNNING))
     options = replace(QUICK, observes=True, gang_group="")
@@ -319,7 +318,7 @@ async def test_an_observer_releases_nobody_and_writes_nothing() -> None:
     assert {verb for verb, _ in pods.calls} == {"own"}
 
 
-async def test_an_observer_that_finds_nothing_says_so_by_its_exit() -> None:
+async def test_observer_that_finds_no_task_returns_1() -> None:
     pods = cluster()
     vendor = Vendor(finds=([],))
     options = replace(QUICK, observes=True, gang_group="")
@@ -329,7 +328,7 @@ async def test_an_observer_that_finds_nothing_says_so_by_its_exit() -> None:
 # What the interceptor reports.
 
 
-async def test_a_task_that_is_reported_needs_no_search() -> None:
+async def test_reported_task_needs_no_search() -> None:
     pods = cluster("a")
     vendor = Vendor(finds=(ProviderError("this vendor can't search"),), says=(QUEUED, RUNNING))
     assert (
@@ -339,11 +338,11 @@ async def test_a_task_that_is_reported_needs_no_search() -> None:
     assert pods.pods["a"].annotations[QUANTUM_JOB_ID_ANNOTATION] == "from-inside"
 
 
-async def test_a_report_wakes_a_sidecar_that_waits_for_its_next_look() -> None:
+async def test_report_wakes_a_sidecar_that_waits_for_its_next_search() -> None:
     pods = cluster("a")
     vendor = Vendor(finds=([],), says=(RUNNING,))
     options = replace(QUICK, poll=3600.0, look=3600.0)
-    one = Sidecar(options, pods, Guarded(lambda: vendor, 5.0))
+    one = Sidecar(options, pods, GuardedQueue(lambda: vendor, 5.0))
     running = asyncio.create_task(one.run())
     await until(lambda: vendor.looked > 0)
     one.reported("task")
@@ -371,7 +370,7 @@ async def test_a_report_wakes_a_sidecar_that_waits_for_its_next_look() -> None:
     ],
     ids=repr,
 )
-async def test_a_vendor_that_finds_nonsense_is_asked_again(nonsense: Any) -> None:
+async def test_vendor_that_returns_nonsense_is_asked_again(nonsense: Any) -> None:
     pods = cluster("a")
     vendor = Vendor(finds=(nonsense, nonsense, ["task"]))
     assert await Life(pods, vendor).live(all_released(pods)) == 0
@@ -392,7 +391,7 @@ async def test_a_vendor_that_finds_nonsense_is_asked_again(nonsense: Any) -> Non
     ],
     ids=repr,
 )
-async def test_a_vendor_that_tells_nonsense_of_a_task_releases_nobody(nonsense: Any) -> None:
+async def test_nonsensical_status_releases_no_consumers(nonsense: Any) -> None:
     pods = cluster("a")
     vendor = Vendor(says=(nonsense, nonsense, NEXT))
     at_release: list[Any] = []
@@ -401,15 +400,15 @@ async def test_a_vendor_that_tells_nonsense_of_a_task_releases_nobody(nonsense: 
     assert at_release == [NEXT]
 
 
-async def test_a_vendor_that_never_makes_sense_holds_nobody_for_ever() -> None:
+async def test_consumers_start_though_the_vendor_never_makes_sense() -> None:
     pods = cluster("a")
     options = replace(QUICK, silence=0.05)
     assert await Life(pods, Vendor(says=(None,)), options).live(all_released(pods)) == 1
-    assert "nothing was heard of task" in pods.pods["lead"].annotations[RELEASED_ANNOTATION]
+    assert "no news of task task" in pods.pods["lead"].annotations[RELEASED_ANNOTATION]
     assert pods.pods["a"].annotations[QUANTUM_JOB_ID_ANNOTATION] == "task"
 
 
-async def test_a_vendor_that_hangs_doesnt_hang_the_sidecar() -> None:
+async def test_hanging_vendor_does_not_hang_the_sidecar() -> None:
     pods = cluster("a")
     freed = threading.Event()
 
@@ -424,7 +423,7 @@ async def test_a_vendor_that_hangs_doesnt_hang_the_sidecar() -> None:
         freed.set()
 
 
-async def test_a_vendor_that_hangs_once_is_asked_again() -> None:
+async def test_vendor_that_hangs_once_is_asked_again() -> None:
     pods = cluster("a")
     freed = threading.Event()
 
@@ -439,7 +438,7 @@ async def test_a_vendor_that_hangs_once_is_asked_again() -> None:
         freed.set()
 
 
-async def test_credentials_that_come_late_are_found() -> None:
+async def test_late_credentials_are_found() -> None:
     pods = cluster("a")
     tries = itertools.count()
 
@@ -448,14 +447,14 @@ async def test_credentials_that_come_late_are_found() -> None:
             raise ProviderError("no credentials yet")
         return Vendor()
 
-    one = Sidecar(QUICK, pods, Guarded(connect, 5.0))
+    one = Sidecar(QUICK, pods, GuardedQueue(connect, 5.0))
     running = asyncio.create_task(one.run())
     await until(all_released(pods))
     one.stop()
     assert await running == 0
 
 
-async def test_a_task_that_runs_backwards_changes_nothing_once_released() -> None:
+async def test_later_status_changes_nothing_after_the_release() -> None:
     pods = cluster("a")
     vendor = Vendor(says=(RUNNING, QUEUED))
     assert await Life(pods, vendor).live(all_released(pods)) == 0

@@ -1,4 +1,4 @@
-"""What is put on a pod's volume, and that any Python from 3.8 on can run it alone."""
+"""The interceptor is staged onto a pod's volume, where any Python from 3.8 on can run it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_the_interceptor_and_its_hooks_are_staged_and_nothing_else(tmp_path: Path) -> None:
+def test_interceptor_and_hooks_are_staged_and_nothing_else(tmp_path: Path) -> None:
     assert stage(tmp_path, ()) == []
     assert names(tmp_path) == sorted(
         [
@@ -41,7 +41,7 @@ def test_staging_again_changes_nothing(tmp_path: Path) -> None:
     assert before == {name: (tmp_path / name).read_bytes() for name in names(tmp_path)}
 
 
-def test_everybody_in_the_pod_may_read_it(tmp_path: Path) -> None:
+def test_every_user_in_the_pod_may_read_the_files(tmp_path: Path) -> None:
     stage(tmp_path / "deep" / "folder", ())
     assert all(
         (tmp_path / "deep" / "folder" / name).stat().st_mode & 0o004
@@ -62,7 +62,7 @@ def test_staged_files_are_python_3_8_and_import_its_library_only(path: Path) -> 
     assert imported <= set(sys.stdlib_module_names)
 
 
-def test_sitecustomize_can_be_read_by_any_python() -> None:
+def test_any_python_can_read_sitecustomize() -> None:
     """No annotations, no f-strings, nothing after Python 2: an older one must get as far as passing on."""
     tree = ast.parse((HERE / "sitecustomize.py").read_text())
     assert not [
@@ -74,7 +74,7 @@ def test_sitecustomize_can_be_read_by_any_python() -> None:
             assert not node.args.args
 
 
-def test_hooks_of_third_parties_are_copied_without_being_run(
+def test_hooks_of_third_parties_are_copied_and_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = tmp_path / "packages"
@@ -88,28 +88,26 @@ def test_hooks_of_third_parties_are_copied_without_being_run(
 
 
 @pytest.mark.parametrize("value", ["no_such_module_anywhere", "math", "no_such.package", "sys"])
-def test_hooks_that_arent_python_files_are_told_of_and_left_out(tmp_path: Path, value: str) -> None:
+def test_hooks_that_are_no_python_files_are_reported_and_left_out(tmp_path: Path, value: str) -> None:
     problems = stage(tmp_path, [EntryPoint("acme.client", value, HOOKS_GROUP)])
     assert len(problems) == 1
     assert value in problems[0]
     assert "acme" not in (tmp_path / "hooks.txt").read_text()
 
 
-def test_the_command_that_admission_runs(tmp_path: Path) -> None:
+def test_command_that_admission_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fluence_extender.apps.sidecar", "stage", str(tmp_path / "staged")]
     subprocess.run(command, check=True, capture_output=True)
     assert "sitecustomize.py" in names(tmp_path / "staged")
 
 
-def test_a_place_that_cant_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_destination_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["stage", str(tmp_path / "file" / "below")]) == 1
     assert "can't be staged" in capsys.readouterr().err
 
 
-def test_the_usual_place_may_be_named_by_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_may_name_the_destination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLUENCE_STAGE_DIR", str(tmp_path / "there"))
     assert main(["stage"]) == 0
     assert (tmp_path / "there" / "hooks.txt").exists()

@@ -1,4 +1,4 @@
-"""Hooks: one file for each library through which tasks are submitted, with a function ``install(module, pod)``.
+"""Hooks, one file for each library that submits tasks. Each has a function ``install(module, pod)``.
 
-It is called once the library has been imported; ``pod`` is the interceptor's `Pod`.
+The function is called once the library has been imported; ``pod`` is the interceptor's `Pod`.
 """

@@ -1,6 +1,6 @@
-"""botocore, beneath the Braket SDK and everything else in Python that speaks to Amazon Braket.
+"""Hook for botocore, on which the Braket SDK and all other Python clients of Amazon Braket are built.
 
-A role that may create tasks and not tag them is refused a tagged one: then the task goes without.
+A role that may create tasks but not tag them is refused a tagged task. Then the task is submitted without the tag.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def install(module: Any, pod: Any) -> None:
-    """Have ``BaseClient`` of ``botocore.client`` tag each task that is created, and report it."""
+    """Let ``BaseClient`` of ``botocore.client`` tag each task that is created, and report it."""
 
     def tagged(args: Any, kwargs: Any) -> Any:
         if len(args) != 3 or kwargs or args[1] != "CreateQuantumTask":
@@ -28,7 +28,7 @@ def install(module: Any, pod: Any) -> None:
 
     def refused(error: Exception) -> bool:
         answer = getattr(error, "response", None) or {}
-        # A library of before tasks had tags knows no such parameter.
+        # A library from before tasks had tags doesn't know the parameter.
         unknown = type(error).__name__ == "ParamValidationError" and "tags" in str(error)
         return unknown or bool(answer.get("Error", {}).get("Code") == DENIED)
 

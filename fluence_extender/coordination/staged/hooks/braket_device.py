@@ -1,6 +1,7 @@
-"""Amazon Braket SDK: tasks that a device runs carry the pod's uid as a tag, among the user's own ones.
+"""Hook for the Amazon Braket SDK: tasks that a device runs have the pod's uid as a tag, beside the user's own tags.
 
-Where a role may not tag, the task goes without; batches are left to the client beneath, where each task is seen alone.
+If the role may not tag, the task is submitted without the tag. Batches are left to the client underneath, which creates
+each task by itself.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def install(module: Any, pod: Any) -> None:
-    """Have ``AwsDevice.run`` of ``braket.aws.aws_device`` pass the tag on."""
+    """Let ``AwsDevice.run`` of ``braket.aws.aws_device`` pass the tag on."""
 
     def tagged(args: Any, kwargs: Any) -> Any:
         kwargs["tags"] = {pod.tag: pod.uid, **(kwargs.get("tags") or {})}

@@ -1,4 +1,4 @@
-"""Backends that are reached by plain HTTP at the URL in FLUXION_ENDPOINT: requests there name the pod in a header."""
+"""Hook for backends with plain HTTP at the URL in FLUXION_ENDPOINT: requests there name the pod in a header."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def install(module: Any, pod: Any) -> None:
-    """Have ``HTTPConnection`` of ``http.client`` send the header to that host and port, and nowhere else."""
+    """Let ``HTTPConnection`` of ``http.client`` send the header to that host and port only."""
     endpoint = urlsplit(pod.environ.get("FLUXION_ENDPOINT", ""))
     if endpoint.scheme not in ("http", "https") or not endpoint.hostname:
         return

@@ -1,4 +1,4 @@
-"""Qiskit Runtime: jobs carry the pod's uid among their tags."""
+"""Hook for Qiskit Runtime: jobs have the pod's uid among their tags."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def install(module: Any, pod: Any) -> None:
-    """Have ``Runtime.program_run`` of ``qiskit_ibm_runtime.api.rest.runtime`` tag each job, and report it."""
+    """Let ``Runtime.program_run`` of ``qiskit_ibm_runtime.api.rest.runtime`` tag each job, and report it."""
 
     def tagged(args: Any, kwargs: Any) -> Any:
         kwargs["job_tags"] = [*(kwargs.get("job_tags") or ()), pod.tag + "=" + pod.uid]

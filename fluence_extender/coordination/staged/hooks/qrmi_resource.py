@@ -1,4 +1,4 @@
-"""QRMI: its tasks have no tags, so the sidecar is told of each one."""
+"""Hook for QRMI, whose tasks have no tags, so each one is reported to the sidecar."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ if TYPE_CHECKING:
 
 
 def install(module: Any, pod: Any) -> None:
-    """Have ``QuantumResource.task_start`` of ``qrmi`` report the task that it started."""
+    """Let ``QuantumResource.task_start`` of ``qrmi`` report the task that it started."""
     pod.wrap(module.QuantumResource, "task_start", after=pod.report)

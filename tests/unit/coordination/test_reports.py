@@ -1,4 +1,4 @@
-"""Reports from the pod's other containers."""
+"""Reports from the pod's other containers are received, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from uuid import uuid4
 
 import pytest
 
-from fluence_extender.coordination.handoff import LONGEST, address, listen, read_report
+from fluence_extender.coordination.reports import LONGEST, address, listen, read_report
 
 
 def report(**fields: object) -> bytes:
     return json.dumps({"pod": "uid", "task": "t", **fields}).encode()
 
 
-def test_a_report_names_a_task() -> None:
+def test_report_names_a_task() -> None:
     assert read_report(report(), "uid") == "t"
     assert read_report(report(more="later"), "uid") == "t"
 
@@ -38,11 +38,11 @@ def test_a_report_names_a_task() -> None:
         b'"' + b"x" * LONGEST + b'"',
     ],
 )
-def test_anything_else_is_dropped(message: bytes) -> None:
+def test_other_messages_are_dropped(message: bytes) -> None:
     assert read_report(message, "uid") is None
 
 
-async def test_reports_arrive_and_nonsense_between_them_does_no_harm() -> None:
+async def test_reports_arrive_among_nonsense() -> None:
     uid = str(uuid4())
     told: list[str] = []
     arrived = asyncio.Event()
@@ -65,7 +65,7 @@ async def test_reports_arrive_and_nonsense_between_them_does_no_harm() -> None:
     assert told == ["a", "b"]
 
 
-async def test_a_second_listener_is_refused() -> None:
+async def test_second_listener_is_refused() -> None:
     uid = str(uuid4())
     transport = await listen(uid, lambda task: None)
     try:

@@ -1,7 +1,7 @@
-"""Calls into code of others that may hang, raise or lie.
+"""Call into a provider's code, which may hang, raise or return nonsense.
 
-Invariant: a call ends within its limit, and its answer has the shape that was asked for. One that hangs keeps a thread,
-which doesn't keep the process; while too many hang, no more are begun.
+Invariants: a call ends within its limit, and its result has the right type. A call that hangs keeps a thread, which
+doesn't keep the process alive; while too many calls hang, no more are started.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from fluence_extender.coordination.provider import ProviderError, Queue
-from fluence_extender.coordination.tasks import Status, read_id
+from fluence_extender.coordination.provider import ProviderError, Queue, Status, read_id
 
 T = TypeVar("T")
 
@@ -20,8 +19,8 @@ MOST_HANGING = 8
 MOST_TASKS = 50
 
 
-class Guarded:
-    """The queue that ``connect`` gives; each call takes ``limit`` seconds at most, and raises `ProviderError` only."""
+class GuardedQueue:
+    """The queue that ``connect`` returns. Each call takes at most ``limit`` seconds and raises only `ProviderError`."""
 
     def __init__(self, connect: Callable[[], Queue], limit: float) -> None:
         self._connect = connect
@@ -30,23 +29,25 @@ class Guarded:
         self._hanging: list[threading.Thread] = []
 
     async def find_my_tasks(self, pod_uid: str) -> list[str]:
-        """The pod's tasks, oldest first, the newest ones only where there are very many."""
+        """Return the pod's tasks, oldest first; if there are very many, only the newest ones."""
         found = await self._call(lambda queue: queue.find_my_tasks(pod_uid), "look for the pod's tasks")
         if isinstance(found, str | bytes) or not isinstance(found, list | tuple):
             raise ProviderError(
-                f"look for the pod's tasks: the provider gave {type(found).__name__}, no list"
+                f"look for the pod's tasks: the provider returned {type(found).__name__}, not a list"
             )
         return list(dict.fromkeys(one for one in map(read_id, found) if one is not None))[-MOST_TASKS:]
 
     async def status(self, task: str) -> Status:
-        """Where a task stands."""
+        """Return the status of a task."""
         found = await self._call(lambda queue: queue.status(task), f"read task {task}")
         if not isinstance(found, Status):
-            raise ProviderError(f"read task {task}: the provider gave {type(found).__name__}, no status")
+            raise ProviderError(
+                f"read task {task}: the provider returned {type(found).__name__}, not a Status"
+            )
         return found
 
     async def _call(self, call: Callable[[Queue], T], what: str) -> T:
-        """What ``call`` gives, made in a thread of its own."""
+        """Return what ``call`` returns, in a thread of its own."""
         self._hanging = [one for one in self._hanging if one.is_alive()]
         if len(self._hanging) >= MOST_HANGING:
             raise ProviderError(f"{what}: {len(self._hanging)} earlier calls hang")

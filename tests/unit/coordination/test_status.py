@@ -1,10 +1,10 @@
-"""What vendors say of a task is read with suspicion, and decides who may start."""
+"""A vendor's statements about a task are read with suspicion, and decide whether consumers may start."""
 
 from __future__ import annotations
 
 import pytest
 
-from fluence_extender.coordination.tasks import LONGEST_ID, State, Status, read_id, read_position
+from fluence_extender.coordination.provider import LONGEST_ID, State, Status, read_id, read_position
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ def test_positions_as_vendors_write_them(said: object, position: int) -> None:
 @pytest.mark.parametrize(
     "said", [None, "None", "", "first", "-1", -1, True, 1.5, "1.5", [], {}, "9" * 10, "1;2", "<5"]
 )
-def test_what_is_no_position_is_none(said: object) -> None:
+def test_invalid_position_is_none(said: object) -> None:
     assert read_position(said) is None
 
 
 @pytest.mark.parametrize("position", [None, 2, 3, 2001])
-def test_queued_task_isnt_ready_before_its_turn(position: int | None) -> None:
+def test_queued_task_is_not_ready_before_its_turn(position: int | None) -> None:
     assert not Status(State.QUEUED, position).ready
 
 
@@ -39,12 +39,12 @@ def test_task_that_left_the_queue_is_ready(state: State, position: int | None) -
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_task_ends_once(state: State) -> None:
+def test_only_final_states_are_ended(state: State) -> None:
     assert Status(state).ended == (state in (State.COMPLETED, State.FAILED, State.CANCELLED))
 
 
 @pytest.mark.parametrize("said", ["", None, 5, b"x", "a\nb", "\x00", "a" * (LONGEST_ID + 1), ["x"]])
-def test_what_can_be_no_id_is_none(said: object) -> None:
+def test_invalid_id_is_none(said: object) -> None:
     assert read_id(said) is None
 
 
