@@ -19,13 +19,12 @@ from urllib.parse import urlsplit
 import structlog
 
 from fluence_extender import __version__
-from fluence_extender.apps.extender.first_lists import StartRefused, check, first_error, note_failure
-from fluence_extender.apps.extender.live_resources import LiveResources
+from fluence_extender.apps.processes import check_resources, faulty_resources, first_error, log_unhandled
 from fluence_extender.apps.settings import WebhookSettings
 from fluence_extender.cluster.connection import Connection, connect
+from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.objects import ApiObjects, ApiPodGroups
 from fluence_extender.cluster.port import Kind, Listed, Observation, ResourcesFile, Sink
-from fluence_extender.cluster.resources_file import read_resources_file
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.coordination.late import LateConsumerReconciler
 from fluence_extender.coordination.pods import ApiReleases
@@ -58,8 +57,8 @@ that crosses with the closing."""
 async def run(settings: WebhookSettings, listening: Callable[[Address], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises `StartRefused`, `CannotListen` and the rooms' own start errors."""
     if settings.resources is not None:
-        check(read_resources_file(settings.resources))
-    asyncio.get_running_loop().set_exception_handler(note_failure)
+        check_resources(settings.resources)
+    asyncio.get_running_loop().set_exception_handler(log_unhandled)
     allow_open_files()
     async with connect(settings.kubeconfig) as connection:
         try:
@@ -76,14 +75,14 @@ async def _run(
     initial = Context(sidecar_image=settings.sidecar_image or IMAGE)
     context = ContextTracker(objects, initial, "" if settings.sidecar_image else _own_pod(settings))
     # A pod that is created while the file is missing may be placed after the file is back.
-    live = LiveResources(context.adopt, lambda file, why: metrics.resources_rejected.inc(), keeps=True)
+    live = LiveResources(lambda file, why: metrics.resources_rejected.inc(), keep_if_gone=True)
     pod_groups = PodGroupReconciler(ApiPodGroups(connection))
     producer_records = ProducerRecordReconciler(objects)
     late_consumers = LateConsumerReconciler(ApiReleases(connection))
     observers = (context.observe, pod_groups.observe, producer_records.observe, late_consumers.observe)
     watcher = Watcher(
         connection,
-        partial(_observe, live, observers),
+        partial(_observe, live, context, observers),
         settings.resources or settings.resources_namespace,
         without=(Kind.NODE,),
     )
@@ -137,11 +136,15 @@ def _show(tls: ssl.SSLContext, identity: Identity) -> None:
     log.info("the server shows a certificate", expires=identity.expires.isoformat())
 
 
-def _observe(live: LiveResources, observers: Sequence[Sink], seen: Observation) -> None:
+def _observe(
+    live: LiveResources, context: ContextTracker, observers: Sequence[Sink], seen: Observation
+) -> None:
     if seen.kind is Kind.RESOURCES_FILE:
         for one in seen.objects if isinstance(seen, Listed) else (seen.object,):
             assert isinstance(one, ResourcesFile)
-            live.take(one)
+            resources = live.read(one)
+            if resources is not None:
+                context.adopt(resources)
         return
     for observe in observers:
         observe(seen)
@@ -157,7 +160,7 @@ async def _check_resources(watcher: Watcher, live: LiveResources) -> None:
     """Raise `StartRefused` if resources.yaml is faulty from the beginning."""
     await watcher.synced(Kind.RESOURCES_FILE)
     if live.fault is not None:
-        raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
+        raise faulty_resources(live.fault)
     log.info("resources.yaml is read")
     # Reviews are short-lived and hold no cycles, and listed objects stay, so the collector has little to find.
     gc.freeze()

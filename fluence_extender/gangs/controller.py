@@ -36,7 +36,7 @@ from fluence_extender.model.workload import Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
-ReadResources = Callable[[ResourcesFile], None]
+ReadResources = Callable[[ResourcesFile], VirtualResources | None]
 
 
 class Controller:
@@ -44,7 +44,8 @@ class Controller:
 
     ``clock`` is for waiting and ``calendar`` for people (seconds since the epoch); ``revision`` grows with everything
     that is seen of the cluster, the registry's with every change of a gang. ``leading`` says whether this replica
-    decides; one that may have to stand by begins without.
+    decides; one that may have to stand by begins without. ``read_resources`` returns the resources to adopt from
+    resources.yaml as it is now, if any; ``on_preempted`` is called for each gang whose eviction begins.
     """
 
     def __init__(
@@ -54,15 +55,17 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
         calendar: Callable[[], float] = time.time,
         leading: bool = True,
+        read_resources: ReadResources = lambda _: None,
+        on_preempted: Callable[[], None] = lambda: None,
     ) -> None:
         self.ledger = ledger
         self.registry = Registry(calendar)
         self.eligibility = EligibilityIndex()
         self.lifecycle = Lifecycle(
-            self.registry, ledger, Planner(ledger, self.eligibility), limits or Limits(), clock
+            self.registry, ledger, Planner(ledger, self.eligibility), limits or Limits(), clock, on_preempted
         )
         self._clock = clock
-        self.on_resources: ReadResources = lambda _: None
+        self._read_resources = read_resources
         self._pods: dict[str, Pod] = {}
         self.started = False
         self.revision = 0
@@ -111,7 +114,9 @@ class Controller:
             case Node():
                 self._put_node(thing)
             case ResourcesFile():
-                self.on_resources(thing)
+                resources = self._read_resources(thing)
+                if resources is not None:
+                    self.replace_resources(resources)
             case _ if isinstance(thing, Workload):
                 self.registry.put_workload(thing)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -16,6 +18,7 @@ from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
+from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
@@ -27,10 +30,12 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Workload
-from fluence_extender.whatif.documents import BadManifest, Manifest
+from fluence_extender.whatif.documents import BadManifest, Manifest, read_manifests
 from fluence_extender.whatif.forecast import end_of
-from fluence_extender.whatif.manifests import workload
+from fluence_extender.whatif.manifests import requested_gangs, workload
 from fluence_extender.whatif.preemption_preview import PreemptionContext
+from fluence_extender.whatif.result_json import results_as_json
+from fluence_extender.whatif.simulation import Simulation
 from fluence_extender.whatif.snapshot import CopiedGangs, GraphCopy, Snapshot
 
 
@@ -195,3 +200,23 @@ def _shares(pod: Pod, catalogue: DeviceCatalogue) -> tuple[DeviceShare, ...]:
         if device is not None:
             found.append(device.share(one.amount))
     return tuple(found)
+
+
+def simulate_offline(
+    manifests: bytes,
+    objects: ClusterObjects,
+    resources: str,
+    levels: Mapping[str, str],
+    policy: str,
+    source: str = "",
+) -> dict[str, Any]:
+    """Return the results for ``manifests`` on the cluster of ``objects``, in the shape of ``/v1/simulate``.
+
+    ``resources`` is the text of resources.yaml and ``source`` its name in messages. Raises `BadManifest` and
+    `InvalidResourcesFile`.
+    """
+    request = requested_gangs(read_manifests(manifests), classes=objects.classes, cluster=objects.workloads())
+    cluster = offline_cluster(objects, parse_resources(resources, source), levels, policy)
+    now = time.time()
+    results = Simulation(cluster.taken, request, now, cluster.ends, cluster.context).run()
+    return results_as_json(results, request, now)

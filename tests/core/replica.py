@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
-from fluence_extender.apps.extender.live_resources import LiveResources
+from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Lease, OwnPods
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
@@ -88,11 +88,12 @@ class Replica:
         self.shown: tuple[object, dict[str, tuple[str, str]]] = (None, {})
         self.link = Link(cluster, lag)
         self.ledger = ledger
-        self.controller = Controller(ledger, limits, clock=loop.time, leading=False)
+        self.live = LiveResources(lambda _, __: None)
+        self.controller = Controller(
+            ledger, limits, clock=loop.time, leading=False, read_resources=self.live.read
+        )
         self.leadership = ByLease(name, loop.time)
         self.driver = WatchedDriver(self.controller, self.link, limits, self.leadership, on_led)
-        self.live = LiveResources(self.controller.replace_resources, lambda _, __: None)
-        self.controller.on_resources = self.live.take
         self.election = Election(
             self.leadership,
             self.driver,

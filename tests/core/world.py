@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
 from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
-from fluence_extender.apps.extender.live_resources import LiveResources
 from fluence_extender.cluster import port
+from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Observation
 from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
@@ -92,11 +92,10 @@ class World:
         self._generation += 1
         generation = self._generation
         self.ledger = self.engine.ledger(self.policy)
-        self.controller = Controller(self.ledger, self.limits, clock=self.loop.time)
+        live = LiveResources(lambda _, why: self.rejected.append(why))
+        self.controller = Controller(self.ledger, self.limits, clock=self.loop.time, read_resources=live.read)
         self._watch_for_crashes(self.controller)
         self.driver = Driver(self.controller, self.cluster, self.limits, clock=self.loop.time)
-        live = LiveResources(self.controller.replace_resources, lambda _, why: self.rejected.append(why))
-        self.controller.on_resources = live.take
         rebuilder = GraphRebuilder(self.controller, live.taken_back, self.driver.wake, self._beside)
         driver = self.driver
 

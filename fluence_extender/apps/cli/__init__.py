@@ -1,13 +1,13 @@
-"""The command line of the service. Errors are one message on stderr that says what to do, and exit code 1 or 2."""
+"""The command line of the service. An error is one message on stderr that says what to do, with exit code 1 or 2."""
 
 from __future__ import annotations
 
 import click
 
-from fluence_extender.apps.cli.local import check, demo, version
-from fluence_extender.apps.cli.looking import graph, simulate
-from fluence_extender.apps.cli.scheduler_config import scheduler_config_command
-from fluence_extender.apps.cli.service import serve
+from fluence_extender.apps.cli.graph import graph
+from fluence_extender.apps.cli.local import check, demo, scheduler_config_command, version
+from fluence_extender.apps.cli.serve import serve
+from fluence_extender.apps.cli.simulate import simulate
 from fluence_extender.apps.cli.webhook import webhook
 
 __all__ = ["main", "serve", "webhook"]
@@ -20,7 +20,7 @@ def main() -> None:
     """Places whole gangs of pods through the extender hooks of a stock kube-scheduler.
 
     `serve` is the service; `webhook` prepares new pods for it; `scheduler-config` prints the configuration of the
-    kube-scheduler beside it; `demo` shows all of them at work on a control plane of its own, on this machine.
+    kube-scheduler beside it; `demo` runs all of them on a control plane of its own, on this machine.
     """
 
 

@@ -1,4 +1,4 @@
-"""Commands that need no cluster: a file is checked, the demo runs on a control plane of its own."""
+"""Commands that need no cluster: they check a file, print a configuration, or run a control plane of their own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from fluence_extender import __version__
-from fluence_extender.apps.cli.options import POLICY
+from fluence_extender.apps.cli.options import POLICY, object_name
+from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
-    """Validate a resources.yaml; every fault is named with its line and what to do. Exit code 1 if there is one."""
+    """Validate a resources.yaml; every fault is reported with its line and what to do. Exit code 1 if there is one."""
     from fluence_extender.cluster.errors import ResourcesFileError
     from fluence_extender.cluster.resources_file import read_resources_file
     from fluence_extender.graph.errors import InvalidResourcesFile
@@ -30,6 +31,50 @@ def check(file: Path) -> None:
     click.echo(f"{file}: valid; resource types: {kinds}")
 
 
+@click.command("scheduler-config")
+@click.option("--url", default="http://127.0.0.1:8888", show_default=True, help="Where the verbs are served.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="PATH",
+    help="The scheduler's kubeconfig, as the scheduler will find it; default: in-cluster.",
+)
+@click.option(
+    "--lease",
+    default="",
+    metavar="NAMESPACE/NAME",
+    callback=object_name,
+    help="Elect a leader by this Lease, for several replicas; tell `serve` the same. Default: no election.",
+)
+@click.option(
+    "--lease-duration",
+    type=click.IntRange(min=3),
+    default=DEFAULT_LEASE_DURATION,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the others wait after the leader's last renewal before one of them takes over.",
+)
+@click.option(
+    "--barrier",
+    is_flag=True,
+    help="Let the extender bind every pod, each gang together: for clusters in which neither the admission policy nor "
+    "the webhook marks the pods of which that is wanted.",
+)
+def scheduler_config_command(
+    url: str, kubeconfig: str, lease: str, lease_duration: int, barrier: bool
+) -> None:
+    """Print a ready KubeSchedulerConfiguration for the kube-scheduler beside the service.
+
+    Example: fluence-extender scheduler-config --kubeconfig ~/.kube/config > fluence.yaml && kube-scheduler
+    --config=fluence.yaml
+    """
+    from fluence_extender.apps.scheduler_config import scheduler_config
+
+    if not url.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{url!r} is not a URL: it must begin with http://", param_hint="--url")
+    click.echo(scheduler_config(url, kubeconfig, lease, lease_duration, barrier), nl=False)
+
+
 @click.command()
 @click.option(
     "--nodes", type=click.IntRange(1, 500), default=6, show_default=True, help="kwok nodes to create."
@@ -37,7 +82,7 @@ def check(file: Path) -> None:
 @click.option("--keep/--no-keep", default=False, help="Leave everything running until Ctrl-C.")
 @POLICY
 def demo(nodes: int, keep: bool, policy: str) -> None:
-    """Show it all on this machine: a real control plane on loopback, the service, and the examples.
+    """Show everything on this machine: a real control plane on loopback, the service, and the examples.
 
     The first run builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok from their Go modules
     into your cache folder (about seven minutes on two cores); later runs start in seconds.
@@ -53,7 +98,7 @@ def demo(nodes: int, keep: bool, policy: str) -> None:
 
 @click.command()
 def version() -> None:
-    """Print the version, and whether libreapi_cli is found."""
+    """Print the version and the engine that is available."""
     from fluence_extender.apps.extender.engines import choose_engine
     from fluence_extender.apps.logs import set_up_logging
 

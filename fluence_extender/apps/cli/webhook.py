@@ -1,4 +1,4 @@
-"""``fluence-extender webhook``: admission of pods. What keeps it from starting is told as one message."""
+"""``fluence-extender webhook``: the admission webhook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fluence_extender.apps.cli.options import (
     object_name,
     setting,
 )
-from fluence_extender.apps.cli.running import run_server
+from fluence_extender.apps.cli.serve import run_server
 from fluence_extender.apps.settings import DEFAULT_WEBHOOK_SERVICE, WebhookSettings
 
 if TYPE_CHECKING:

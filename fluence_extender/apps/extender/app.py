@@ -1,7 +1,7 @@
-"""The composition root: one process that watches, decides, writes and answers.
+"""The extender's composition root: one process that watches, decides, writes and answers.
 
-Order of a start: read the resources, choose the engine, list the cluster, replay what runs, then say ready. The verbs
-answer from the first moment, with an honest error until then.
+Order of a start: read the resources, choose the engine, list the cluster, replay what runs, then report ready. The
+verbs answer from the first moment, with an error until the service is ready.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import structlog
 from fluence_extender import __version__
 from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
-from fluence_extender.apps.extender.first_lists import FirstLists, StartRefused, first_error
-from fluence_extender.apps.extender.live_resources import LiveResources
+from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
 from fluence_extender.apps.settings import Settings
-from fluence_extender.cluster import port
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding
+from fluence_extender.cluster.early_watch import EarlyWatch
+from fluence_extender.cluster.live_resources import LiveResources
+from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding, ResourcesFile
 from fluence_extender.cluster.reads import list_own_pods, preemption_rules, read_lease
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.gangs.controller import Controller
@@ -47,34 +47,39 @@ from fluence_extender.whatif.estimates import Estimates
 log = structlog.get_logger(__name__)
 
 LISTED_FIRST = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
-GROUPS_PATIENCE = 5.0
+GROUPS_TIMEOUT = 5.0
 """Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read."""
 
 GARBAGE = 20_000
-"""Objects made between two looks for garbage: nearly all of ours goes by reference counts, so looking finds little."""
+"""How many objects are made between two runs of the collector: reference counts free nearly all of ours, so it finds
+little."""
 
 GARBAGE_AT_START = 100_000
-"""The same until we are ready: hundreds of thousands of objects come then, and stay."""
+"""The same until we are ready: hundreds of thousands of objects are made then, and stay."""
 
-START = 60.0
-"""Seconds that a start may take without a look for garbage; one that waits for the API server may last for days."""
+LONGEST_START = 60.0
+"""Seconds that a start may take without the collector; one that waits for the API server may last for days."""
 
 STALE_AFTER = 30.0
 """Seconds without the API server after which we no longer claim to know the cluster."""
 
-IN_TOUCH = 10.0
-"""Seconds since the watch of pods was last in touch, up to which an audit trusts that it shows what there is.
+FRESH = 10.0
+"""Seconds since the watch of pods last had contact, up to which an audit trusts that it shows what exists.
 
-It must have stood for as long as an audit waits, too: one that is opened anew, or that lists anew, has to catch up.
+The watch must also have been open for as long as an audit waits: a new watch, or a new list, has to catch up first.
 """
 
 
-async def run(settings: Settings, lists: FirstLists, listening: Callable[[Listeners, Engine], None]) -> None:
-    """Serve until SIGTERM or SIGINT. Raises `StartRefused`, `EngineUnavailable` and the rooms' own start errors."""
+async def run(settings: Settings, watch: EarlyWatch, listening: Callable[[Listeners, Engine], None]) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    ``listening`` is called once both listeners are open. Raises `StartRefused`, `EngineUnavailable`, `CannotListen` and
+    the start errors of the rooms.
+    """
     engine = choose_engine(settings.engine)
-    async with open_cluster(lists.connection) as cluster:
+    async with open_cluster(watch.connection) as cluster:
         try:
-            await _run(settings, engine, lists, cluster, listening)
+            await _run(settings, engine, watch, cluster, listening)
         except BaseExceptionGroup as group:
             raise first_error(group) from None
 
@@ -82,27 +87,32 @@ async def run(settings: Settings, lists: FirstLists, listening: Callable[[Listen
 async def _run(
     settings: Settings,
     engine: Engine,
-    lists: FirstLists,
+    watch: EarlyWatch,
     cluster: Cluster,
     listening: Callable[[Listeners, Engine], None],
 ) -> None:
-    connection, watcher = lists.connection, lists.watcher
+    connection, watcher = watch.connection, watch.watcher
     metrics = Metrics()
     metrics.name_engine(engine.name, engine.version)
-    limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
-    ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
-    controller = Controller(ledger, limits, leading=not settings.lease)
-    leadership = ByLease(settings.identity) if settings.lease else ALONE
-    controller.lifecycle.preemptor.on_preempted = metrics.preemptions.inc
-    driver = Driver(controller, cluster, limits, leadership)
-    connection.permit = driver.demand
 
-    def reject(file: port.ResourcesFile, why: str) -> None:
+    def reject(file: ResourcesFile, why: str) -> None:
         metrics.resources_rejected.inc()
         driver.executor.record_event(_refusal_event(settings.resources_namespace, file, why))
 
-    live = LiveResources(controller.replace_resources, reject)
-    controller.on_resources = live.take
+    live = LiveResources(reject)
+    limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
+    ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
+    controller = Controller(
+        ledger,
+        limits,
+        leading=not settings.lease,
+        read_resources=live.read,
+        on_preempted=metrics.preemptions.inc,
+    )
+    leadership = ByLease(settings.identity) if settings.lease else ALONE
+    driver = Driver(controller, cluster, limits, leadership)
+    # Reads came first; from here on each write needs the lead.
+    connection.permit = driver.demand
     rebuilder = GraphRebuilder(controller, live.taken_back, driver.wake)
     auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
     election = _election(settings, leadership, driver, connection, controller)
@@ -110,11 +120,10 @@ async def _run(
     missing = partial(_missing, watcher)
     placements = LivePlacements(controller, driver, missing, requested)
     state = LiveState(controller, driver, missing, partial(preemption_rules, connection))
-    addresses = Address(settings.host, settings.port), Address(settings.api_host, settings.api_port)
     try:
-        # The first step of the first tells all that has been listed, before the second asks whether it has been.
+        # "follow the cluster" comes first: its first step delivers what has been listed, and "start" waits for that.
         work = {
-            "follow the cluster": lists.watch(driver.sink),
+            "follow the cluster": watch.watch(driver.sink),
             "start": _start(watcher, controller, driver, live),
             "decide": driver.run(),
             "rebuild": rebuilder.run(),
@@ -127,7 +136,8 @@ async def _run(
             await serve(
                 VerbsApp(placements, metrics),
                 api_app(state, metrics, settings.scheduler_livez),
-                *addresses,
+                Address(settings.host, settings.port),
+                Address(settings.api_host, settings.api_port),
                 lambda listeners: listening(listeners, engine),
             )
     finally:
@@ -142,12 +152,12 @@ def _auditor(
     watcher: Watcher,
     metrics: Metrics,
 ) -> Auditor:
-    """What compares ledger, graph and cluster; where the watch shows all there is, also with a fresh list."""
+    """Return the comparison of ledger, graph and cluster, which lists our pods anew only while the watch is fresh."""
     return Auditor(
         controller,
         metrics.drifted,
         partial(list_own_pods, connection),
-        lambda: watcher.open_for(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < IN_TOUCH,
+        lambda: watcher.open_for(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < FRESH,
         lambda: leadership.leads,
         settings.audit_every,
         metrics.audits.inc,
@@ -161,7 +171,7 @@ def _election(
     connection: Connection,
     controller: Controller,
 ) -> Election | None:
-    """What follows the Lease, where there is one to follow."""
+    """Return what follows the Lease, None if there is only one replica."""
     if not isinstance(leadership, ByLease):
         return None
     namespace, _, name = settings.lease.partition("/")
@@ -175,21 +185,21 @@ def _election(
 
 
 async def _start(watcher: Watcher, controller: Controller, driver: Driver, live: LiveResources) -> None:
-    """Replay once everything has been listed."""
+    """Replay once everything has been listed. Raises `StartRefused`."""
     gc.set_threshold(GARBAGE_AT_START, 50, 100)
-    looking = asyncio.get_running_loop().call_later(START, gc.enable)
+    collecting = asyncio.get_running_loop().call_later(LONGEST_START, gc.enable)
     await watcher.synced(*LISTED_FIRST)
     if live.fault is not None:
-        raise StartRefused(f"resources.yaml can't be used:\n{live.fault}")
+        raise faulty_resources(live.fault)
     await _groups_listed(watcher)
     try:
         await driver.start()
     except LoadFailed as error:
         raise StartRefused(controller.ledger.graph.fault or str(error)) from error
-    # What was listed stays for as long as the process: the collector needn't walk it again and again.
+    # Listed objects live as long as the process, so the collector needn't walk them again and again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
-    looking.cancel()
+    collecting.cancel()
     gc.enable()
     log.info(
         "ready",
@@ -201,14 +211,14 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
 
 
 async def _groups_listed(watcher: Watcher) -> None:
-    """Wait for PodGroups and the like, but not for ever: gangs that need one wait for it anyway."""
+    """Wait a while for PodGroups and other workloads; a gang that needs one waits for it anyway."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(GROUPS_PATIENCE):
+        async with asyncio.timeout(GROUPS_TIMEOUT):
             await watcher.synced(*WORKLOADS)
 
 
 def _missing(watcher: Watcher) -> str:
-    """What isn't known of the cluster now, "" when everything is."""
+    """Return what isn't known of the cluster now, "" if everything is."""
     unlisted = [str(kind) for kind in LISTED_FIRST if not watcher.is_synced(kind)]
     if unlisted:
         failures = watcher.failures()
@@ -219,7 +229,7 @@ def _missing(watcher: Watcher) -> str:
     return ""
 
 
-def _refusal_event(namespace: str, file: port.ResourcesFile, why: str) -> RecordEvent:
+def _refusal_event(namespace: str, file: ResourcesFile, why: str) -> RecordEvent:
     regarding = Regarding("v1", "ConfigMap", namespace, RESOURCES_CONFIGMAP)
     return RecordEvent(
         regarding, "ResourcesRefused", f"{file.source} is refused, the old resources stay in force: {why}"

@@ -58,6 +58,7 @@ class Lifecycle:
         planner: Planner,
         limits: Limits,
         clock: Callable[[], float],
+        on_preempted: Callable[[], None] = lambda: None,
     ) -> None:
         self._registry = registry
         self._ledger = ledger
@@ -68,7 +69,9 @@ class Lifecycle:
         self._places = Places(registry, ledger, planner, clock, preemptions.passes)
         self.resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
-        self.preemptor = Preemptor(registry, ledger, self._places, planner, limits, clock, preemptions)
+        self.preemptor = Preemptor(
+            registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
+        )
         self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
         self._attempts = Attempts(registry, ledger, self._places, self.preemptor, self._displacement, clock)
         self._gang_index = GangIndex(registry, limits)

@@ -73,6 +73,7 @@ class Preemptor:
         limits: Limits,
         clock: Callable[[], float],
         preemptions: Preemptions,
+        on_preempted: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._ledger = ledger
@@ -84,7 +85,6 @@ class Preemptor:
         self._terminating = TerminatingPods(ledger.allocations, limits.leaving, clock)
         self._next_search: dict[GangKey, float] = {}
         self._deferred: set[GangKey] = set()
-        self.on_preempted: Callable[[], None] = lambda: None
         self._evictions = Evictions(
             registry,
             places,
@@ -92,7 +92,7 @@ class Preemptor:
             preemptions,
             self._terminating,
             ledger.allocations,
-            lambda: self.on_preempted(),
+            on_preempted,
         )
         self._searches = SearchRunner(
             registry, ledger, places, planner, self._evictions, preemptions, limits.search_step

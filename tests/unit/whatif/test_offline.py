@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.cli.simulated import simulated
 from fluence_extender.whatif.documents import BadManifest, as_json
-from fluence_extender.whatif.offline import ClusterObjects, cluster_objects
+from fluence_extender.whatif.offline import ClusterObjects, cluster_objects, simulate_offline
 from tests.unit.whatif.conftest import job
 
 GROUP = "fluence.flux-framework.org/group"
@@ -45,7 +44,7 @@ def there(*some: dict[str, Any]) -> ClusterObjects:
 
 
 def asked(cluster: ClusterObjects, *manifests: dict[str, Any], policy: str = "lonode") -> dict[str, Any]:
-    return simulated(as_json({"kind": "List", "items": manifests}), cluster, "", {}, policy)
+    return simulate_offline(as_json({"kind": "List", "items": manifests}), cluster, "", {}, policy)
 
 
 def urgent(name: str, count: int, cpu: str) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""``fluence-extender serve``: the service itself. What keeps it from starting is told as one message."""
+"""``fluence-extender serve``: the service itself. What keeps a server from starting is reported as one message."""
 
 from __future__ import annotations
 
 import gc
 import socket
+import sys
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +20,6 @@ from fluence_extender.apps.cli.options import (
     object_name,
     setting,
 )
-from fluence_extender.apps.cli.running import run_server
 from fluence_extender.apps.settings import ENGINES, POLICIES, Settings
 
 if TYPE_CHECKING:
@@ -44,13 +45,13 @@ PORTS = click.IntRange(0, 65535)
     type=click.Choice(POLICIES),
     default="lonode",
     show_default=True,
-    help="Match policy: lonode fills nodes from the first up, hinode from the last down; an x keeps other gangs off.",
+    help="Match policy: lonode fills nodes from the first up, hinode from the last down; an x excludes other gangs.",
 )
 @setting(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Where the four verbs listen; keep them on loopback, beside the scheduler.",
+    help="Where the four verbs listen; keep them on loopback, in the scheduler's pod.",
 )
 @setting(
     "--port",
@@ -78,14 +79,14 @@ PORTS = click.IntRange(0, 65535)
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
-    help="Seconds after which a gang that was begun and can't be completed is evicted; 0 for never.",
+    help="Seconds after which a gang that was started and can't be completed is evicted; 0 for never.",
 )
 @setting(
     "--assembly-limit",
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
-    help="Seconds after which a gang whose members don't all exist is said to have timed out; 0 for never.",
+    help="Seconds after which a gang whose members don't all exist is reported as timed out; 0 for never.",
 )
 @setting(
     "--audit-every",
@@ -99,7 +100,7 @@ PORTS = click.IntRange(0, 65535)
     default="",
     metavar="NAMESPACE/NAME",
     callback=object_name,
-    help="The Lease by which the kube-scheduler beside us is elected; we lead while it does. Default: we always lead.",
+    help="The Lease that elects the kube-scheduler in the same pod; we lead while it does. Default: we always lead.",
 )
 @setting(
     "--identity",
@@ -111,14 +112,14 @@ PORTS = click.IntRange(0, 65535)
     "--scheduler-livez",
     default="",
     metavar="URL",
-    help="That kube-scheduler's health endpoint: /livez/scheduler, for its container's probe, answers for both of us.",
+    help="That kube-scheduler's health endpoint; /livez/scheduler, for its container's probe, then answers for both.",
 )
 @LOG_FORMAT
 def serve(completion_limit: float, assembly_limit: float, log_format: str, **options: Any) -> None:
     """Run the service until SIGTERM or SIGINT.
 
     It watches the cluster, places gangs, removes their gates, and answers the scheduler. It is ready (/readyz) once the
-    cluster is listed and what runs there is accounted for.
+    cluster is listed and what runs there is in its ledger.
     """
     from fluence_extender.apps.logs import set_up_logging
 
@@ -129,16 +130,40 @@ def serve(completion_limit: float, assembly_limit: float, log_format: str, **opt
 
 
 def _run(settings: Settings) -> None:
-    # Hundreds of thousands of objects come before we are ready, and stay: looking for garbage among them finds none.
+    # Hundreds of thousands of objects are made before we are ready, and stay: the collector would find no garbage.
     gc.disable()
-    from fluence_extender.apps.extender.first_lists import serve as serve_cluster
+    from fluence_extender.apps.extender.main import serve as serve_extender
 
-    run_server(lambda: serve_cluster(settings, _tell))
+    run_server(lambda: serve_extender(settings, _announce))
 
 
-def _tell(listeners: Listeners, engine: Engine) -> None:
+def _announce(listeners: Listeners, engine: Engine) -> None:
     click.echo(
         f"fluence-extender {__version__}: verbs on http://{listeners.verbs_address}, "
         f"state on http://{listeners.api_address}, engine {engine.name} ({engine.version})",
         err=True,
     )
+
+
+def run_server(serving: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run what ``serving`` returns until it ends. Raises `click.ClickException` if it refuses to start."""
+    import uvloop
+
+    try:
+        uvloop.run(serving())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if isinstance(error, _start_errors()):
+            raise click.ClickException(str(error)) from None
+        raise
+
+
+def _start_errors() -> tuple[type[Exception], ...]:
+    """Return the errors whose text is the whole message: they need no traceback."""
+    from fluence_extender.apps.processes import StartRefused
+    from fluence_extender.cluster.errors import BadKubeconfig, ResourcesFileError
+    from fluence_extender.http.listeners.serving import CannotListen
+    from fluence_extender.matcher.errors import EngineUnavailable
+
+    return StartRefused, BadKubeconfig, ResourcesFileError, CannotListen, EngineUnavailable

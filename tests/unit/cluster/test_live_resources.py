@@ -1,10 +1,10 @@
-"""resources.yaml as it changes under a running service."""
+"""resources.yaml that is edited while a service runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fluence_extender.apps.extender.live_resources import LiveResources
+from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.graph.virtual import VirtualResources
 
@@ -15,18 +15,20 @@ BAD = "resources: [{name: nameless}]"
 
 @dataclass
 class Followed:
-    """A service that follows the file, and what it was told."""
+    """A service that follows the file, with what it has adopted and rejected."""
 
     adopted: list[VirtualResources] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
-    keeps: bool = False
+    keep_if_gone: bool = False
 
     def __post_init__(self) -> None:
-        self.live = LiveResources(self.adopted.append, lambda _, why: self.rejected.append(why), self.keeps)
+        self.live = LiveResources(lambda _, why: self.rejected.append(why), self.keep_if_gone)
 
     def see(self, *texts: str | None) -> None:
         for text in texts:
-            self.live.take(ResourcesFile("file", text))
+            resources = self.live.read(ResourcesFile("file", text))
+            if resources is not None:
+                self.adopted.append(resources)
 
     def at_fault(self) -> bool:
         return self.live.fault is not None
@@ -48,8 +50,8 @@ def test_a_missing_file_and_an_empty_one_are_a_classical_cluster() -> None:
     assert followed.names() == [[], [], ["first"], []]
 
 
-def test_who_keeps_what_a_file_said_that_is_gone_is_told_once() -> None:
-    followed = Followed(keeps=True)
+def test_a_file_that_is_gone_is_rejected_once_if_its_resources_are_to_stay() -> None:
+    followed = Followed(keep_if_gone=True)
     followed.see(None, GOOD, None, None)
     assert followed.names() == [[], ["first"]]
     assert followed.rejected == ["file is gone"]

@@ -1,0 +1,65 @@
+"""``fluence-extender graph``: the resource graph of a live cluster, which is listed once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fluence_extender.apps.cli.options import KUBECONFIG, LEVELS, NAMESPACE, RESOURCES
+
+
+@click.command()
+@KUBECONFIG
+@RESOURCES
+@NAMESPACE
+@LEVELS
+@click.option(
+    "--expand/--compact",
+    default=True,
+    show_default=True,
+    help="One vertex for each core and GiB, as libreapi_cli reads it, or one sized vertex for equal leaves.",
+)
+def graph(
+    kubeconfig: str | None,
+    resources: Path | None,
+    resources_namespace: str,
+    levels: dict[str, str],
+    expand: bool,
+) -> None:
+    """Print the resource graph of the live cluster as JGF, in whole cores and GiB."""
+    from fluence_extender.apps.logs import set_up_logging
+    from fluence_extender.cluster.errors import ClusterError
+    from fluence_extender.graph.errors import GraphTooLarge, InvalidResourcesFile
+
+    set_up_logging(level=logging.WARNING)
+    source: str | Path = resources or resources_namespace
+    try:
+        document = asyncio.run(_live_graph(kubeconfig, source, levels, expand))
+    except (ClusterError, InvalidResourcesFile, GraphTooLarge) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(json.dumps(document))
+
+
+async def _live_graph(
+    kubeconfig: str | None, resources: str | Path, levels: Mapping[str, str], expanded: bool
+) -> dict[str, Any]:
+    from fluence_extender.cluster.port import Kind, ResourcesFile
+    from fluence_extender.cluster.watch import list_once
+    from fluence_extender.graph.cluster_graph import build_containment
+    from fluence_extender.graph.jgf import expand, sized, to_jgf
+    from fluence_extender.graph.resources_file import parse_resources
+    from fluence_extender.graph.units import COARSE
+    from fluence_extender.model.node import Node
+
+    seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.RESOURCES_FILE)
+    nodes = [one for one in seen if isinstance(one, Node)]
+    file = next((one for one in seen if isinstance(one, ResourcesFile)), ResourcesFile("", None))
+    parsed = parse_resources(file.text or "", file.source)
+    document = to_jgf(build_containment(nodes, parsed, units=COARSE, levels=levels))
+    return expand(document) if expanded else sized(document)

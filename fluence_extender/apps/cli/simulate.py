@@ -1,0 +1,119 @@
+"""``fluence-extender simulate``: what would become of manifests on a live cluster, or on one given in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fluence_extender.apps.cli.options import KUBECONFIG, LEVELS, NAMESPACE, POLICY, RESOURCES
+
+if TYPE_CHECKING:
+    from fluence_extender.whatif.offline import ClusterObjects
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="Manifests of pods and what makes pods (YAML or JSON); - for standard input.",
+)
+@click.option(
+    "--nodes",
+    "nodes_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The cluster, as `kubectl get nodes,pods,jobs -A -o yaml` writes it; default: the live one.",
+)
+@KUBECONFIG
+@RESOURCES
+@NAMESPACE
+@LEVELS
+@POLICY
+@click.option(
+    "-o", "--output", type=click.Choice(("text", "json", "yaml")), default="text", show_default=True
+)
+def simulate(
+    files: tuple[str, ...],
+    nodes_file: Path | None,
+    kubeconfig: str | None,
+    resources: Path | None,
+    resources_namespace: str,
+    levels: dict[str, str],
+    policy: str,
+    output: str,
+) -> None:
+    """Print whether manifests would fit and where, or why not, from when on, and with how much less.
+
+    Nothing is changed. With --nodes no cluster is needed. The exit code is 3 if something doesn't fit.
+    """
+    from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, rendered
+    from fluence_extender.apps.kubectl.sources import joined
+    from fluence_extender.apps.logs import set_up_logging
+    from fluence_extender.cluster.errors import ClusterError
+    from fluence_extender.graph.errors import InvalidResourcesFile
+    from fluence_extender.whatif.documents import BadManifest, read_cluster
+    from fluence_extender.whatif.offline import cluster_objects, simulate_offline
+
+    set_up_logging(level=logging.ERROR)
+    try:
+        manifests = joined([_manifest(name) for name in files])
+        if nodes_file is not None:
+            cluster = cluster_objects(read_cluster(nodes_file.read_bytes()))
+            declared = resources.read_text() if resources else ""
+        else:
+            cluster, declared = asyncio.run(_live_cluster(kubeconfig, resources or resources_namespace))
+        document = simulate_offline(manifests, cluster, declared, levels, policy, str(resources or ""))
+    except (
+        BadManifest,
+        ClusterError,
+        InvalidResourcesFile,
+        OSError,
+        UnicodeDecodeError,
+    ) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(rendered(document, "" if output == "text" else output), nl=False)
+    sys.exit(0 if document["fits"] else DOES_NOT_FIT)
+
+
+def _manifest(name: str) -> bytes:
+    return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+
+
+async def _live_cluster(kubeconfig: str | None, resources: str | Path) -> tuple[ClusterObjects, str]:
+    """List the live cluster once, and return it with the text of resources.yaml."""
+    from fluence_extender.cluster.connection import connect
+    from fluence_extender.cluster.port import Kind, ResourcesFile
+    from fluence_extender.cluster.reads import preemption_rules
+    from fluence_extender.cluster.watch import list_once
+    from fluence_extender.model.node import Node
+    from fluence_extender.model.pod import Pod
+    from fluence_extender.model.workload import Job, Workload
+    from fluence_extender.whatif.offline import ClusterObjects
+
+    seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
+    async with connect(kubeconfig) as connection:
+        rules = await preemption_rules(connection)
+    cluster = ClusterObjects(classes=rules.classes, budgets=rules.budgets)
+    declared = ""
+    for one in seen:
+        match one:
+            case Node():
+                cluster.nodes.append(one)
+            case Pod():
+                cluster.pods.append(one)
+            case Job():
+                cluster.jobs[one.namespace, one.name] = one
+            case ResourcesFile():
+                declared = one.text or ""
+            case _ if isinstance(one, Workload):
+                cluster.groups.append(one)
+    return cluster, declared

@@ -1,0 +1,62 @@
+"""resources.yaml while the service runs: a good edit replaces the old resources, a bad one changes nothing.
+
+A fault at the start is fatal, because placing jobs on half a configuration is worse than not starting. A fault in a
+live edit is reported, and the last good resources stay in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.graph.errors import InvalidResourcesFile
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.graph.virtual import VirtualResources
+
+log = structlog.get_logger(__name__)
+
+
+class LiveResources:
+    """Follows the file; ``reject`` is called with each bad edit and its faults.
+
+    An edit of which no graph can be built shows only later, by `taken_back`. A file that disappears counts as an empty
+    one, or as a bad one with ``keep_if_gone``.
+
+    ``fault`` is what is wrong with the file as it was first seen, None if nothing is.
+    """
+
+    def __init__(self, reject: Callable[[ResourcesFile, str], None], keep_if_gone: bool = False) -> None:
+        self._reject = reject
+        self._keep_if_gone = keep_if_gone
+        self._text: str | None = None
+        self._seen = False
+        self.fault: InvalidResourcesFile | None = None
+
+    def read(self, file: ResourcesFile) -> VirtualResources | None:
+        """Return the resources to adopt now that the file is as it is, None for a bad edit or no edit at all."""
+        if self._seen and file.text == self._text:
+            return None
+        first, self._seen, self._text = not self._seen, True, file.text
+        if self._keep_if_gone and file.text is None and not first:
+            self._refuse(file, f"{file.source} is gone")
+            return None
+        try:
+            parsed = parse_resources(file.text or "", file.source)
+        except InvalidResourcesFile as fault:
+            if first:
+                self.fault = fault
+            else:
+                self._refuse(file, str(fault))
+            return None
+        self.fault = None
+        return parsed
+
+    def taken_back(self, resources: VirtualResources, why: str) -> None:
+        """Report that no graph could be built of resources that had been adopted."""
+        self._refuse(ResourcesFile(resources.source, self._text), why)
+
+    def _refuse(self, file: ResourcesFile, why: str) -> None:
+        log.error("resources.yaml is refused, the old resources stay", problems=why)
+        self._reject(file, why)
