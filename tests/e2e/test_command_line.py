@@ -146,7 +146,12 @@ def test_port_that_is_taken_is_named(control_plane: ControlPlane) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for option, other in (("--port", "--api-port"), ("--api-port", "--port")):
-            told = refused("serve", "--kubeconfig", str(control_plane.kubeconfig), option, port, other, "0")
+            told = refused(
+                "serve",
+                "--kubeconfig",
+                str(control_plane.kubeconfig),
+                *(option, port, other, "0", "--engine", "embedded"),
+            )
             assert f"can't listen on 127.0.0.1:{port}" in told
             assert told.count("\n") == 1
 

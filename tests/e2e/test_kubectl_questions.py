@@ -221,7 +221,7 @@ def test_doctor_finds_what_is_missing_and_says_what_to_do(
     with lease(cluster.api, datetime(2026, 1, 1, tzinfo=UTC)):
         ended = plugin.fluence("doctor")
     assert re.search(
-        r"fault    scheduler  the leader fluence-0_4c7b was last heard of \d+d ago", ended.stdout
+        r"fault    scheduler  the leader fluence-0_4c7b last renewed its Lease \d+d ago", ended.stdout
     ), ended.stdout
 
 

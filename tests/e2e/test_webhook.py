@@ -348,7 +348,7 @@ def test_broken_secret_is_told_and_mended_with_what_was_held(admission: Admissio
         wait_for(lambda: admission.api.get(SECRET_PATH)["data"] == before, what="the Secret to be mended")
     assert failures == []
     wait_for(
-        lambda: any("broken, it is mended" in log for log in logs(admission)), what="it to be told in a log"
+        lambda: any("broken and is replaced" in log for log in logs(admission)), what="it to be told in a log"
     )
 
 
