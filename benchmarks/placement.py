@@ -22,8 +22,10 @@ from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Demand, GangRefused, Planner
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 
 GIB = 2**30
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.example.com/rack"

@@ -17,7 +17,7 @@ from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.reason import Reason, ReasonCode, short, unsatisfiable
 from fluence_extender.model.resources import PODS
-from fluence_extender.placement.explain import requests_text
+from fluence_extender.placement.reasons import requests_text
 from fluence_extender.placement.search import Shape, capacity, place
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 from fluence_extender.placement.topology import Domain, Level, Topology

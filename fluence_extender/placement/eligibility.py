@@ -1,8 +1,8 @@
-"""Which nodes a pod may run on at all, apart from what is free there.
+"""Which nodes a pod may run on, apart from their free capacity.
 
 These are the checks that are cheap and certain: readiness, cordon, taints and tolerations, node selector, required node
-affinity. kube-scheduler's own filters run afterwards and have the last word; a node that passes here and fails there
-costs a retry, a node that fails here wrongly would never be used, so every rule follows kube-scheduler's.
+affinity. kube-scheduler's own filters run afterwards and have the last word. A node that passes here and fails there
+costs a retry; a node that fails here by mistake would never be used. So every rule follows kube-scheduler's.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Signature = tuple[object, ...]
 
 
 def signature(pod: Pod) -> Signature:
-    """What eligibility depends on: pods with equal signatures may run on the same nodes."""
+    """Return what eligibility depends on: pods with equal signatures may run on the same nodes."""
     return (pod.tolerations, tuple(sorted(pod.node_selector.items())), pod.affinity)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers one taint (core/v1 Toleration.ToleratesTaint).
+    """Return whether a toleration covers a taint (core/v1 Toleration.ToleratesTaint).
 
     ``Gt`` and ``Lt`` compare the taint's value with the toleration's (Kubernetes 1.35, KEP-5471).
     """
@@ -46,7 +46,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """The first taint that keeps the pod away, or None."""
+    """Return the first taint that excludes the pod, or None."""
     allowed = tuple(tolerations)
     for taint in taints:
         if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in allowed):
@@ -58,7 +58,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 def _whole_number(text: str) -> int | None:
-    """A 64-bit integer as Go's ParseInt reads it: digits alone, so that ``1_000`` is none."""
+    """Return the 64-bit integer that Go's ParseInt reads: only digits after a sign, so not ``1_000``."""
     if not _WHOLE_NUMBER.fullmatch(text):
         return None
     number = int(text)
@@ -73,7 +73,7 @@ def _compares(operator: str, value: str, bound: str) -> bool:
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether one selector expression holds for ``labels``; NotIn holds where the label is missing."""
+    """Return whether a selector expression holds for ``labels``; NotIn holds when the label is missing."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -94,7 +94,7 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def term_holds(term: NodeTerm, node: Node) -> bool:
-    """Whether a node selector term holds; a term without any expression holds nowhere (core/v1 NodeSelectorTerm)."""
+    """Return whether a node selector term holds; an empty term never does (core/v1 NodeSelectorTerm)."""
     if not term.expressions and not term.fields:
         return False
     named = {"metadata.name": node.name}
@@ -104,9 +104,9 @@ def term_holds(term: NodeTerm, node: Node) -> bool:
 
 
 def refusal(pod: Pod, node: Node) -> str | None:
-    """Why ``node`` is out of the question for ``pod``, in a few stable words, or None when it isn't.
+    """Return why ``pod`` may not run on ``node``, in a few stable words, or None when it may.
 
-    What lasts comes before what ends by itself (`passes`): a node that the pod may never use isn't waited for.
+    A lasting refusal comes before one that `passes`, because a pod doesn't wait for a node that it may never use.
     """
     if pod.node_selector:
         lacking = [
@@ -120,10 +120,10 @@ def refusal(pod: Pod, node: Node) -> str | None:
 
 
 def _closed(pod: Pod, node: Node) -> str | None:
-    """Why the node is closed to the pod, or None.
+    """Return why the node's state or taints exclude the pod, or None.
 
-    The node controller taints a node that isn't ready a moment after its condition shows it, so that is judged
-    by the same toleration.
+    The node controller taints a node that isn't ready a moment after its condition shows it. So the same toleration
+    decides about the condition.
     """
     if node.taints:
         lasting = untolerated(
@@ -145,12 +145,20 @@ _PASSING_TAINTS = f"untolerated taint {_PASSING_KEYS}"
 
 
 def passes(why: str | None) -> bool:
-    """Whether a refusal (or None) ends by itself: a cordon, a node that isn't ready, a taint of the node controller."""
+    """Return whether a refusal (or None) ends by itself.
+
+    That is a cordon, a node that isn't ready, or a taint of the node controller.
+    """
     return why in (None, "not ready", "cordoned") or why.startswith(_PASSING_TAINTS)
 
 
+def by_frequency(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return refusals with their numbers of nodes, the most frequent first."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
 class EligibilityIndex:
-    """The eligible nodes by signature, kept up to date node by node; memory is bounded to the newest signatures."""
+    """The eligible nodes by signature, updated node by node; only the signatures used last are kept."""
 
     LIMIT = 128
 
@@ -167,7 +175,7 @@ class EligibilityIndex:
         return self._nodes
 
     def put(self, node: Node) -> None:
-        """Add a node or its new state."""
+        """Record a node that joins or has changed."""
         self._nodes[node.name] = node
         self.journal.note(node.name)
         for pod, names in self._eligible.values():
@@ -184,9 +192,9 @@ class EligibilityIndex:
             names.discard(name)
 
     def eligible(self, pod: Pod) -> set[str]:
-        """The names of the nodes this pod may run on. The set is shared: read it, don't change it."""
+        """Return the names of the nodes this pod may run on. The set is shared; treat it as read-only."""
         if pod.confined_to:
-            # As many forms as there are such pods, and few nodes to look at.
+            # Each such pod has a signature of its own, and few nodes.
             few = (self._nodes[name] for name in pod.confined_to if name in self._nodes)
             return {node.name for node in few if refusal(pod, node) is None}
         key = signature(pod)
@@ -199,15 +207,15 @@ class EligibilityIndex:
         return known[1]
 
     def refusals(self, pod: Pod) -> Mapping[str, int]:
-        """Each refusal with the number of nodes it holds for, most frequent first."""
+        """Return each refusal with the number of nodes for which it holds, the most frequent first."""
         return self._judged(pod)[0]
 
     def possible(self, pod: Pod) -> tuple[str, ...]:
-        """The nodes that the pod could ever use, cordoned and not ready ones included."""
+        """Return the nodes that the pod could ever use, cordoned and not ready ones included."""
         return self._judged(pod)[1]
 
     def _judged(self, pod: Pod) -> tuple[dict[str, int], tuple[str, ...]]:
-        """`refusals` and `possible`, remembered until a node changes: many pods that wait are alike."""
+        """Return `refusals` and `possible`, remembered until a node changes, because many waiting pods are alike."""
         if self._refusals_at != self.journal.now or len(self._refusals) >= self.LIMIT:
             self._refusals.clear()
             self._refusals_at = self.journal.now
@@ -221,6 +229,5 @@ class EligibilityIndex:
                     counts[why] = counts.get(why, 0) + 1
                 if passes(why):
                     names.append(node.name)
-            told = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-            self._refusals[key] = told, tuple(names)
+            self._refusals[key] = by_frequency(counts), tuple(names)
         return self._refusals[key]

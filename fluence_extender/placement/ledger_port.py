@@ -1,7 +1,4 @@
-"""What placement needs of the ledger: the table of nodes, the devices, and a way to take and to give back.
-
-The ledger of the service are one such ledger, a copy to plan on is another.
-"""
+"""What placement needs from a ledger. The service's ledger is one implementation, a copy to plan on is another."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue
 from fluence_extender.ledger.capacity import CapacityTable
+from fluence_extender.ledger.pod_use import Allocated, PodUses
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
@@ -17,24 +15,24 @@ from fluence_extender.model.resources import Resources
 
 
 class CapacitySource(Protocol):
-    """What nodes have, as one array; ``revision`` grows when it changes."""
+    """The capacity of nodes; ``revision`` grows when it changes."""
 
     @property
     def revision(self) -> int:
-        """How often it has changed, as of the last `now`."""
+        """How often the capacity has changed, as of the last `now`."""
         ...
 
     def now(self) -> CapacityTable:
-        """The table as they are now; read them, don't change them."""
+        """Return the capacity as it is now; treat it as read-only."""
         ...
 
 
 class Graph(Protocol):
-    """What placement asks of the resource graph."""
+    """The resource graph."""
 
     @property
     def levels(self) -> Mapping[str, str]:
-        """Topology levels, the outermost first, with the node labels that name them."""
+        """The topology levels, outermost first, with the node labels that name them."""
         ...
 
     @property
@@ -43,33 +41,44 @@ class Graph(Protocol):
         ...
 
 
-class Held(Protocol):
-    """What one pod holds."""
-
-    @property
-    def assignment(self) -> Assignment:
-        """Its place."""
-        ...
-
-
-class DeviceLedger(Protocol):
-    """The virtual devices."""
+class Devices(Protocol):
+    """The virtual devices of pods that are being placed."""
 
     def draft(
         self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
     ) -> tuple[DeviceShare, ...] | Reason:
-        """Hold some that the pod asks for, or say why that can't be done."""
+        """Hold devices that the pod asks for, or return the reason why that is impossible."""
         ...
 
     def hold(
         self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
     ) -> tuple[DeviceShare, ...] | None:
-        """Hold exactly these; None when they can't be had."""
+        """Hold exactly these devices; None when they aren't free."""
         ...
 
 
-class LedgerPort(Protocol):
-    """See the module docstring. Amounts are exact; `rounded` requests are what is taken."""
+class Rules(Protocol):
+    """The rules of a ledger that don't depend on what is counted in it."""
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
+        ...
+
+    def rounded(self, requests: Resources) -> Resources:
+        """Return ``requests`` as they are counted."""
+        ...
+
+
+class ClosingRules(Rules, Protocol):
+    """The same, with the rule which nodes are closed to a gang."""
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
+        ...
+
+
+class Capacities(Protocol):
+    """The nodes' capacity and the resource graph."""
 
     @property
     def free(self) -> CapacitySource:
@@ -82,40 +91,43 @@ class LedgerPort(Protocol):
         ...
 
     @property
-    def allocations(self) -> Mapping[str, Held]:
-        """What our pods hold, by uid."""
-        ...
-
-    @property
     def graph(self) -> Graph:
         """The resource graph."""
         ...
 
+
+class LedgerView(PodUses, ClosingRules, Capacities, Protocol):
+    """A ledger, or a copy of one, from which planning copies are made."""
+
+
+class LedgerPort(Rules, Capacities, Protocol):
+    """A ledger to plan on. Amounts are exact; `rounded` requests are what is taken."""
+
     @property
-    def devices(self) -> DeviceLedger:
+    def allocations(self) -> Mapping[str, Allocated]:
+        """What our pods hold, by uid."""
+        ...
+
+    @property
+    def devices(self) -> Devices:
         """The virtual devices."""
         ...
 
     def closed(self, gang: object) -> set[str]:
-        """The nodes that ``gang`` may not use now."""
-        ...
-
-    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Those of ``names`` that there are, in the order the policy fills them."""
-        ...
-
-    def rounded(self, requests: Resources) -> Resources:
-        """``requests`` as they are counted."""
+        """Return the nodes that ``gang`` may not use now."""
         ...
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
-        """Return where the matcher puts equal pods, None when it can't say. Raises `Busy` for lack of capacity."""
+        """Return where the matcher puts equal pods (node -> pods), or None when it can't say.
+
+        Raises `Busy` for lack of capacity.
+        """
         ...
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
-        """Hold the places of a gang's pods. Raises `NoCapacity`; then none is held."""
+        """Allocate the places of a gang's pods. Raises `NoCapacity`; then nothing is allocated."""
         ...
 
     def undo(self, uids: Iterable[str]) -> None:
-        """Give back what these pods hold."""
+        """Release what these pods hold."""
         ...

@@ -16,12 +16,13 @@ from fluence_extender.matcher.errors import Busy
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.demand import Demand, GangRefused, Group, NoPlace, ShapeKey, grouped
-from fluence_extender.placement.device_reasons import devices_in_use
+from fluence_extender.placement.demand import Demand, Group, ShapeKey, grouped
 from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.errors import GangRefused, NoPlace
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.ranks import rank_key
+from fluence_extender.placement.reasons import devices_in_use
 from fluence_extender.placement.search import BUDGET, Counts, Shape, place
 
 PINNED_TRIALS = 16, 1024

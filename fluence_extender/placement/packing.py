@@ -14,6 +14,7 @@ from operator import gt, mul
 import numpy as np
 
 from fluence_extender.ledger.capacity import Amounts
+from fluence_extender.placement.errors import Undecided
 
 Left = tuple[int, ...]
 Pattern = tuple[tuple[int, int], ...]
@@ -37,10 +38,6 @@ class Bins:
     sizes: Amounts
     most: Amounts
     clashes: tuple[int, ...]
-
-
-class Undecided(Exception):
-    """The budget is spent, and nobody knows whether there is a place."""
 
 
 def pack(bins: Bins, counts: Sequence[int], budget: int) -> list[tuple[int, Pattern]] | None:

@@ -1,7 +1,7 @@
-"""The ledger copied, to plan on what isn't so: without some of the pods, or later.
+"""A copy of the ledger, to plan without some of the pods or at a later time.
 
-A copy counts on accounts of its own and asks no matcher: whether a gang fits is for the exact search to say, on the
-same accounts as the service's. What is found is a promise for later and not a place; nothing of it reaches the ledger.
+A copy counts on capacity of its own and has no matcher: the exact search decides whether a gang fits, on the same
+amounts as the ledger's. What it finds is a projection and not an allocation; nothing of it reaches the ledger.
 """
 
 from __future__ import annotations
@@ -14,26 +14,10 @@ from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.ledger_port import DeviceLedger, Graph
+from fluence_extender.placement.ledger_port import ClosingRules, Devices, Graph
 
 
-class Rules(Protocol):
-    """What a copy doesn't count itself: the ledger, or what was noted of them."""
-
-    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """The nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
-        ...
-
-    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Those of ``names`` that there are, in the order the policy fills them."""
-        ...
-
-    def rounded(self, requests: Resources) -> Resources:
-        """``requests`` as they are counted."""
-        ...
-
-
-class CopiedDevices(DeviceLedger, Protocol):
+class CopiedDevices(Devices, Protocol):
     """The virtual devices of a copy."""
 
     def give_up(self, uid: str) -> None:
@@ -41,63 +25,63 @@ class CopiedDevices(DeviceLedger, Protocol):
         ...
 
     def end(self, shares: Iterable[DeviceShare], back: bool) -> None:
-        """Let shares come free that others hold, or take that ``back``."""
+        """Free shares that other pods hold, or count them as held again (``back``)."""
         ...
 
 
 class PlanningCopy:
-    """A `LedgerPort` for the planner, from which pods can be taken out and put back.
+    """A `LedgerPort` for a planner, from which pods can be removed and to which they can be restored.
 
-    ``table`` are what its nodes have left and what they have when nothing runs, for it alone to count on; ``within``
-    are the only nodes that may be used, None for all. ``allocations`` are those of pods with devices and of those that
-    were placed here.
+    ``tables`` are what the nodes have left and what they have when nothing runs. The copy changes them, so nothing else
+    may use them. ``within`` are the only nodes that may be used, None for all. ``allocations`` are those of pods with
+    devices and of pods that were placed here.
     """
 
     def __init__(
         self,
-        table: tuple[CapacityTable, CapacityTable],
+        tables: tuple[CapacityTable, CapacityTable],
         graph: Graph,
-        rules: Rules,
+        rules: ClosingRules,
         holders: Mapping[str, PodUse],
         devices: CopiedDevices,
     ) -> None:
-        self.free = CopiedCapacity(table[0])
-        self.whole = CopiedCapacity(table[1])
+        self.free = CopiedCapacity(tables[0])
+        self.whole = CopiedCapacity(tables[1])
         self.graph = graph
         self.devices = devices
         self.allocations: dict[str, PodUse] = dict(holders)
         self.within: Collection[str] | None = None
         self._rules = rules
-        self._gone: set[str] = set()
+        self._removed: set[str] = set()
         self._placed: set[str] = set()
-        self._all_there: tuple[str, ...] = ()
+        self._all_known: tuple[str, ...] = ()
 
     def closed(self, gang: object) -> set[str]:
-        """The nodes that ``gang`` may not use."""
-        shut = self._rules.closed(gang, self._gone)
+        """Return the nodes that ``gang`` may not use."""
+        closed = self._rules.closed(gang, self._removed)
         if self.within is not None:
-            shut |= self.free.now().rows.keys() - set(self.within)
-        return shut
+            closed |= self.free.now().rows.keys() - set(self.within)
+        return closed
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Those of ``names`` that there are, in the order the policy fills them."""
+        """Return those of ``names`` that the copy has, in the order in which the policy fills nodes."""
         rows, ordered = self.free.now().rows, self._rules.in_order(names)
-        # Who plans beside the loop, or in steps, may know of nodes that have come since.
-        if ordered is not self._all_there:
+        # A plan made in another thread, or in steps, may name nodes that have joined since the copy was made.
+        if ordered is not self._all_known:
             if not all(map(rows.__contains__, ordered)):
                 return tuple(filter(rows.__contains__, ordered))
-            self._all_there = ordered
+            self._all_known = ordered
         return ordered
 
     def rounded(self, requests: Resources) -> Resources:
-        """``requests`` as they are counted."""
+        """Return ``requests`` as they are counted."""
         return self._rules.rounded(requests)
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> None:
-        """Return None: a copy has no matcher."""
+        """Return None, because a copy has no matcher."""
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
-        """Hold places; their devices have been chosen before."""
+        """Allocate places; their devices are held already."""
         sizes: dict[Resources, Resources] = {}
         uses: list[PodUse] = []
         for pod, assignment in places:
@@ -105,12 +89,12 @@ class PlanningCopy:
             if requests is None:
                 requests = sizes[pod.requests] = self.rounded(pod.requests)
             uses.append(PodUse(assignment, requests, pod.host_ports))
-        self.allocations.update((use.assignment.uid, use) for use in uses)
-        self._placed.update(use.assignment.uid for use in uses)
+        self.allocations.update((use.uid, use) for use in uses)
+        self._placed.update(use.uid for use in uses)
         self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
     def undo(self, uids: Iterable[str]) -> None:
-        """Give back what these pods were given here, drafts included."""
+        """Release what these pods were given here, drafts included."""
         uses: list[PodUse] = []
         for uid in uids:
             self.devices.give_up(uid)
@@ -119,30 +103,27 @@ class PlanningCopy:
                 uses.append(self.allocations.pop(uid))
         self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], 1)
 
-    def end(self, use: PodUse) -> None:
-        """Let a pod be gone that holds ``use``."""
-        self._gone.add(use.uid)
+    def remove(self, use: PodUse) -> None:
+        """Remove a pod that holds ``use``."""
+        self._removed.add(use.uid)
         self.allocations.pop(use.uid, None)
         self.devices.end(use.assignment.devices, back=False)
-        self._count(use, 1)
+        self.free.count(use.assignment.node, use.requests, use.ports, 1)
 
-    def bring_back(self, use: PodUse) -> None:
-        """Let a pod be there again that was gone."""
-        self._gone.remove(use.uid)
+    def restore(self, use: PodUse) -> None:
+        """Restore a removed pod."""
+        self._removed.remove(use.uid)
         if use.assignment.devices or use.uid in self._placed:
             self.allocations[use.uid] = use
         self.devices.end(use.assignment.devices, back=True)
-        self._count(use, -1)
+        self.free.count(use.assignment.node, use.requests, use.ports, -1)
 
-    def end_all(self, uids: Collection[str], removable: RemovablePods) -> None:
-        """Let many pods be gone that are in ``removable``, which counts in this copy's table."""
-        self._gone.update(uids)
+    def remove_all(self, uids: Collection[str], removable: RemovablePods) -> None:
+        """Remove many pods of ``removable``, which counts in this copy's table."""
+        self._removed.update(uids)
         removable.count(uids, 1)
 
-    def bring_all_back(self, uids: Collection[str], removable: RemovablePods) -> None:
-        """Let many pods be there again that were gone."""
-        self._gone.difference_update(uids)
+    def restore_all(self, uids: Collection[str], removable: RemovablePods) -> None:
+        """Restore many removed pods."""
+        self._removed.difference_update(uids)
         removable.count(uids, -1)
-
-    def _count(self, use: PodUse, sign: int) -> None:
-        self.free.count(use.assignment.node, use.requests, use.ports, sign)

@@ -1,89 +1,324 @@
-"""The reasons for which gangs find no place on given ledger."""
+"""Why a gang has no place: busy now, or unsatisfiable, and what is missing.
+
+Everything is counted on exact amounts. A gang is unsatisfiable when it certainly wouldn't fit even if nothing ran.
+Nodes that are only cordoned or not ready count as present, because they may come back. Invariant: the texts have no
+counters or times that change while the gang waits for the same thing, because every change of a text wakes its pods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.demand import Group, NoPlace
-from fluence_extender.placement.device_reasons import devices_in_use, refusals_among, tied_to, too_few
-from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.explain import Asked, never_a_place, no_place_now
+from fluence_extender.model.quantity import in_binary
+from fluence_extender.model.reason import Reason, ReasonCode, busy, short, unsatisfiable
+from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from fluence_extender.placement.demand import Group
+from fluence_extender.placement.device_search import DeviceUse
+from fluence_extender.placement.eligibility import EligibilityIndex, by_frequency, passes, refusal
+from fluence_extender.placement.errors import NoPlace, Undecided
 from fluence_extender.placement.ledger_port import LedgerPort
-from fluence_extender.placement.shortage import part_that_fits
+from fluence_extender.placement.search import Shape, capacity, decide
+from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
+
+MOST_KINDS = 3
+"""At most this many kinds of members are listed."""
+
+MOST_BACKENDS = 10
+"""At most this many backends are named."""
 
 MOST_REMEMBERED = 128
-"""How many kinds of gangs are remembered as such that could be placed if nothing ran, or not."""
+"""For how many kinds of gangs it is remembered whether they would fit if nothing ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeNodes:
+    """A shape with what is known of its nodes.
+
+    ``possible`` are the nodes that it could ever use, including cordoned nodes and nodes that aren't ready.
+    ``refusals`` are what excludes other nodes, with the number of nodes. ``tie`` are the kinds of devices that tie the
+    shape to a few nodes, "" for none.
+    """
+
+    shape: Shape
+    possible: tuple[str, ...]
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    tie: str = ""
+
+    @property
+    def a_node(self) -> str:
+        """What one of the nodes is called."""
+        return f"node with {self.tie}" if self.tie else "node"
 
 
 class Reasons:
-    """Explains on ``ledger``."""
+    """Explains on ``ledger`` why members have no place."""
 
     def __init__(self, ledger: LedgerPort, eligibility: EligibilityIndex) -> None:
         self._ledger = ledger
         self._eligibility = eligibility
-        self._nevers: dict[object, Reason | None] = {}
-        self._nevers_at = -1
+        self._never: dict[object, Reason | None] = {}
+        self._never_revision = -1
 
     def possible(self, groups: Sequence[Group]) -> list[tuple[str, ...]]:
-        """For each shape the nodes that it could ever use, cordoned and not ready ones included."""
+        """Return the nodes that each shape could ever use, cordoned and not ready ones included."""
         return [self._ledger.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
 
     def why(self, no: NoPlace) -> Reason:
-        """Why the shapes have no place."""
-        asked = self._asked(no.groups)
-        never = self._never(asked)
+        """Return why the shapes have no place."""
+        shapes = self._shapes(no.groups)
+        never = self._never_a_place(shapes)
         if never is not None:
             return never
-        found = no_place_now(asked, self._ledger.free.now())
-        if no.devices is not None and all(one.shape.nodes or not one.tie for one in asked):
+        free = self._ledger.free.now()
+        found = no_place_now(shapes, free)
+        if no.devices is not None and all(one.shape.nodes or not one.tie for one in shapes):
             pods = [pod for _, pods in no.groups for pod in pods]
-            fitting = part_that_fits([one.shape for one in asked], self._ledger.free.now()).members
+            fitting = part_that_fits([one.shape for one in shapes], free).members
             in_use = devices_in_use(self._ledger)
-            return too_few(pods, fitting, self._ledger.graph.catalogue, in_use) or no.devices
+            return _too_few_devices(pods, fitting, self._ledger.graph.catalogue, in_use) or no.devices
         if no.fallback is not None:
             return Reason(ReasonCode.BUSY, f"busy: {no.fallback}")
         return found
 
-    def _never(self, asked: Sequence[Asked]) -> Reason | None:
-        """`never_a_place`, remembered until a node has something else: many that wait are alike."""
+    def _never_a_place(self, shapes: Sequence[ShapeNodes]) -> Reason | None:
+        """Return `never_a_place`, remembered until a node's capacity changes, because many waiting gangs are alike."""
         whole = self._ledger.whole.now()
-        if self._ledger.whole.revision != self._nevers_at or len(self._nevers) >= MOST_REMEMBERED:
-            self._nevers.clear()
-            self._nevers_at = self._ledger.whole.revision
+        if self._ledger.whole.revision != self._never_revision or len(self._never) >= MOST_REMEMBERED:
+            self._never.clear()
+            self._never_revision = self._ledger.whole.revision
         key = tuple(
             (replace(one.shape, nodes=()), one.possible, one.tie, tuple(one.refusals.items()))
-            for one in asked
+            for one in shapes
         )
-        if key not in self._nevers:
-            self._nevers[key] = never_a_place(asked, whole)
-        return self._nevers[key]
+        if key not in self._never:
+            self._never[key] = never_a_place(shapes, whole)
+        return self._never[key]
 
-    def _asked(self, groups: Sequence[Group]) -> list[Asked]:
-        """The shapes with what is known of their nodes, those apart that their devices tie to some nodes."""
+    def _shapes(self, groups: Sequence[Group]) -> list[ShapeNodes]:
+        """Return the shapes with their nodes; pods that devices tie to some nodes are shapes of their own."""
         catalogue, known = self._ledger.graph.catalogue, self._eligibility.nodes
         found = []
         for (shape, pods), possible in zip(groups, self.possible(groups), strict=True):
             by_tie: dict[tuple[frozenset[str] | None, str], list[Pod]] = {}
             for pod in pods:
-                tied = tied_to(catalogue, pod) if pod.devices else None
+                tied = _tied_to(catalogue, pod) if pod.devices else None
                 kinds = " and ".join(sorted(pod.devices)) if tied is not None else ""
                 by_tie.setdefault((tied, kinds), []).append(pod)
             for (tied, kinds), some in by_tie.items():
+                count = len(some)
                 if tied is None:
                     refusals = self._eligibility.refusals(some[0])
-                    found.append(Asked(replace(shape, count=len(some)), possible, refusals))
+                    found.append(ShapeNodes(replace(shape, count=count), possible, refusals))
                     continue
-                nodes = tuple(name for name in shape.nodes if name in tied)
-                there = [known[name] for name in tied if name in known]
+                refused = (refusal(some[0], known[name]) for name in tied if name in known)
                 found.append(
-                    Asked(
-                        replace(shape, count=len(some), nodes=nodes),
+                    ShapeNodes(
+                        replace(
+                            shape, count=count, nodes=tuple(name for name in shape.nodes if name in tied)
+                        ),
                         tuple(name for name in possible if name in tied),
-                        refusals_among(there, some[0]),
+                        by_frequency(Counter(why for why in refused if why is not None)),
                         kinds,
                     )
                 )
         return found
+
+
+# Nodes.
+
+
+def no_place_now(shapes: Sequence[ShapeNodes], free: CapacityTable) -> Reason:
+    """Return the reason for a gang that has to wait for capacity; ``free`` is what the nodes have left."""
+    wanted = sum(one.shape.count for one in shapes)
+    for one in shapes:
+        if one.tie and not one.shape.nodes:
+            refused = _refused(one.refusals)
+            return Reason(
+                ReasonCode.BUSY, f"busy: no {one.a_node} may be used now{refused}{_members(one, shapes)}"
+            )
+    part = part_that_fits([one.shape for one in shapes], free)
+    reason = busy(min(part.members, wanted - 1), wanted, part.short_of)
+    return replace(reason, text=f"{reason.text}{_refused(_passing_refusals(shapes))}")
+
+
+def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason | None:
+    """Return why a gang wouldn't fit even if nothing ran; None when it would, or when that isn't certain.
+
+    ``whole`` is what the nodes have when nothing runs.
+    """
+    ideal = [replace(one.shape, nodes=one.possible) for one in shapes]
+    for one, shape in zip(shapes, ideal, strict=True):
+        if not shape.nodes:
+            return unsatisfiable(f"{_no_node(one)}{_members(one, shapes)}")
+        if not capacity(shape, whole).any():
+            return unsatisfiable(f"{_too_large(shape, whole, one.a_node)}{_members(one, shapes)}")
+    try:
+        if decide(ideal, whole) is not None:
+            return None
+    except Undecided:
+        return None
+    part = largest_part(ideal, whole)
+    wanted = sum(shape.count for shape in ideal)
+    fit = f"{part.members} of {wanted} members would fit if nothing else ran{short(part.short_of)}"
+    return unsatisfiable(f"{fit}{_left_over(ideal, part)}")
+
+
+def _members(one: ShapeNodes, shapes: Sequence[ShapeNodes]) -> str:
+    """Return how many of unequal members a sentence is about."""
+    wanted = sum(each.shape.count for each in shapes)
+    return f", for {one.shape.count} of {wanted} members" if len(shapes) > 1 else ""
+
+
+def _left_over(shapes: Sequence[Shape], part: Part) -> str:
+    """Return which of unequal members have no place in ``part``."""
+    left: dict[str, int] = {}
+    for shape, count in zip(shapes, part.counts, strict=True):
+        if len(shapes) > 1 and count < shape.count:
+            text = requests_text(shape.requests)
+            left[text] = left.get(text, 0) + shape.count - count
+    if not left:
+        return ""
+    listed = [f"{count} x {text}" for text, count in sorted(left.items())]
+    more = f" and {len(listed) - MOST_KINDS} more kinds" if len(listed) > MOST_KINDS else ""
+    return f"; no place for {', '.join(listed[:MOST_KINDS])}{more}"
+
+
+def _no_node(one: ShapeNodes) -> str:
+    if not one.refusals:
+        return "the cluster has no nodes" if not one.tie else f"no {one.a_node} is there"
+    return f"no {one.a_node} may be used{_refused(one.refusals)}"
+
+
+def _passing_refusals(shapes: Sequence[ShapeNodes]) -> dict[str, int]:
+    """Return the refusals that end by themselves, each with the most nodes for which it holds for any shape."""
+    counts: dict[str, int] = {}
+    for one in shapes:
+        for why, count in one.refusals.items():
+            if passes(why):
+                counts[why] = max(counts.get(why, 0), count)
+    return by_frequency(counts)
+
+
+def _refused(refusals: Mapping[str, int]) -> str:
+    listed = ", ".join(f"{count} {why}" for why, count in refusals.items())
+    return f" (nodes refused: {listed})" if listed else ""
+
+
+def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> str:
+    """Return which amounts no node has, with the largest that exists; or what the nearest node has."""
+    requests = shape.requests
+    amounts = whole.free[whole.at(shape.nodes)]
+    names = [name for name in sorted(requests) if requests[name] > 0]
+    columns = [whole.columns[name] for name in names]
+    asked = np.array([requests[name] for name in names])
+    largest = amounts[:, columns].max(axis=0)
+    lacking = [
+        f"{amount_text(name, requests[name])} (the largest has {amount_text(name, int(most)) if most > 0 else 'none'})"
+        for name, most in zip(names, largest, strict=True)
+        if requests[name] > most
+    ]
+    if lacking:
+        return f"no {a_node} has {', nor '.join(lacking)}"
+    missing = amounts[:, columns] < asked
+    fewest = missing[missing.sum(axis=1) == missing.sum(axis=1).min()]
+    nearest = min(tuple(np.flatnonzero(row).tolist()) for row in np.unique(fewest, axis=0))
+    alike = (missing == np.isin(np.arange(len(names)), nearest)).all(axis=1)
+    best = max(amounts[alike][:, [columns[one] for one in nearest]].tolist())
+    had = " and ".join(_have(names[one], int(amount)) for one, amount in zip(nearest, best, strict=True))
+    wanted = [
+        amount_text(name, requests[name])
+        for place, name in enumerate(names)
+        if name != PODS or place in nearest
+    ]
+    return f"no single {a_node} has {' and '.join(wanted)} (the nearest has {had})"
+
+
+def _have(name: str, amount: int) -> str:
+    return amount_text(name, amount) if amount > 0 else f"no {name}"
+
+
+# Devices.
+
+
+def devices_in_use(ledger: LedgerPort) -> DeviceUse:
+    """Return how much of each device the pods of the ledger hold."""
+    held = [share for one in ledger.allocations.values() for share in one.assignment.devices]
+    return DeviceUse(ledger.graph.catalogue, held)
+
+
+def _tied_to(catalogue: DeviceCatalogue, pod: Pod) -> frozenset[str] | None:
+    """Return the nodes that have the devices a pod asks for; None when its devices don't restrict its node."""
+    tied: frozenset[str] | None = None
+    for kind, amount in pod.devices.items():
+        devices = eligible(catalogue, kind, pod.requires)
+        if not devices or not all(device.node for device in devices):
+            continue
+        nodes = frozenset(
+            node
+            for node in {device.node for device in devices}
+            if _served([device for device in devices if device.node == node], amount)
+        )
+        tied = nodes if tied is None else tied & nodes
+    return tied
+
+
+def _served(devices: Sequence[Device], amount: int, use: DeviceUse | None = None) -> int:
+    """Return how many pods get ``amount`` of ``devices`` each, from one place; without ``use`` if all are free."""
+    whole: Counter[str] = Counter()
+    pods = 0
+    for device in devices:
+        free = use.free(device) if use is not None else device.count
+        if device.leaf:
+            pods += max(free, 0) // amount
+        else:
+            whole[device.path.rpartition("/")[0]] += free
+    return pods + sum(free // amount for free in whole.values())
+
+
+def _too_few_devices(
+    pods: Sequence[Pod], fitting: int, catalogue: DeviceCatalogue, use: DeviceUse
+) -> Reason | None:
+    """Return why a gang of ``pods`` waits for devices, if all requests for devices are equal and of one kind.
+
+    ``fitting`` is how many pods would fit now, apart from devices.
+    """
+    askers = [pod for pod in pods if pod.devices]
+    alike = {(tuple(pod.devices.items()), tuple(sorted(pod.requires.items()))) for pod in askers}
+    if len(pods) < 2 or len(alike) != 1 or len(askers[0].devices) != 1:
+        return None
+    ((kind, amount),) = askers[0].devices.items()
+    devices = eligible(catalogue, kind, askers[0].requires)
+    names = ", ".join(sorted({device.backend for device in devices})[:MOST_BACKENDS])
+    which = f"short of {kind} (backends that match: {names})"
+    ever, now = (len(pods) - len(askers) + _served(devices, amount, one) for one in (None, use))
+    if ever < len(pods):
+        return unsatisfiable(f"{ever} of {len(pods)} members would fit if nothing else ran, {which}")
+    if now < len(pods):
+        return Reason(ReasonCode.BUSY, f"{busy(min(now, fitting), len(pods), ()).text}, {which}")
+    return None
+
+
+# Amounts.
+
+
+def amount_text(name: str, amount: int) -> str:
+    """Return an amount as people write it: ``2 cpu``, ``500m cpu``, ``4Gi memory``, ``2 nvidia.com/gpu``."""
+    if name == CPU:
+        return f"{amount // 1000} cpu" if amount % 1000 == 0 else f"{amount}m cpu"
+    if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
+        binary = in_binary(amount)
+        return f"{amount} bytes of {name}" if binary is None else f"{binary} {name}"
+    return f"{amount} {name}"
+
+
+def requests_text(requests: Resources) -> str:
+    """Return what one member asks for, as ``4 cpu + 1Gi memory``, without the pod slot that every member takes."""
+    asked = [amount_text(name, requests[name]) for name in sorted(requests) if name != PODS]
+    return " + ".join(asked) if asked else "no resources"

@@ -18,7 +18,8 @@ from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import Amounts, CapacityTable, NodeCapacity, slots
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.packing import Bins, Undecided, pack
+from fluence_extender.placement.errors import Undecided
+from fluence_extender.placement.packing import Bins, pack
 
 __all__ = ["BUDGET", "Counts", "NodeCapacity", "Shape", "Undecided", "capacity", "decide", "fill", "place"]
 

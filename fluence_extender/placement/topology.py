@@ -17,6 +17,7 @@ from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
 from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.errors import UnknownLevel
 
 HOSTNAME = "kubernetes.io/hostname"
 HOST = "host"
@@ -26,15 +27,6 @@ MOST_LEVELS = 32
 """How many labels are kept as levels at once; the one not used for longest goes."""
 
 Domain = tuple[str, ...]
-
-
-class UnknownLevel(ValueError):
-    """A pod names a topology level that there isn't; ``known`` are those that there are."""
-
-    def __init__(self, level: str, known: tuple[str, ...]) -> None:
-        super().__init__(level)
-        self.level = level
-        self.known = known
 
 
 @dataclass(frozen=True, slots=True)

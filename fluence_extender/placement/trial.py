@@ -1,20 +1,19 @@
-"""Planning as if some pods were gone: on a copy of the accounts, so that the ledger never notices."""
+"""Planning as if some pods were gone, on a copy of the capacity, so that the ledger doesn't change."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device
-from fluence_extender.ledger.pod_use import PodUse, PodUses, RemovablePods, device_uses, pod_use
+from fluence_extender.ledger.pod_use import PodUse, RemovablePods, device_uses, pod_use
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.demand import grouped
+from fluence_extender.placement.demand import Demand, SettledMember, grouped
 from fluence_extender.placement.eligibility import EligibilityIndex, refusal
-from fluence_extender.placement.ledger_port import CapacitySource, Graph
-from fluence_extender.placement.plan import Demand, Planner, SettledMember
-from fluence_extender.placement.planning_copy import PlanningCopy, Rules
+from fluence_extender.placement.ledger_port import LedgerView
+from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.placement.search import capacity
 from fluence_extender.placement.topology import Topology
 from fluence_extender.placement.topology_constraints import topology_constraints
@@ -22,35 +21,16 @@ from fluence_extender.placement.topology_constraints import topology_constraints
 _SEARCHED = Reason(ReasonCode.BUSY, "busy: all devices are searched for together")
 
 
-class Standing(PodUses, Rules, Protocol):
-    """What a trial is made on: the ledger, or a copy of them."""
-
-    @property
-    def free(self) -> CapacitySource:
-        """What the nodes have left."""
-        ...
-
-    @property
-    def whole(self) -> CapacitySource:
-        """What the nodes have when nothing runs."""
-        ...
-
-    @property
-    def graph(self) -> Graph:
-        """The resource graph."""
-        ...
-
-
 class Trial:
-    """A copy of ``ledger`` as they are now, on which a gang's questions are answered, whatever becomes of the ledger.
+    """A copy of ``ledger`` as it is now, which answers questions about one gang.
 
-    ``topology`` follows the same nodes as ``eligibility``. ``removable`` are pods that may be asked about; what others
-    use is read from the ledger then. ``devices`` says whether the gang asks for devices.
+    ``topology`` follows the same nodes as ``eligibility``. ``removable`` are pods that questions may remove; other pods
+    are read from the ledger when a question names them. ``devices`` says whether the gang asks for devices.
     """
 
     def __init__(
         self,
-        ledger: Standing,
+        ledger: LedgerView,
         eligibility: EligibilityIndex,
         topology: Topology | None = None,
         devices: bool = True,
@@ -65,9 +45,9 @@ class Trial:
         )
         self._planner = Planner(self._copy, eligibility, topology)
         self.removable = RemovablePods(self._copy.free.now())
-        self._gone: frozenset[str] = frozenset()
+        self._removed: frozenset[str] = frozenset()
         self._read: dict[str, PodUse | None] = {}
-        self._asked: tuple[Sequence[Demand], bool] | None = None
+        self._alike: tuple[Sequence[Demand], bool] | None = None
 
     def place(
         self,
@@ -77,7 +57,7 @@ class Trial:
         without: frozenset[str],
         within: Collection[str] | None = None,
     ) -> tuple[Assignment, ...] | None:
-        """Where the pods would go once those of the uids ``without`` have gone, on nodes of ``within``; or None."""
+        """Return where the pods would go, on nodes of ``within``, if the pods ``without`` were gone; or None."""
         self._remove(without)
         self._copy.within = within
         found = self._planner.find(demands, gang, settled)
@@ -92,42 +72,45 @@ class Trial:
         settled: Sequence[SettledMember],
         without: frozenset[str],
     ) -> bool:
-        """Whether `place` would find places on any nodes; ask about the same ``demands`` (that object) each time."""
-        if not self._alike(demands):
+        """Return whether `place` would find places on any nodes.
+
+        Pass the same ``demands`` object each time: what is computed from it is remembered.
+        """
+        if not self._countable(demands):
             return self.place(demands, gang, settled, without) is not None
         self._remove(without)
         self._copy.within = None
         shape = self._planner.shape(demands[0], len(demands), gang)
         return int(capacity(shape, self._copy.free.now()).sum()) >= len(demands)
 
-    def _alike(self, demands: Sequence[Demand]) -> bool:
-        """Whether all are equal and may go to any nodes, so that it is enough to count how many these take."""
-        if self._asked is None or self._asked[0] is not demands:
+    def _countable(self, demands: Sequence[Demand]) -> bool:
+        """Return whether all demands are equal and unconstrained, so that counting how many fit is enough."""
+        if self._alike is None or self._alike[0] is not demands:
             free = not any(
                 one.pod.devices or topology_constraints(one.pod, one.levels, one.job_size) for one in demands
             )
-            self._asked = demands, free and len(grouped(demands, {})) == 1
-        return self._asked[1]
+            self._alike = demands, free and len(grouped(demands, {})) == 1
+        return self._alike[1]
 
     def put(
         self, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember]
     ) -> tuple[Assignment, ...] | None:
-        """Where the pods would go, and there they are for the questions that follow; or None."""
+        """Place the pods for this question and the following ones; return their places or None."""
         return self._planner.find(demands, gang, settled)
 
     def put_where_confined(self, demands: Iterable[Demand], gang: object) -> dict[str, str]:
-        """Put pods without devices, ports and bonds, one by one, on the first of the nodes that each is confined to.
+        """Place each pod on the first free node of those that it is confined to.
 
-        Returns the nodes by uid; who finds none that takes it is left out. For many this is much quicker than `put`.
+        The pods may have no devices, host ports or topology constraints. Return the nodes by uid, without the pods that
+        have no place. For many pods this is much faster than `put`.
         """
-        table, nodes, shut = self._copy.free.now(), self._planner.eligibility.nodes, self._copy.closed(gang)
+        table, nodes, closed = self._copy.free.now(), self._planner.eligibility.nodes, self._copy.closed(gang)
         found: dict[str, str] = {}
         for demand in demands:
-            asked = self._copy.rounded(demand.pod.requests)
-            size = table.size(asked)
+            size = table.size(self._copy.rounded(demand.pod.requests))
             for name in demand.pod.confined_to:
                 row, node = table.rows.get(name), nodes.get(name)
-                if row is None or node is None or name in shut or name in demand.barred:
+                if row is None or node is None or name in closed or name in demand.barred:
                     continue
                 if refusal(demand.pod, node) is not None:
                     continue
@@ -138,17 +121,17 @@ class Trial:
         return found
 
     def _remove(self, uids: frozenset[str]) -> None:
-        """Let exactly the pods of these uids be gone."""
-        back, going = self.removable.split(self._gone - uids), self.removable.split(uids - self._gone)
-        self._copy.bring_all_back(back[0], self.removable)
-        for use in self._single(back[1]):
-            self._copy.bring_back(use)
-        self._copy.end_all(going[0], self.removable)
-        for use in self._single(going[1]):
-            self._copy.end(use)
-        self._gone = uids
+        """Make exactly these pods the removed ones."""
+        back, gone = self.removable.split(self._removed - uids), self.removable.split(uids - self._removed)
+        self._copy.restore_all(back[0], self.removable)
+        for use in self._uses(back[1]):
+            self._copy.restore(use)
+        self._copy.remove_all(gone[0], self.removable)
+        for use in self._uses(gone[1]):
+            self._copy.remove(use)
+        self._removed = uids
 
-    def _single(self, uids: Collection[str]) -> Iterator[PodUse]:
+    def _uses(self, uids: Collection[str]) -> Iterator[PodUse]:
         for uid in uids:
             if uid not in self._read:
                 self._read[uid] = self.removable.apart.get(uid) or pod_use(self._ledger, uid)
@@ -161,15 +144,15 @@ class _SearchedDevices:
     """The devices of a trial: those of all members are always searched for together."""
 
     def draft(self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()) -> Reason:
-        """Leave it to the search."""
+        """Return a reason that makes the planner search."""
         return _SEARCHED
 
     def hold(self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]) -> tuple[DeviceShare, ...]:
-        """What the search has chosen."""
+        """Return what the search has chosen."""
         return tuple(device.share(amount) for some in chosen for device, amount in some)
 
     def give_up(self, uid: str) -> None:
-        """There are no drafts."""
+        """Do nothing, because there are no drafts."""
 
     def end(self, shares: Iterable[DeviceShare], back: bool) -> None:
-        """The search looks at who holds what."""
+        """Do nothing, because the search reads what each pod holds."""

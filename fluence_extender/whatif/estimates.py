@@ -21,7 +21,7 @@ from fluence_extender.gangs.membership.workloads import owner_topology
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
-from fluence_extender.placement.plan import Demand, SettledMember
+from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast, OutOfTime
 from fluence_extender.whatif.simulator import short_switch_interval, snapshot_with_ends

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
-from fluence_extender.placement.plan import Demand, GangRefused, SettledMember
+from fluence_extender.placement.demand import Demand, SettledMember
+from fluence_extender.placement.errors import GangRefused
 from fluence_extender.whatif.snapshot import LedgerCopy
 
 
@@ -124,8 +125,8 @@ class Forecast:
     def _pass(self, count: int) -> None:
         """Show the ledger as it is after the first ``count`` ends."""
         while self._passed < count:
-            self._copy.end(self._ends[self._passed].use)
+            self._copy.remove(self._ends[self._passed].use)
             self._passed += 1
         while self._passed > count:
             self._passed -= 1
-            self._copy.bring_back(self._ends[self._passed].use)
+            self._copy.restore(self._ends[self._passed].use)

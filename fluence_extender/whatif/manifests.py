@@ -29,7 +29,7 @@ from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
-from fluence_extender.placement.plan import Demand
+from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.controllers import MAKERS, Maker, maker
 from fluence_extender.whatif.documents import BadManifest, Manifest, NothingToSimulate, as_json
 from fluence_extender.whatif.priority_classes import PriorityClasses

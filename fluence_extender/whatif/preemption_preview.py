@@ -26,7 +26,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.placement.plan import Demand
+from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.snapshot import CopiedGangs, LedgerCopy
 
 STEP_BUDGET = 10_000

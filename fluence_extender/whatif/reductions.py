@@ -11,10 +11,9 @@ from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.quantity import floor_whole, in_exact_binary
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
-from fluence_extender.placement.demand import shape_key
-from fluence_extender.placement.explain import amount_text
-from fluence_extender.placement.plan import Demand
+from fluence_extender.placement.demand import Demand, shape_key
 from fluence_extender.placement.ranks import rank_key
+from fluence_extender.placement.reasons import amount_text
 from fluence_extender.placement.shortage import weights
 from fluence_extender.placement.topology_constraints import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
 from fluence_extender.whatif.manifests import RequestedGang

@@ -15,8 +15,8 @@ from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, waiting
-from fluence_extender.placement.demand import shape_key
-from fluence_extender.placement.plan import Demand, GangRefused
+from fluence_extender.placement.demand import Demand, shape_key
+from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast, OutOfTime
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest

@@ -19,7 +19,9 @@ from fluence_extender.ledger.accounts import Allocation, Strength
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.placement.plan import Demand, GangRefused, Planner
+from fluence_extender.placement.demand import Demand
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from tests.core.shown import documents
 from tests.core.world import World
 

@@ -7,8 +7,10 @@ from hypothesis import settings
 
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Demand, GangRefused, Planner
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from tests.core.engine import FINE_EMBEDDED
 from tests.property.mixed_gangs import can_be_placed, faults, scene
 

@@ -15,8 +15,10 @@ from fluence_extender.model.names import (
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
+from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from tests.core.engine import FINE_EMBEDDED
 from tests.core.values import node, pod
 

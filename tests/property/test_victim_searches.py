@@ -14,8 +14,9 @@ from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Demand, Planner
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
 from tests.core.choosing import choose
 from tests.core.values import GIB, PodFields, node, pod

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fluence_extender.gangs.lifecycle.pins import unpinned
-from fluence_extender.placement.plan import Demand, SettledMember
+from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.topology_constraints import topology_constraints
 from fluence_extender.placement.trial import Trial
 

@@ -20,8 +20,10 @@ from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
+from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
 
 NODES_SHOWN = 4

@@ -13,9 +13,9 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.demand import grouped
+from fluence_extender.placement.demand import Demand, grouped
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Demand, Planner
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.search import capacity
 from fluence_extender.placement.topology_constraints import topology_constraints
 

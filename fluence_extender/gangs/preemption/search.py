@@ -28,9 +28,9 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
-from fluence_extender.placement import trial as trials
-from fluence_extender.placement.demand import grouped
-from fluence_extender.placement.plan import Demand, Planner, SettledMember
+from fluence_extender.placement.demand import Demand, SettledMember, grouped
+from fluence_extender.placement.ledger_port import LedgerView
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
 
 TRIALS = 16, 256
@@ -69,7 +69,7 @@ class GangSource(Protocol):
         ...
 
 
-class SearchLedger(trials.Standing, Protocol):
+class SearchLedger(LedgerView, Protocol):
     """The ledger, or a copy of it."""
 
     @property

@@ -11,8 +11,9 @@ from fluence_extender.gangs.preemption.victims import Victim, victims_of
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import refusal
-from fluence_extender.placement.plan import Demand, Planner
+from fluence_extender.placement.plan import Planner
 from tests.core.values import asks, node, pod
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang

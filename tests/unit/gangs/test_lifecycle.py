@@ -12,7 +12,8 @@ from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import HostPort, Owner
 from fluence_extender.model.workload import Job, PodGroup
-from fluence_extender.placement.plan import Demand, Planner, SettledMember
+from fluence_extender.placement.demand import Demand, SettledMember
+from fluence_extender.placement.plan import Planner
 from tests.core.invariants import check_at_rest
 from tests.core.values import PodFields, asks, node
 from tests.core.world import World

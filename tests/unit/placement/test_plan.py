@@ -14,7 +14,9 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, Pod, Toleration
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.plan import Demand, GangRefused, Planner
+from fluence_extender.placement.demand import Demand
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from tests.core.values import GIB, asks, node, pod
 from tests.unit.placement.conftest import MakeBench
 

@@ -6,7 +6,9 @@ import pytest
 
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import pod_use
-from fluence_extender.placement.plan import Demand, GangRefused, Planner
+from fluence_extender.placement.demand import Demand
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.whatif.snapshot import LedgerCopy, snapshot
 from tests.core.values import node, pod
@@ -38,13 +40,13 @@ def test_pod_that_ends_and_comes_back_leaves_the_copy_as_it_was(
     before = held(copy)
     use = pod_use(ledger, "running")
     assert use is not None
-    copy.end(use)
+    copy.remove(use)
     assert held(copy) != before
     planner.plan(
         [Demand(pod("a", 4000, uid="a", devices={"qpu": 2})), Demand(pod("b", 4000, uid="b"))], "wide"
     )
     copy.undo(["a", "b"])
-    copy.bring_back(use)
+    copy.restore(use)
     assert held(copy) == before
     with pytest.raises(GangRefused):
         planner.plan([Demand(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
@@ -57,9 +59,9 @@ def test_pod_that_was_placed_there_can_end_and_come_back_and_is_counted_once(
     planner.plan([Demand(pod("promised", 1000, uid="promised", devices={"qpu": 1}))], "promised")
     before = held(copy)
     use = copy.allocations["promised"]
-    copy.end(use)
+    copy.remove(use)
     assert "promised" not in copy.allocations
-    copy.bring_back(use)
+    copy.restore(use)
     assert held(copy) == before
 
 
@@ -72,7 +74,7 @@ def test_ledger_notices_nothing(copied: tuple[Ledger, PlanningCopy, Planner]) ->
     )
     use = pod_use(ledger, "running")
     assert use is not None
-    copy.end(use)
+    copy.remove(use)
     planner.plan([Demand(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
     assert (
         {name: one.free for name, one in ledger.accounts.items()},

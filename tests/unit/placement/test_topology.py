@@ -16,7 +16,9 @@ from fluence_extender.model.names import (
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.plan import Demand, GangRefused, Planner, SettledMember
+from fluence_extender.placement.demand import Demand, SettledMember
+from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.topology_constraints import (
     PODSET_GROUP,
     PODSET_PREFERRED,

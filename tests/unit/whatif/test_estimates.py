@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.placement.plan import Demand
+from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.estimates import Queued, estimate
 from fluence_extender.whatif.snapshot import snapshot
 from tests.core.values import node, pod

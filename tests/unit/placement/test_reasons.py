@@ -11,7 +11,7 @@ from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.explain import Asked, amount_text, never_a_place, no_place_now
+from fluence_extender.placement.reasons import ShapeNodes, amount_text, never_a_place, no_place_now
 from fluence_extender.placement.search import Shape
 from tests.core.values import GIB, asks
 
@@ -38,7 +38,7 @@ def why(
     )
     whole = CapacityTable.of({name: NodeCapacity(account.allocatable) for name, account in there.items()})
     ever = possible or [shape.nodes for shape in shapes]
-    asked = [Asked(shape, nodes, refusals or {}) for shape, nodes in zip(shapes, ever, strict=True)]
+    asked = [ShapeNodes(shape, nodes, refusals or {}) for shape, nodes in zip(shapes, ever, strict=True)]
     return never_a_place(asked, whole) or no_place_now(asked, free)
 
 
@@ -205,8 +205,8 @@ def test_only_what_members_without_a_place_are_short_of_is_named() -> None:
 def test_refusals_are_those_of_the_members_that_they_concern() -> None:
     there = accounts(WHOLE)
     free = CapacityTable.of({name: NodeCapacity(account.free) for name, account in there.items()})
-    picky = Asked(Shape(asks(200), 2, ()), (), {"node selector": 1})
-    never = never_a_place([Asked(Shape(asks(100), 1, ("n0",)), ("n0",)), picky], free)
+    picky = ShapeNodes(Shape(asks(200), 2, ()), (), {"node selector": 1})
+    never = never_a_place([ShapeNodes(Shape(asks(100), 1, ("n0",)), ("n0",)), picky], free)
     assert never is not None
     assert never.text == (
         "unsatisfiable: no node may be used (nodes refused: 1 node selector), for 2 of 3 members"

@@ -1,0 +1,58 @@
+"""The errors of this package, all of them `PlacementError`.
+
+* `GangRefused`: a gang has no place; it carries the reason for the user. This is the only one that `Planner` raises.
+* `NoPlace`: members have no place within some nodes; what the reason is made from.
+* `UnknownLevel`: a pod names a topology level that doesn't exist.
+* `Undecided`: a search has spent its budget without an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fluence_extender.model.reason import Reason
+
+if TYPE_CHECKING:
+    from fluence_extender.placement.demand import Group
+
+
+class PlacementError(Exception):
+    """The base of this package's errors."""
+
+
+class GangRefused(PlacementError):
+    """The gang has no place; ``reason`` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
+
+
+class NoPlace(PlacementError):
+    """There is no place for ``groups``.
+
+    ``fallback`` is the explanation when nothing else explains it. ``devices`` is why the first pod that asks for
+    devices got none.
+    """
+
+    def __init__(
+        self, groups: Sequence[Group], fallback: str | None = None, devices: Reason | None = None
+    ) -> None:
+        super().__init__(fallback or "no place")
+        self.groups = groups
+        self.fallback = fallback
+        self.devices = devices
+
+
+class UnknownLevel(PlacementError):
+    """A pod names a topology level that doesn't exist; ``known`` are the existing levels."""
+
+    def __init__(self, level: str, known: tuple[str, ...]) -> None:
+        super().__init__(level)
+        self.level = level
+        self.known = known
+
+
+class Undecided(PlacementError):
+    """The budget of a search is spent, so it isn't known whether there is a place."""
