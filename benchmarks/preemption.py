@@ -218,7 +218,7 @@ def carry_out(controller: Controller, case: Case, clock: Clock) -> dict[str, lis
     for one in pods:
         controller.observe(Changed(Kind.POD, one))
     timed = Timed()
-    preemptor = controller.lifecycle.preemptor
+    preemption = controller.lifecycle.preemption
     evicted: list[Pod] = []
     while True:
         actions = timed.run("deciding", controller.step)
@@ -226,7 +226,7 @@ def carry_out(controller: Controller, case: Case, clock: Clock) -> dict[str, lis
         clock.now += 0.0 if controller.lifecycle.restless else TICK
         if asked is not None:
             break
-    timed.run("the budgets allow it", partial(preemptor.budgets_allow, asked.preemptor))
+    timed.run("the budgets allow it", partial(preemption.budgets_allow, asked.preemptor))
     while True:
         actions = timed.run("evicting", controller.step)
         evicted.extend(one.pod for one in actions if isinstance(one, Evict))

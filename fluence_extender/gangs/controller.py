@@ -215,7 +215,7 @@ class Controller:
     def stand_down(self, why: str) -> None:
         """Decide no more: plans that aren't bound are dropped, who waits at a barrier is told ``why``."""
         self.leading = False
-        self.lifecycle.preemptor.forget()
+        self.lifecycle.preemption.forget()
         self._standby.begin(why)
 
     def _take_in(self, look: OwnPods) -> None:

@@ -128,7 +128,7 @@ class Simulator:
 
     async def _context(self, request: SimulationRequest, rules: PreemptionRules) -> PreemptionContext:
         """Copy the gangs that may become victims, a few at a time, and the preemptions under way."""
-        registry, preemptor = self._controller.registry, self._controller.lifecycle.preemptor
+        registry, preemption = self._controller.registry, self._controller.lifecycle.preemption
         highest = max((gang.priority for gang in request.gangs), default=0)
         gangs = CopiedGangs()
         if highest > registry.lowest_priority:
@@ -138,7 +138,7 @@ class Simulator:
                 if time.monotonic() - began > SLICE:
                     await asyncio.sleep(0)
                     began = time.monotonic()
-        state = preemptor.state()
+        state = preemption.state()
         return PreemptionContext(gangs, state.departing, state.evicted, state.preemptors, rules.budgets)
 
 

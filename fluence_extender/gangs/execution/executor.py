@@ -81,7 +81,7 @@ class Executor:
     ) -> None:
         self._registry = registry
         self._lifecycle = lifecycle
-        self._preemptor = lifecycle.preemptor
+        self._preemption = lifecycle.preemption
         self._cluster = cluster
         self._lead_lost = lead_lost
         self._wake = wake
@@ -233,7 +233,7 @@ class Executor:
             return
         except ClusterError as error:
             log.warning("nomination failed; trying again", pod=pod.key, node=node, error=str(error))
-            self._later(STEER_PAUSE, self._preemptor.nomination_failed, pod.uid)
+            self._later(STEER_PAUSE, self._preemption.nomination_failed, pod.uid)
 
     async def _ask_budgets(self, ask: AskBudgets) -> None:
         try:
@@ -243,16 +243,16 @@ class Executor:
             log.warning("disruption budgets can't be read", error=str(error))
             refused = EvictionBlock(f"disruption budgets can't be read: {error}", frozenset())
         if refused is None:
-            self._preemptor.budgets_allow(ask.preemptor)
+            self._preemption.budgets_allow(ask.preemptor)
         else:
-            self._preemptor.budgets_forbid(ask.preemptor, refused.last_concerned(ask.pods), refused.reason)
+            self._preemption.budgets_forbid(ask.preemptor, refused.last_concerned(ask.pods), refused.reason)
         self._wake()
 
     async def _evict(self, pod: Pod, reason: str, again: bool) -> None:
         try:
             await self._cluster.evict(pod, reason)
             self._lifecycle.note(pod.uid, HistoryKind.EVICTED, reason)
-            self._preemptor.evicted(pod.uid)
+            self._preemption.evicted(pod.uid)
             return
         except Disrupted as error:
             why = str(error)
@@ -264,7 +264,7 @@ class Executor:
             why = str(error)
             log.warning("eviction failed", pod=pod.key, error=why)
         if again:
-            self._later(EVICT_PAUSE, partial(self._preemptor.eviction_failed, why=why), pod.uid)
+            self._later(EVICT_PAUSE, partial(self._preemption.eviction_failed, why=why), pod.uid)
 
     async def _report(self, report: ReportPod | ReportGroup | ReportMembers) -> None:
         try:

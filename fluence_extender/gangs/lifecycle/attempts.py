@@ -17,7 +17,7 @@ from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.preemption.preemptor import Preemptor
+from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState, HistoryKind
 from fluence_extender.model.pod import Pod
@@ -51,13 +51,13 @@ class Attempts:
         registry: Registry,
         ledger: Ledger,
         places: Places,
-        preemptor: Preemptor,
+        preemption: PreemptionManager,
         displacement: Displacement,
         clock: Callable[[], float],
     ) -> None:
         self._clock = clock
         self._displacement = displacement
-        self._preemptor = preemptor
+        self._preemption = preemption
         self._registry = registry
         self._ledger = ledger
         self._places = places
@@ -75,13 +75,13 @@ class Attempts:
         ]
         hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
         self._vain.clear()
-        self._preemptor.begin_round()
+        self._preemption.begin_round()
         tried: set[GangKey] = set()
         placed, tell_at = 0, NEVER
         for gang in hopeful:
             enough = placed >= PLACED_AT_ONCE or self._clock() >= tell_at
             # A search for victims goes on only where its gang is tried each time.
-            if enough and not self._preemptor.searching:
+            if enough and not self._preemption.searching:
                 break
             tried.add(gang.key)
             before = len(needy(gang))
@@ -112,15 +112,15 @@ class Attempts:
         if not ready:
             gang.explain(_gates(gang), now)
             return
-        self._preemptor.order(gang, ready)
-        obstacle = _invalid(ready) or self._preemptor.obstacle(gang, ready)
+        self._preemption.order(gang, ready)
+        obstacle = _invalid(ready) or self._preemption.obstacle(gang, ready)
         if obstacle is not None:
             gang.explain(obstacle, now)
             return
         if not settled and (gang.reason is None or gang.reason.code in INCOMPLETE):
             gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         fewest = max(missing, 1)
-        reason = self._preemptor.known_reason(gang, ready[:fewest], now)
+        reason = self._preemption.known_reason(gang, ready[:fewest], now)
         if reason is None:
             reason = self._plan_as_many(gang, ready, fewest, now)
         needs = _needs(gang, size)
@@ -133,9 +133,9 @@ class Attempts:
                 self._registry.dirty.add(gang.key)
             else:
                 reason = self._make_room(gang, ready, missing if needs else 0, reason, now)
-            reason = self._preemptor.behind(gang, reason)
+            reason = self._preemption.behind(gang, reason)
         if not needs:
-            self._preemptor.end(gang.key)
+            self._preemption.end(gang.key)
         gang.explain(reason, now)
 
     def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
@@ -144,7 +144,7 @@ class Attempts:
         parts = [lacking[:needed]] if needed else [[member] for member in lacking]
         reason, soon = self._displacement.look(gang, parts, reason, now)
         if needed and not soon:
-            reason = self._preemptor.consider(gang, ready[:needed], reason, now)
+            reason = self._preemption.consider(gang, ready[:needed], reason, now)
         return reason
 
     def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
@@ -153,7 +153,7 @@ class Attempts:
         keeper = gang.key if self._ledger.preemptor_holds.nodes_for(gang.key) else None
         asked = (
             _asked(gang, members, now, self._places.topology),
-            self._preemptor.passes(gang),
+            self._preemption.passes(gang),
             keeper,
         )
         reason = self._vain.get(asked)

@@ -33,8 +33,8 @@ from fluence_extender.gangs.lifecycle.resting import (
 from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
-from fluence_extender.gangs.preemption.preemptor import Preemptor
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
 from fluence_extender.ledger.accounts import Strength
@@ -69,11 +69,11 @@ class Lifecycle:
         self._places = Places(registry, ledger, planner, clock, preemptions.passes)
         self.resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
-        self.preemptor = Preemptor(
+        self.preemption = PreemptionManager(
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
         )
         self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
-        self._attempts = Attempts(registry, ledger, self._places, self.preemptor, self._displacement, clock)
+        self._attempts = Attempts(registry, ledger, self._places, self.preemption, self._displacement, clock)
         self._gang_index = GangIndex(registry, limits)
         self._tried_version = -1
 
@@ -100,7 +100,7 @@ class Lifecycle:
                 member.assignment = self._ledger.adopt(pod, self._gang_id(pod.uid), Strength.BOUND)
             member.bound = pod.node
             if pod.deleting:
-                self.preemptor.terminating(pod.uid)
+                self.preemption.terminating(pod.uid)
             self._ledger.amend(pod)
             self._ledger.strengthen(pod.uid, Strength.BOUND)
         elif pod.deleting:
@@ -340,7 +340,7 @@ class Lifecycle:
         """Begin to decide. What was promised before us is kept; until then only facts were followed."""
         self._places.clears()
         resume_promised(self._registry, self._ledger, self._planner.node)
-        self.preemptor.take_over()
+        self.preemption.take_over()
         for gang in self._registry.gangs.values():
             gang.gather_anew()
         for _, member in self._registry.members():
@@ -374,7 +374,7 @@ class Lifecycle:
         for gang in self._gang_index.existing(looked_at):
             self.resting.give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)
-        preempting = self.preemptor.actions(now, looked_at)
+        preempting = self.preemption.actions(now, looked_at)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
@@ -391,7 +391,7 @@ class Lifecycle:
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        return bool(self._registry.dirty or self._attempts.left) or self.preemptor.restless
+        return bool(self._registry.dirty or self._attempts.left) or self.preemption.restless
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place who waits: those just looked at, and everybody once there may be more room than before."""

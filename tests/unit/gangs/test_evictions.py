@@ -16,7 +16,7 @@ from tests.core.invariants import check_at_rest
 from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, gang
-from tests.unit.gangs.test_preemptor import reason, terminating
+from tests.unit.gangs.test_preemption import reason, terminating
 
 A_MOMENT = 0.001
 

@@ -67,7 +67,7 @@ def test_the_leader_does_what_the_simulation_predicted(seed: int, worlds: list[W
     if result["fits"]:
         assert reason is None or not reason.text.startswith("preempting")
         return
-    preempting = w.controller.lifecycle.preemptor.state().departing
+    preempting = w.controller.lifecycle.preemption.state().departing
     assert len(preempting) == sum(one["pods"] for one in result["preemption"]["victims"])
     going = {
         member.pod.labels[GROUP_LABEL]
@@ -127,7 +127,7 @@ def test_gang_that_is_being_evicted_is_no_victim_again(worlds: list[World]) -> N
     assert result["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)" or (
         result["preemption"]["text"] == "would preempt 1 gang (1 pod): default/other (1)"
     )
-    going = w.controller.lifecycle.preemptor.state().evicted
+    going = w.controller.lifecycle.preemption.state().evicted
     assert result["preemption"]["victims"][0]["gang"] not in {str(one) for one in going}
 
 

@@ -61,7 +61,7 @@ class PreemptionState:
     preemptors: dict[GangKey, PreemptorDemand]
 
 
-class Preemptor:
+class PreemptionManager:
     """Decides on preemptions and carries them out; ``on_preempted`` is called for each gang whose eviction begins."""
 
     def __init__(
