@@ -26,7 +26,7 @@ from benchmarks.stalls import Stalls
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
-from fluence_extender.embeddedcluster.memory import MemoryCluster
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
@@ -183,7 +183,7 @@ class Storm:
 async def storm() -> Storm:
     """Change nodes of a cluster with libreapi_cli while filter calls are answered on the same loop."""
     controller = started(STORM_NODES, "fluxion", pods(STORM_NODES))
-    driver = Driver(controller, MemoryCluster())
+    driver = Driver(controller, EmbeddedCluster())
     rebuilds = 0
 
     def done() -> None:

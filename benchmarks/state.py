@@ -24,7 +24,7 @@ from benchmarks.report import PAGES, report, table
 from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Kind, Listed
-from fluence_extender.embeddedcluster.memory import MemoryCluster
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.graph.containment import LEVELS
@@ -160,7 +160,7 @@ class Turns:
 async def measure() -> list[Cost]:
     """All documents, the middle of several rounds each."""
     known = controller()
-    driver = Driver(known, MemoryCluster())
+    driver = Driver(known, EmbeddedCluster())
     placements = LivePlacements(known, driver, lambda: "")
     state = LiveState(known, driver, lambda: "")
     metrics = Metrics()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
-from fluence_extender.embeddedcluster.memory import MemoryCluster
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.graph.containment import LEVELS
@@ -39,7 +39,7 @@ def cost_by_size(sizes: tuple[int, ...], gangs: dict[str, tuple[int, int]]) -> d
 
 
 async def _cost(nodes: int, gangs: int, members: int) -> float:
-    cluster = MemoryCluster(*(Node(f"node-{number}", allocatable=NODE) for number in range(nodes)))
+    cluster = EmbeddedCluster(*(Node(f"node-{number}", allocatable=NODE) for number in range(nodes)))
     ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", dict(LEVELS)), "lonode")
     controller = Controller(ledger)
     driver = Driver(controller, cluster)
@@ -66,7 +66,7 @@ def _changes(sink: Callable[[Observation], None]) -> Callable[[Observation], Non
 
 
 async def _place(
-    cluster: MemoryCluster, controller: Controller, driver: Driver, name: str, gangs: int, members: int
+    cluster: EmbeddedCluster, controller: Controller, driver: Driver, name: str, gangs: int, members: int
 ) -> None:
     for first in range(0, gangs, LOT):
         pods = [

@@ -1,1 +1,1 @@
-"""A cluster in memory behind the cluster port: no API server, no files, no network."""
+"""A whole cluster inside the process, behind the cluster port: no API server, no files, no network."""

@@ -18,21 +18,21 @@ from fluence_extender.cluster.port import (
     Regarding,
     Sink,
 )
-from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+from tests.core.faulty_cluster import FaultyCluster
 
 
 class Link:
-    """`Cluster` over a `MemoryCluster`.
+    """`Cluster` over a `FaultyCluster`.
 
     A write that was sent arrives although its caller gives it up. While ``cut`` nothing gets through either way; what
     is read is as it was; after `heal` everything is listed anew, as after lost watches. A question for the Lease takes
     ``lag`` seconds, and its answer as long again, from the next one on also when that is changed.
     """
 
-    def __init__(self, cluster: MemoryCluster, lag: float = 0.0) -> None:
+    def __init__(self, cluster: FaultyCluster, lag: float = 0.0) -> None:
         self.cut = False
         self.lag = lag
         self._cluster = cluster
@@ -48,7 +48,7 @@ class Link:
                 sink(seen)
 
     def watch(self, sink: Sink) -> None:
-        """See `MemoryCluster.watch`."""
+        """See `FaultyCluster.watch`."""
         self._list(sink)
         self._sinks.append(sink)
 
@@ -97,7 +97,7 @@ class Link:
         return found
 
     async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
-        """See `MemoryCluster.look`."""
+        """See `FaultyCluster.look`."""
         if self.cut:
             raise ClusterError("no answer")
         return await self._cluster.own_pods(known)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Lease, OwnPods
-from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
@@ -18,6 +17,7 @@ from fluence_extender.gangs.leadership.election import Election
 from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.ledger.ledger import Ledger
+from tests.core.faulty_cluster import FaultyCluster
 from tests.core.link import Link
 from tests.core.scheduler import KubeScheduler
 
@@ -73,7 +73,7 @@ class Replica:
     def __init__(
         self,
         name: str,
-        cluster: MemoryCluster,
+        cluster: FaultyCluster,
         board: LeaseBoard,
         ledger: Ledger,
         limits: Limits,

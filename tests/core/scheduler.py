@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.errors import ClusterError
-from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.http.scheduler.port import BindRefused, Nowhere, On, RequestedPod, Undecided
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
@@ -20,6 +19,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
+from tests.core.faulty_cluster import FaultyCluster
 from tests.core.link import Link
 
 FIRST_BACKOFF = 1.0
@@ -48,7 +48,7 @@ class KubeScheduler:
     are the seconds of such a Binding.
     """
 
-    def __init__(self, cluster: MemoryCluster | Link) -> None:
+    def __init__(self, cluster: FaultyCluster | Link) -> None:
         self.cluster = cluster
         self.placements: LivePlacements | None = None
         self.refusing: dict[str, int] = {}

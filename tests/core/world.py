@@ -12,7 +12,6 @@ from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
 from fluence_extender.cluster import port
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Observation
-from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.execution.driver import Driver
@@ -32,6 +31,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
+from tests.core.faulty_cluster import FaultyCluster
 from tests.core.scheduler import KubeScheduler
 from tests.core.values import PodFields
 
@@ -67,7 +67,7 @@ class World:
         self.policy = policy
         self.limits = limits
         self.loop.set_exception_handler(self._unhandled)
-        self.cluster = MemoryCluster(*objects)
+        self.cluster = FaultyCluster(*objects)
         self.scheduler = KubeScheduler(self.cluster)
         self.rejected: list[str] = []
         self.shown: tuple[object, dict[str, tuple[str, str]]] = (None, {})

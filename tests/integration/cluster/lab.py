@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import Cluster
-from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.pod import Pod
+from tests.core.faulty_cluster import FaultyCluster
 
 PODS = "/api/v1/namespaces/default/pods"
 FINALIZER = "example.com/hold"
@@ -52,7 +52,7 @@ class Lab(Protocol):
 
 class MemoryLab:
     def __init__(self) -> None:
-        self._memory = MemoryCluster()
+        self._memory = FaultyCluster()
         self.cluster: Cluster = self._memory
 
     async def create(self, name: str, gates: Sequence[str] = ()) -> Pod:

@@ -1,4 +1,4 @@
-"""The in-memory cluster and a real API server keep the same rules."""
+"""The embedded cluster and a real API server follow the same rules."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ import pytest
 
 from fluence_extender.cluster.errors import NotLeading
 from fluence_extender.cluster.port import Regarding
-from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+from tests.core.faulty_cluster import FaultyCluster
 
 POD = Pod("ns", "p", "u1", gates=(GATE,))
 GROUP = CoschedulingGroup("ns", "g", "u", 2)
@@ -40,13 +40,13 @@ WRITES: dict[str, Write] = {
 }
 
 
-def state(cluster: MemoryCluster) -> object:
+def state(cluster: FaultyCluster) -> object:
     return cluster.pods(), cluster.events, cluster.reports, cluster.waiting, cluster.calls
 
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_nothing_is_written_by_who_does_not_lead(name: str) -> None:
-    cluster, lead = MemoryCluster(POD, GROUP), Lead()
+    cluster, lead = FaultyCluster(POD, GROUP), Lead()
     lead.leads = lead.holds = False
     before = repr(state(cluster))
     with pytest.raises(NotLeading, match="not the leader: the lease is held by another"):
@@ -56,7 +56,7 @@ async def test_nothing_is_written_by_who_does_not_lead(name: str) -> None:
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_who_leads_writes(name: str) -> None:
-    cluster = MemoryCluster(POD, GROUP)
+    cluster = FaultyCluster(POD, GROUP)
     before = repr((cluster.pods(), cluster.events, cluster.reports, vars(cluster)))
     if name == "bind":
         await WRITES["ungate"](Fence(cluster, Lead()))
@@ -65,7 +65,7 @@ async def test_who_leads_writes(name: str) -> None:
 
 
 async def test_write_under_way_is_given_up_when_the_lead_is_lost() -> None:
-    cluster = MemoryCluster(POD, GROUP)
+    cluster = FaultyCluster(POD, GROUP)
     cluster.delays["nominate"] = 30.0
     fence = Fence(cluster, Lead())
     writing = asyncio.create_task(fence.nominate(POD, "n1"))
@@ -78,14 +78,14 @@ async def test_write_under_way_is_given_up_when_the_lead_is_lost() -> None:
 
 
 async def test_time_limit_of_a_write_itself_is_no_loss_of_the_lead() -> None:
-    cluster = MemoryCluster(POD, GROUP)
+    cluster = FaultyCluster(POD, GROUP)
     cluster.fail("nominate", TimeoutError("slow"))
     with pytest.raises(TimeoutError, match="slow"):
         await Fence(cluster, Lead()).nominate(POD, "n1")
 
 
 async def test_cancelled_write_stays_cancelled() -> None:
-    cluster = MemoryCluster(POD, GROUP)
+    cluster = FaultyCluster(POD, GROUP)
     cluster.delays["nominate"] = 30.0
     writing = asyncio.create_task(Fence(cluster, Lead()).nominate(POD, "n1"))
     await asyncio.sleep(0)
@@ -95,7 +95,7 @@ async def test_cancelled_write_stays_cancelled() -> None:
 
 
 async def test_write_waits_for_word_that_the_lease_is_still_ours() -> None:
-    cluster, lead = MemoryCluster(POD), Lead()
+    cluster, lead = FaultyCluster(POD), Lead()
     lead.leads = False
     writing = asyncio.create_task(Fence(cluster, lead).nominate(POD, "n1"))
     await asyncio.sleep(0.05)
@@ -106,7 +106,7 @@ async def test_write_waits_for_word_that_the_lease_is_still_ours() -> None:
 
 
 async def test_write_that_waits_for_such_word_in_vain_is_not_made() -> None:
-    cluster, lead = MemoryCluster(POD), Lead()
+    cluster, lead = FaultyCluster(POD), Lead()
     lead.leads = False
     writing = asyncio.create_task(Fence(cluster, lead).nominate(POD, "n1"))
     await asyncio.sleep(0.05)
@@ -117,7 +117,7 @@ async def test_write_that_waits_for_such_word_in_vain_is_not_made() -> None:
 
 
 async def test_write_that_waits_for_such_word_is_given_up_with_the_others() -> None:
-    cluster, lead = MemoryCluster(POD), Lead()
+    cluster, lead = FaultyCluster(POD), Lead()
     lead.leads = False
     fence = Fence(cluster, lead)
     writing = asyncio.create_task(fence.nominate(POD, "n1"))

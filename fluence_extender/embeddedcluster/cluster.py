@@ -1,14 +1,13 @@
-"""An API server in memory, for tests: the same port, the same rules, no network.
+"""A cluster that the process itself holds: the API server's rules on the model's values.
 
-It keeps model values and answers writes as Kubernetes does: uids are preconditions, a pod that is gated, bound or being
-deleted isn't bound, a Binding merges annotations and clears the nomination, an evicted pod that runs stays until `reap`
-plays its kubelet. Each change is told to the sinks at once, or queued while ``held``.
+It keeps model values and accepts the writes of the cluster port as Kubernetes does: uids are preconditions; a pod that
+is gated, bound or terminating isn't bound; a Binding merges annotations and clears the nomination; an evicted pod that
+runs stays, terminating, until `reap` plays the part of its kubelet. Each change is sent to all sinks at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -43,8 +42,8 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """An Event that was recorded, ``count`` times."""
+class RecordedEvent:
+    """An Event that was recorded ``count`` times."""
 
     regarding: Regarding
     reason: str
@@ -53,40 +52,36 @@ class Recorded:
     count: int = 1
 
 
-class MemoryCluster:
-    """`Cluster` without a cluster.
+class EmbeddedCluster:
+    """`port.Cluster` without an API server.
 
-    ``fail(verb, error)`` makes the next call of that verb raise; ``delays[verb]`` are seconds it takes; pods whose uid
-    is in ``protected`` can't be evicted; ``calls`` lists (verb, pod key) of all writes, refused ones too.
+    ``protected`` are the uids of pods that a disruption budget protects from eviction. ``events`` are the Events
+    recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
+    message of each gated pod by uid.
     """
 
     def __init__(self, *objects: Watched) -> None:
-        self.events: list[Recorded] = []
-        self.calls: list[tuple[str, str]] = []
+        self.events: list[RecordedEvent] = []
         self.reports: dict[Key, tuple[bool, str, str]] = {}
         self.waiting: dict[str, str] = {}
-        self.delays: dict[str, float] = {}
         self.protected: set[str] = set()
-        self.held = False
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
-        self._failures: dict[str, deque[Exception]] = {}
         self._sinks: list[Sink] = []
-        self._queue: deque[Observation] = deque()
         self._version = 0
         for one in objects:
             self.put(one)
 
-    # What a test does to the cluster.
+    # What other clients and kubelets do.
 
     def put(self, one: Watched) -> None:
-        """Create or replace an object, as another client would; what is stored (pods get a resourceVersion)."""
+        """Create or replace an object. A pod gets the next resourceVersion."""
         stored: Watched = one
         if isinstance(one, Pod):
             self._version += 1
             stored = replace(one, resource_version=str(self._version))
         kind = KINDS[type(one)]
         self._objects[kind][_key(one)] = stored
-        self._tell(Changed(kind, stored))
+        self._send(Changed(kind, stored))
 
     def remove(self, one: Watched) -> None:
         """Delete an object at once (a pod: with grace period 0)."""
@@ -95,12 +90,12 @@ class MemoryCluster:
         if last is None:
             return
         if isinstance(last, ResourcesFile):
-            self._tell(Changed(kind, ResourcesFile(last.source, None)))
+            self._send(Changed(kind, ResourcesFile(last.source, None)))
         else:
-            self._tell(Deleted(kind, last))
+            self._send(Deleted(kind, last))
 
     def delete(self, pod: Pod) -> None:
-        """Delete a pod gracefully: one that is bound stays, being deleted, until `reap`."""
+        """Delete a pod gracefully: a bound pod stays, terminating, until `reap`."""
         now = self.pod(pod)
         if now.node and not now.finished:
             self.put(replace(now, deleting=True))
@@ -108,46 +103,37 @@ class MemoryCluster:
             self.remove(now)
 
     def reap(self) -> None:
-        """End all pods that are being deleted, as their kubelets would."""
+        """End all terminating pods, as their kubelets would."""
         for pod in self.pods():
             if pod.deleting:
                 self.remove(pod)
 
+    # Reading and watching.
+
     def pod(self, pod: Pod) -> Pod:
-        """The pod of that name and uid as it is now. Raises `Gone`."""
+        """Return the current pod of that name and uid. Raise `Gone`."""
         now = self._objects[Kind.POD].get(_key(pod))
         if not isinstance(now, Pod) or now.uid != pod.uid:
             raise Gone(f"pod {pod.key} (uid {pod.uid}) is gone", 404)
         return now
 
     def pods(self) -> tuple[Pod, ...]:
-        """All pods."""
+        """Return all pods."""
         return tuple(pod for pod in self._objects[Kind.POD].values() if isinstance(pod, Pod))
 
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes."""
+        """Return all nodes."""
         return tuple(node for node in self._objects[Kind.NODE].values() if isinstance(node, Node))
 
-    # Watching.
-
     def watch(self, sink: Sink) -> None:
-        """Tell ``sink`` a list of each kind, then every change."""
+        """Send ``sink`` a list of each kind, then every change."""
         for kind in Kind:
             sink(self._list(kind))
         self._sinks.append(sink)
 
     def relist(self, kind: Kind) -> None:
-        """Tell all sinks the whole truth of one kind once more, as after a lost watch."""
-        self._tell(self._list(kind))
-
-    def deliver(self, count: int | None = None) -> None:
-        """Hand out the oldest ``count`` (all) of what was queued while ``held``."""
-        left = len(self._queue) if count is None else count
-        while left > 0 and self._queue:
-            observation = self._queue.popleft()
-            left -= 1
-            for sink in self._sinks:
-                sink(observation)
+        """Send all sinks the list of one kind again, as after a lost watch."""
+        self._send(self._list(kind))
 
     def _list(self, kind: Kind) -> Listed:
         objects = tuple(self._objects[kind].values())
@@ -156,45 +142,42 @@ class MemoryCluster:
         return Listed(kind, objects)
 
     async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
-        """See `look.look_at_ours`."""
+        """Return the pods of this scheduler, as `reads.list_own_pods` does."""
         ours = [pod for pod in self.pods() if pod.ours]
         changed = tuple(pod for pod in ours if known.get(pod.uid) != pod.resource_version)
         return OwnPods(str(self._version), frozenset(pod.uid for pod in ours), changed)
 
-    def _tell(self, observation: Observation) -> None:
-        self._queue.append(observation)
-        if not self.held:
-            self.deliver()
+    def _send(self, observation: Observation) -> None:
+        for sink in self._sinks:
+            sink(observation)
 
-    # The port.
-
-    def fail(self, verb: str, error: Exception | None = None, times: int = 1) -> None:
-        """Make the next ``times`` calls of ``verb`` raise ``error`` (default: no answer from the API server)."""
-        errors = [error or ClusterError(f"{verb}: no answer")] * times
-        self._failures.setdefault(verb, deque()).extend(errors)
+    # The writes of the port.
 
     async def nominate(self, pod: Pod, node: str) -> None:
         """See `Cluster.nominate`."""
-        now = await self._called("nominate", pod)
+        now = await self._accept("nominate", pod)
         if not now.node:
             self._update(now, lambda p: replace(p, nominated=node))
 
     async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
-        """See `Cluster.ungate`. The affinity of a pod without gates, and what its user wrote, can't be changed."""
-        now = await self._called("ungate", pod)
+        """See `Cluster.ungate`.
+
+        The affinity of a pod without gates can't be changed, and other affinity only tightened.
+        """
+        now = await self._accept("ungate", pod)
         ungated = replace(now, gates=tuple(one for one in now.gates if one != gate))
         if pin is not None and now.affinity != pin.affinity:
             if not now.gates or not _tightens(pin.affinity, now.affinity):
                 raise ClusterError(
                     f"pod {pod.key} can't be pinned to {pin.node}: that changes its affinity", 422
                 )
-            notes = {**now.annotations, PINNED_ANNOTATION: pin.node}
-            ungated = replace(ungated, affinity=pin.affinity, annotations=notes)
+            pinned = {**now.annotations, PINNED_ANNOTATION: pin.node}
+            ungated = replace(ungated, affinity=pin.affinity, annotations=pinned)
         self._update(now, lambda _: ungated)
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""
-        now = await self._called("bind", pod)
+        now = await self._accept("bind", pod)
         if now.node == node:
             return
         if now.node:
@@ -207,28 +190,28 @@ class MemoryCluster:
 
     async def evict(self, pod: Pod, reason: str) -> None:
         """See `Cluster.evict`."""
-        now = await self._called("evict", pod)
+        now = await self._accept("evict", pod)
         if now.uid in self.protected:
             raise Disrupted(f"pod {pod.key}: its disruption budget allows no eviction now", 429)
         self.delete(now)
         regarding = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-        self._record(Recorded(regarding, "Evicted", reason, True))
+        self._record(RecordedEvent(regarding, "Evicted", reason, True))
 
     async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
         """See `Cluster.eviction_block`."""
-        await asyncio.sleep(self.delays.get("eviction_block", 0.0))
+        await asyncio.sleep(0)
         covered = frozenset(pod.uid for pod in pods) & self.protected
         return EvictionBlock("a disruption budget allows no eviction now", covered) if covered else None
 
     async def report_pod(self, pod: Pod, message: str) -> None:
-        """See `Cluster.report_pod`; the newest message of each pod is kept in ``waiting``, by its uid."""
+        """See `Cluster.report_pod`."""
         now = self.pod(pod)
         if now.node or not now.gates:
             raise Conflict(f"pod {pod.key} has changed", 409)
         self.waiting[pod.uid] = message
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
-        """See `Cluster.report_group`; the newest report of each group is kept in ``reports``."""
+        """See `Cluster.report_group`."""
         self.reports[group.namespace, group.name] = (scheduled, reason, message)
 
     async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
@@ -241,21 +224,19 @@ class MemoryCluster:
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""
-        self._record(Recorded(regarding, reason, message, warning))
+        self._record(RecordedEvent(regarding, reason, message, warning))
 
-    def _record(self, event: Recorded) -> None:
-        for place, known in enumerate(self.events):
+    def _record(self, event: RecordedEvent) -> None:
+        for index, known in enumerate(self.events):
             if replace(known, count=1) == event:
-                self.events[place] = replace(known, count=known.count + 1)
+                self.events[index] = replace(known, count=known.count + 1)
                 return
         self.events.append(event)
 
-    async def _called(self, verb: str, pod: Pod) -> Pod:
-        self.calls.append((verb, pod.key))
-        await asyncio.sleep(self.delays.get(verb, 0.0))
-        failures = self._failures.get(verb)
-        if failures:
-            raise failures.popleft()
+    async def _accept(self, verb: str, pod: Pod) -> Pod:
+        """Begin a write of ``verb``; return the current pod. Raise `Gone`."""
+        # A call over a network always lets other tasks of the event loop run.
+        await asyncio.sleep(0)
         return self.pod(pod)
 
     def _update(self, now: Pod, change: Callable[[Pod], Pod]) -> None:
@@ -265,7 +246,7 @@ class MemoryCluster:
 
 
 def _tightens(terms: tuple[NodeTerm, ...], before: tuple[NodeTerm, ...] | None) -> bool:
-    """Whether each term says what it said before and perhaps more; where there was none any will do."""
+    """Return whether each term keeps its old requirements; any terms will do where there were none."""
     return before is None or (
         len(terms) == len(before)
         and all(

@@ -1,4 +1,4 @@
-"""What the in-memory cluster lets a test do beyond the port."""
+"""What the embedded cluster does for other clients and kubelets, beyond the port."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fluence_extender.cluster.port import (
     Regarding,
     ResourcesFile,
 )
-from fluence_extender.embeddedcluster.memory import MemoryCluster
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from tests.core.faulty_cluster import FaultyCluster
 
 POD = Pod("ns", "p", "u1")
 
 
 def test_sink_is_told_lists_first_and_then_changes() -> None:
     seen: list[Observation] = []
-    cluster = MemoryCluster(Node("n1"), POD)
+    cluster = FaultyCluster(Node("n1"), POD)
     cluster.watch(seen.append)
     assert [one.kind for one in seen] == list(Kind)
     assert all(isinstance(one, Listed) for one in seen)
@@ -34,7 +34,7 @@ def test_sink_is_told_lists_first_and_then_changes() -> None:
 
 def test_absent_resources_file_is_one_without_text() -> None:
     seen: list[Observation] = []
-    cluster = MemoryCluster()
+    cluster = FaultyCluster()
     cluster.watch(seen.append)
     first = seen.copy()
     cluster.put(ResourcesFile("memory", "a: 1"))
@@ -45,7 +45,7 @@ def test_absent_resources_file_is_one_without_text() -> None:
 
 async def test_held_observations_are_delivered_when_asked() -> None:
     seen: list[Observation] = []
-    cluster = MemoryCluster(POD)
+    cluster = FaultyCluster(POD)
     cluster.watch(seen.append)
     seen.clear()
     cluster.held = True
@@ -62,7 +62,7 @@ async def test_held_observations_are_delivered_when_asked() -> None:
 
 
 async def test_verbs_fail_on_demand_and_only_as_often() -> None:
-    cluster = MemoryCluster(POD)
+    cluster = FaultyCluster(POD)
     cluster.fail("bind")
     cluster.fail("bind", Denied("no right", 403))
     with pytest.raises(ClusterError, match="no answer"):
@@ -74,7 +74,7 @@ async def test_verbs_fail_on_demand_and_only_as_often() -> None:
 
 
 async def test_evicted_pod_stays_until_its_kubelet_ended_it() -> None:
-    cluster = MemoryCluster(Pod("ns", "p", "u1", node="n1", phase="Running"))
+    cluster = FaultyCluster(Pod("ns", "p", "u1", node="n1", phase="Running"))
     await cluster.evict(POD, "why")
     assert cluster.pod(POD).deleting
     cluster.reap()
@@ -83,7 +83,7 @@ async def test_evicted_pod_stays_until_its_kubelet_ended_it() -> None:
 
 
 async def test_protected_pod_is_not_evicted() -> None:
-    cluster = MemoryCluster(POD)
+    cluster = FaultyCluster(POD)
     cluster.protected.add("u1")
     with pytest.raises(Disrupted):
         await cluster.evict(POD, "why")
@@ -91,7 +91,7 @@ async def test_protected_pod_is_not_evicted() -> None:
 
 
 async def test_equal_events_are_counted() -> None:
-    cluster = MemoryCluster()
+    cluster = FaultyCluster()
     about = Regarding("v1", "Pod", "ns", "p", "u1")
     for message in ("a", "b", "a"):
         await cluster.event(about, "Waiting", message)
@@ -99,7 +99,7 @@ async def test_equal_events_are_counted() -> None:
 
 
 def test_versions_rise_with_each_change() -> None:
-    cluster = MemoryCluster(POD)
+    cluster = FaultyCluster(POD)
     first = int(cluster.pod(POD).resource_version)
     cluster.put(POD)
     assert int(cluster.pod(POD).resource_version) > first

@@ -1,0 +1,59 @@
+"""An embedded cluster whose calls can fail or take time, and whose observations can be held back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.port import EvictionBlock, Observation, Watched
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
+from fluence_extender.model.pod import Pod
+
+
+class FaultyCluster(EmbeddedCluster):
+    """`EmbeddedCluster` with faults.
+
+    ``delays[verb]`` are the seconds that a call of that verb takes. ``calls`` lists the verb and the pod's key of each
+    write, also of refused ones. While ``held``, observations are queued.
+    """
+
+    def __init__(self, *objects: Watched) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.delays: dict[str, float] = {}
+        self.held = False
+        self._failures: dict[str, deque[Exception]] = {}
+        self._queue: deque[Observation] = deque()
+        super().__init__(*objects)
+
+    def fail(self, verb: str, error: Exception | None = None, times: int = 1) -> None:
+        """Make the next ``times`` calls of ``verb`` raise ``error`` (default: no answer from the API server)."""
+        errors = [error or ClusterError(f"{verb}: no answer")] * times
+        self._failures.setdefault(verb, deque()).extend(errors)
+
+    def deliver(self, count: int | None = None) -> None:
+        """Send the oldest ``count`` (default: all) of the queued observations."""
+        left = len(self._queue) if count is None else count
+        while left > 0 and self._queue:
+            observation = self._queue.popleft()
+            left -= 1
+            super()._send(observation)
+
+    async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
+        """See `Cluster.eviction_block`."""
+        await asyncio.sleep(self.delays.get("eviction_block", 0.0))
+        return await super().eviction_block(pods)
+
+    def _send(self, observation: Observation) -> None:
+        self._queue.append(observation)
+        if not self.held:
+            self.deliver()
+
+    async def _accept(self, verb: str, pod: Pod) -> Pod:
+        self.calls.append((verb, pod.key))
+        await asyncio.sleep(self.delays.get(verb, 0.0))
+        failures = self._failures.get(verb)
+        if failures:
+            raise failures.popleft()
+        return self.pod(pod)
