@@ -12,7 +12,6 @@ from typing import Any
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.lifecycle.handover import marked_go_first, unbindable
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.http.metrics import Counts
 from fluence_extender.http.scheduler.port import (
@@ -31,18 +30,11 @@ from fluence_extender.http.state.graph import graph
 from fluence_extender.http.state.nodes import node_detail, node_listing
 from fluence_extender.http.state.port import Graph, Listing, NotSimulated, Single
 from fluence_extender.model.gang import GangKey, HistoryKind
-from fluence_extender.model.names import MARK_RESOURCE, SCHEDULER_NAME
-from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.whatif.documents import BadManifest
 from fluence_extender.whatif.simulator import Rules, Simulator, TooManyQuestions, no_rules
 
 NOT_SEEN = "the pod has not been seen yet"
-UNMARKED = (
-    f"asks for devices and not for {MARK_RESOURCE}, so that nobody could tell it which ones it got: create it anew "
-    "where fluence's admission policy or webhook is installed, or start kube-scheduler with what "
-    "`fluence-extender scheduler-config --barrier` prints"
-)
-NOT_ITS_TURN = "waiting for the members of its gang that are bound together"
 
 TAKEOVER_WAIT = 6.0
 """Seconds that a filter call waits for us to take over the lead.
@@ -84,6 +76,7 @@ class LivePlacements(LiveReadiness):
         requested: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(controller, driver, missing)
+        self._lifecycle = controller.lifecycle
         self._requested = requested
 
     async def settled(self) -> None:
@@ -101,7 +94,7 @@ class LivePlacements(LiveReadiness):
         if found is None:
             return Undecided(NOT_SEEN)
         gang, member = found
-        self._controller.lifecycle.asked(pod.uid)
+        self._lifecycle.asked(pod.uid)
         if member.bound:
             return On(member.bound)
         if member.assignment is not None:
@@ -113,7 +106,7 @@ class LivePlacements(LiveReadiness):
 
     def refused(self, pod: RequestedPod, node: str) -> None:
         """Note that the planned node wasn't offered."""
-        self._controller.lifecycle.refused(pod.uid, node)
+        self._lifecycle.refused(pod.uid, node)
 
     def hand_over(self, pod: RequestedPod, node: str) -> Location:
         """Let kube-scheduler bind the pod to ``node``; see the port."""
@@ -121,17 +114,10 @@ class LivePlacements(LiveReadiness):
         if found is None or found[1].bound or found[1].pod.marked:
             return On(node)
         gang, member = found
-        unmarked = unbindable(gang, member)
-        if unmarked is not None:
-            why = Reason(ReasonCode.REFUSED_BY_FILTERS, f"{unmarked.pod.name} {UNMARKED}")
-            self._controller.lifecycle.resting.unbindable(gang, unmarked, why)
-            return Nowhere(why.text)
-        if marked_go_first(gang):
-            # kube-scheduler will clear its nomination, which says nothing about the node.
-            member.excused = bool(member.pod.nominated)
-            return Undecided(NOT_ITS_TURN)
-        self._controller.lifecycle.handed_over(gang, member)
-        return On(node)
+        denied = self._lifecycle.hand_over(gang, member)
+        if denied is None:
+            return On(node)
+        return Nowhere(denied.text) if denied.for_good else Undecided(denied.text)
 
     async def bind(self, pod: RequestedPod, node: str) -> None:
         """Bind the pod with its gang. Raises `BindRefused`."""

@@ -12,12 +12,29 @@ else, the others would run in vain.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.model.names import MARK_RESOURCE
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.eligibility import holds
+
+UNMARKED = (
+    f"requests devices but not {MARK_RESOURCE}, so nothing would record on it which ones it got: create it anew "
+    "where fluence's admission policy or webhook is installed, or start kube-scheduler with what "
+    "`fluence-extender scheduler-config --barrier` prints"
+)
+NOT_ITS_TURN = "waiting for the members of its gang that are bound together"
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverDenied:
+    """kube-scheduler may not bind the member itself: not yet, or ``for_good``."""
+
+    text: str
+    for_good: bool
 
 
 def may_be_handed_over(pod: Pod) -> bool:

@@ -18,7 +18,18 @@ from fluence_extender.gangs.lifecycle.deadlines import falls_late, gather, undo
 from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.failures import Failures
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
-from fluence_extender.gangs.lifecycle.handover import ended, first_to_steer, hand_over, lapsed, take_back
+from fluence_extender.gangs.lifecycle.handover import (
+    NOT_ITS_TURN,
+    UNMARKED,
+    HandoverDenied,
+    ended,
+    first_to_steer,
+    hand_over,
+    lapsed,
+    marked_go_first,
+    take_back,
+    unbindable,
+)
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.pins import forget_placeless, pinning, spare_nodes
 from fluence_extender.gangs.lifecycle.places import Places
@@ -218,11 +229,21 @@ class Lifecycle:
         self._registry.revision += 1
         member.binding = True
 
-    def handed_over(self, gang: Gang, member: Member) -> None:
-        """kube-scheduler was told the member's node, and binds it there itself."""
+    def hand_over(self, gang: Gang, member: Member) -> HandoverDenied | None:
+        """Let kube-scheduler bind an unmarked member to its planned node itself; return why it may not, if so."""
+        unmarked = unbindable(gang, member)
+        if unmarked is not None:
+            why = Reason(ReasonCode.REFUSED_BY_FILTERS, f"{unmarked.pod.name} {UNMARKED}")
+            self.resting.unbindable(gang, unmarked, why)
+            return HandoverDenied(why.text, for_good=True)
+        if marked_go_first(gang):
+            # kube-scheduler will clear its nomination, which says nothing about the node.
+            member.excused = bool(member.pod.nominated)
+            return HandoverDenied(NOT_ITS_TURN, for_good=False)
         if not member.binding:
             self.binding(gang, member)
         self._gang_index.look_at(gang, hand_over(member, self._clock(), self._limits))
+        return None
 
     def bound(self, uid: str, node: str) -> None:
         """Take note that our Binding was accepted."""

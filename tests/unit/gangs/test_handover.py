@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.extender.adapters import NOT_ITS_TURN
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.execution.actions import Action
-from fluence_extender.gangs.lifecycle.handover import ended
+from fluence_extender.gangs.lifecycle.handover import NOT_ITS_TURN, ended
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.http.scheduler.port import Nowhere, On, Undecided
 from fluence_extender.model.gang import GangState

@@ -1,4 +1,4 @@
-"""The service as the verbs and the state API see it."""
+"""The service as the verbs and the state API see it, in a world in virtual time."""
 
 from __future__ import annotations
 
