@@ -1,4 +1,4 @@
-"""Attribute files and offers: what is read from them, and how faults are told."""
+"""Attribute files and offers: the backends that are read from them, and the messages for faults."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_file_is_read_with_numbers_and_texts() -> None:
     assert bare == Backend("007")
 
 
-def test_json_says_the_same() -> None:
+def test_a_json_file_is_read_like_yaml() -> None:
     document = {"backends": [{"name": "a", "cost_per_shot": 1e-7, "attributes": {"x": -2}}]}
     for text in (json.dumps(document), json.dumps(document, indent="\t")):
         assert parse_attributes(text, "a.json") == (Backend("a", {"cost_per_shot": 1e-7, "x": -2.0}),)
@@ -60,7 +60,7 @@ def test_schema_is_a_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", ["a.yaml: attribute file has no backends (list them under 'backends:')"]),
         ("backends: []", ["a.yaml:1: backends: attribute file has no backends (list one at least)"]),
@@ -100,15 +100,15 @@ def test_schema_is_a_schema() -> None:
         ("a: 1\n---\nb: 2", None),
     ],
 )
-def test_faults_are_told_with_line_place_and_fix(text: str, told: list[str] | None) -> None:
-    if told is None:
+def test_faults_have_line_place_and_fix(text: str, message: list[str] | None) -> None:
+    if message is None:
         (only,) = faults(text)
         assert "isn't valid YAML" in only
     else:
-        assert [line for line in faults(text) if line in told] == told
+        assert [line for line in faults(text) if line in message] == message
 
 
-def test_text_where_a_number_must_stand_is_refused_and_the_other_way_round() -> None:
+def test_texts_and_numbers_are_not_interchangeable() -> None:
     (line,) = faults("backends:\n  - name: a\n    strings: {zone: yes}")
     assert (
         line == "a.yaml:3: backends[0].strings.zone: must be a text, not the boolean yes (put it in quotes)"
@@ -141,7 +141,7 @@ def test_costs_are_those_of_one_task() -> None:
     assert (cost(1000, cost_per_minute=0.075) or 0) < (cost(1, cost_per_task=0.3) or 0)
 
 
-def test_offers_are_the_top_level_devices_with_what_they_carry() -> None:
+def test_offers_are_the_top_level_devices_with_their_attributes() -> None:
     text = """
 resources:
   - type: qdevice

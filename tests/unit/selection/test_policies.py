@@ -1,4 +1,4 @@
-"""Policies: which backends each step keeps, in which order, and what it says of the others."""
+"""Policies: the backends that each step keeps, their order, and the reasons of the others."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_each_step_keeps_what_its_name_says(policy: str, names: str) -> None:
     assert kept(policy) == names
 
 
-def test_cost_tolerance_counts_for_costs_alone() -> None:
+def test_cost_tolerance_counts_only_for_costs() -> None:
     assert kept("min-cost", cost_tolerance=0.2) == "ab"
     assert kept("max-cost", cost_tolerance=2.0) == "cba"
     assert kept("min-queue", cost_tolerance=5.0) == "b"
@@ -92,7 +92,7 @@ def test_reasons_name_the_step_the_value_and_what_was_better() -> None:
     assert step("prefer:a").dropped == {"b": "prefer:a: not preferred", "c": "prefer:a: not preferred"}
 
 
-def test_online_only_keeps_the_unasked_and_drops_the_unanswered() -> None:
+def test_online_only_keeps_backends_without_a_status_and_drops_unanswered_ones() -> None:
     pool = (
         backend("on", "online"),
         backend("off", "OFFLINE"),
@@ -114,17 +114,17 @@ def test_texts_are_compared_as_texts_and_numbers_as_numbers() -> None:
     assert kept("require:tier=1.0", pool) == "y"
 
 
-def test_attribute_that_nobody_has_is_told_with_the_nearest() -> None:
+def test_an_attribute_that_no_backend_has_is_an_error_with_the_nearest() -> None:
     with pytest.raises(NoCandidates) as caught:
         step("max-quibits")
-    told = 'policy "max-quibits": no candidate has attribute "quibits" (missing: a,b,c)'
-    assert str(caught.value) == f"{told}; did you mean 'qubits'?"
+    message = 'policy "max-quibits": no candidate has attribute "quibits" (missing: a,b,c)'
+    assert str(caught.value) == f"{message}; did you mean 'qubits'?"
     with pytest.raises(NoCandidates, match=r"did you mean 'cost'\?$"):
         step("min-cots")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("min_cost", 'unknown policy "min_cost"; did you mean "min-cost", or "require:min_cost=N"?'),
         ("max_memory_gb", 'did you mean "max-memory_gb", or "require:max_memory_gb=N"?'),
@@ -146,10 +146,10 @@ def test_attribute_that_nobody_has_is_told_with_the_nearest() -> None:
         (" , ,", "empty selection policy"),
     ],
 )
-def test_policy_that_cannot_be_read_is_told_with_what_was_meant(text: str, told: str) -> None:
+def test_a_policy_that_cannot_be_read_is_an_error_with_a_suggestion(text: str, message: str) -> None:
     with pytest.raises(BadPolicy) as caught:
         parse_policy(text)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

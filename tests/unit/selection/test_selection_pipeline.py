@@ -1,4 +1,4 @@
-"""Selection as a whole: who is in the pool, who tells of them, who is chosen, and what is said of everybody else."""
+"""Selection as a whole: candidates, providers, the choice, the reasons of all others, the record."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -20,18 +20,18 @@ NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 
 
 @dataclass
-class Told:
-    """A provider that knows queues, and remembers what it was asked."""
+class QueueProvider:
+    """A provider that knows queues and records its queries."""
 
-    name: str = "told"
+    name: str = "queues"
     queues: dict[str, float] = field(default_factory=dict)
-    asked: list[Query] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
 
     def wanted(self, needs: frozenset[str]) -> bool:
         return "queue_size" in needs
 
     def describe(self, query: Query) -> Description:
-        self.asked.append(query)
+        self.queries.append(query)
         if not self.queues:
             raise OSError("no network")
         return Description(
@@ -43,7 +43,7 @@ def names(*backends: str) -> tuple[Backend, ...]:
     return tuple(map(Backend, backends))
 
 
-def test_first_of_what_is_left_is_chosen_and_everybody_else_has_a_reason() -> None:
+def test_the_first_backend_left_is_chosen_and_every_other_has_a_reason() -> None:
     made = select(
         SelectionRequest("require:min_qubits=20,min-cost"), Sources(names("a", "c", "d"), (A, B, C))
     )
@@ -62,7 +62,7 @@ def test_ties_go_to_the_first_name_whatever_the_order(order: tuple[Backend, ...]
     assert [one.name for one in made.candidates] == ["b", "c"]
 
 
-def test_unknown_offers_exclude_nobody() -> None:
+def test_unknown_offers_exclude_no_backend() -> None:
     assert select(SelectionRequest("max-cost"), Sources(None, (A, B))).chosen == "a"
 
 
@@ -70,7 +70,7 @@ def test_offers_with_attributes_need_no_file() -> None:
     assert select(SelectionRequest("max-qubits"), Sources((A, B, C))).chosen == "c"
 
 
-def test_what_files_say_counts_more_than_offers() -> None:
+def test_files_override_offers() -> None:
     assert (
         select(SelectionRequest("max-qubits"), Sources((A, B), (Backend("b", {"qubits": 99.0}),))).chosen
         == "b"
@@ -84,14 +84,14 @@ def test_candidates_are_an_allow_list_with_reasons() -> None:
     assert made.dropped == {"b": NOT_A_CANDIDATE, "x": "in select-candidates, but not known"}
 
 
-def test_constraints_come_first_and_mean_what_they_say() -> None:
+def test_constraints_are_applied_before_the_policy() -> None:
     request = SelectionRequest("min-cost", constraints="min_qubits=15,max_cost=0.6")
     made = select(request, Sources(None, (A, B, C)))
     assert made.chosen == "c"
     assert made.dropped == {"a": "max_cost=0.6: cost_usd is 1", "b": "min_qubits=15: qubits is 10"}
 
 
-def test_empty_pool_and_emptied_pool_say_why() -> None:
+def test_an_empty_pool_is_an_error_with_reasons() -> None:
     with pytest.raises(NoCandidates, match=r"no candidate backends after intersecting .*: a: not offered"):
         select(SelectionRequest("min-cost"), Sources(names("z"), (A,)))
     with pytest.raises(
@@ -104,27 +104,27 @@ def test_empty_pool_and_emptied_pool_say_why() -> None:
         select(SelectionRequest("require:min_qubits=50"), Sources(names("a"), (A, B)))
 
 
-def test_providers_are_asked_only_when_a_step_needs_what_they_know() -> None:
-    provider = Told(queues={"a": 5.0, "b": 9.0})
+def test_providers_are_queried_only_if_a_step_needs_them() -> None:
+    provider = QueueProvider(queues={"a": 5.0, "b": 9.0})
     sources = Sources(names("a", "b"), (A, B, C), (provider,))
     assert select(SelectionRequest("prefer:queue-box,min-cost"), sources).chosen == "b"
-    assert provider.asked == []
+    assert provider.queries == []
     made = select(SelectionRequest("min-queue"), sources)
     assert made.chosen == "a"
-    assert made.notes == ("provider told: slow",)
-    assert [one.name for one in provider.asked[0].backends] == ["a", "b"]
+    assert made.notes == ("provider queues: slow",)
+    assert [one.name for one in provider.queries[0].backends] == ["a", "b"]
     select(SelectionRequest("min-cost", constraints="max_queue=9"), sources)
-    assert len(provider.asked) == 2
+    assert len(provider.queries) == 2
 
 
-def test_provider_that_fails_is_a_note() -> None:
+def test_a_provider_that_fails_is_a_note() -> None:
     queued = replace(A, numbers={**A.numbers, "queue_size": 7.0})
-    made = select(SelectionRequest("min-queue"), Sources(None, (queued, B), (Told(),)))
+    made = select(SelectionRequest("min-queue"), Sources(None, (queued, B), (QueueProvider(),)))
     assert made.chosen == "a"
-    assert made.notes == ("provider told: failed: no network",)
+    assert made.notes == ("provider queues: failed: no network",)
 
 
-def test_later_descriptions_count_but_for_where_the_backend_is() -> None:
+def test_later_descriptions_win_except_for_the_place_of_the_backend() -> None:
     first = Backend("a", {"x": 1.0}, {"region": "here", "y": "text", "device_arn": ""})
     later = Backend("a", {"y": 2.0}, {"region": "there", "x": "text", "device_arn": "arn"})
     assert merged(first, later) == Backend(
@@ -171,7 +171,7 @@ def test_annotations_without_meaning_are_noted() -> None:
     assert notes[1].endswith(f"did you mean {PREFIX}policy?")
 
 
-def test_record_is_json_with_everything_a_reader_asks() -> None:
+def test_record_is_json_with_all_fields() -> None:
     zone = timezone(timedelta(hours=2))
     made = select(SelectionRequest("require:min_qubits=20,min-cost", "max_cost=9"), Sources(None, (A, B, C)))
     record = json.loads(select_result(made, NOW.astimezone(zone)))
@@ -190,7 +190,7 @@ def test_record_is_json_with_everything_a_reader_asks() -> None:
     }
 
 
-def test_record_is_bounded_and_says_what_it_leaves_out() -> None:
+def test_record_is_bounded_and_counts_what_it_leaves_out() -> None:
     many = [Backend(f"b{n:04}", {"cost_usd": float(n % 2)}, {"text": "x" * 5000}) for n in range(900)]
     made = select(SelectionRequest("min-cost"), Sources(None, tuple(many)))
     text = select_result(made, NOW)

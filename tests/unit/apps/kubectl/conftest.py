@@ -1,4 +1,4 @@
-"""``kubectl fluence`` in this process, with programs of the tests' own for ``kubectl`` and ``aws``."""
+"""``kubectl fluence`` in this process, with test programs in place of ``kubectl`` and ``aws``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.apps.kubectl.programs import ATTRIBUTES, Ended, Fluence, Program
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on the PATH."""
+    """Return the only folder on the PATH."""
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -26,7 +26,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def kubectl(programs: Path, tmp_path: Path) -> Program:
-    """kubectl; the ConfigMap of offers doesn't exist until a test says so."""
+    """Return a kubectl for which the ConfigMap of offers doesn't exist until a test adds it."""
     program = Program("kubectl", programs, tmp_path)
     program.answers("get configmap", err='Error from server (NotFound): no "fluence-resources"\n', code=1)
     return program
@@ -34,7 +34,7 @@ def kubectl(programs: Path, tmp_path: Path) -> Program:
 
 @pytest.fixture
 def aws(programs: Path, tmp_path: Path) -> Program:
-    """The AWS command line."""
+    """Return an AWS command line."""
     return Program("aws", programs, tmp_path)
 
 
@@ -42,7 +42,7 @@ def aws(programs: Path, tmp_path: Path) -> Program:
 def fluence(
     kubectl: Program, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Fluence:
-    """Runs ``kubectl fluence`` with these words, in a folder of the test's own."""
+    """Return a function that runs ``kubectl fluence`` with its words, in a folder of the test's own."""
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
@@ -54,24 +54,24 @@ def fluence(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         capfd.readouterr()
         code = main(words)
-        said = capfd.readouterr()
-        return Ended(code, said.out, said.err)
+        output = capfd.readouterr()
+        return Ended(code, output.out, output.err)
 
     return run
 
 
 @pytest.fixture
 def offers(kubectl: Program) -> Callable[[str], None]:
-    """Says what the ConfigMap of offers holds."""
+    """Return a function that sets the content of the ConfigMap of offers."""
 
-    def say(text: str, key: str = "resources.yaml") -> None:
+    def set_offers(text: str, key: str = "resources.yaml") -> None:
         kubectl.answers("get configmap", out=json.dumps({"data": {key: text}}))
 
-    return say
+    return set_offers
 
 
 @pytest.fixture
 def attributes(fluence: Fluence) -> str:
-    """An attribute file."""
+    """Write an attribute file and return the flag that names it."""
     Path("attributes.yaml").write_text(ATTRIBUTES)
     return "--attributes=attributes.yaml"

@@ -1,4 +1,4 @@
-"""Manifests that ask for a backend, and reading what became of them."""
+"""Manifests that ask for a backend, and functions that read the result."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ data:
 
 
 def notes_of(document: Any) -> dict[str, str]:
-    """The annotations of an object or a template."""
+    """Return the annotations of an object or a template."""
     return dict((document.get("metadata") or {}).get("annotations") or {})
 
 
 def result_of(document: Any) -> dict[str, Any]:
-    """The record of a selection."""
+    """Return the record of a selection."""
     record: dict[str, Any] = json.loads(notes_of(document)[RESULT])
     return record
 
 
 def load(text: str | bytes) -> list[Any]:
-    """All documents."""
+    """Return all documents of a text."""
     return list(yaml.safe_load_all(text))
 
 
 def without_pins(text: str) -> str:
-    """A manifest without the lines that were added."""
+    """Return a manifest without the lines that were added."""
     kept = [line for line in text.splitlines(keepends=True) if f"{REQUIRE}:" not in line]
     return "".join(line for line in kept if f"{RESULT}:" not in line)

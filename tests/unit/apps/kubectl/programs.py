@@ -1,4 +1,4 @@
-"""Programs of the tests' own in place of ``kubectl`` and ``aws``, and how a command of ours ended."""
+"""Test programs in place of ``kubectl`` and ``aws``, and the result of a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ backends:
     attributes: {cost_usd: 0.35, memory_gb: 16}
 """
 
-# Hundreds of these are run: it imports nothing that has to be loaded.
+# Hundreds of these are run, so it imports only modules that Python loads anyway.
 _PROGRAM = """#!{python} -ISE
 import marshal, sys
 here = {folder!r}
@@ -30,8 +30,8 @@ with open(here + "/calls", "ab") as calls:
     calls.write(marshal.dumps(words))
 with open(here + "/answers", "rb") as answers:
     answers = marshal.load(answers)
-for said, answer in answers.items():
-    if said in " ".join(words):
+for part, answer in answers.items():
+    if part in " ".join(words):
         print(answer.get("out", ""), end="")
         print(answer.get("err", ""), end="", file=sys.stderr)
         sys.exit(answer.get("code", 0))
@@ -43,7 +43,7 @@ print("ran", *words[:1])
 
 
 class Program:
-    """A program on the PATH that remembers its calls and says what it was told to."""
+    """A program on the PATH that records its calls and gives prepared answers."""
 
     def __init__(self, name: str, programs: Path, folder: Path) -> None:
         self._folder = folder / name
@@ -57,13 +57,13 @@ class Program:
         script.chmod(0o755)
 
     def answers(self, to: str, out: str = "", err: str = "", code: int = 0) -> None:
-        """Say this when the words of a call contain ``to``."""
+        """Prepare the answer to calls whose words contain ``to``."""
         self._answers[to] = {"out": out, "err": err, "code": code}
         self._save()
 
     @property
     def calls(self) -> list[list[str]]:
-        """The words of each call so far."""
+        """The words of each call so far, in order."""
         file = self._folder / "calls"
         content = io.BytesIO(file.read_bytes() if file.exists() else b"")
         found: list[list[str]] = []
@@ -73,7 +73,7 @@ class Program:
 
     @property
     def manifest(self) -> bytes | None:
-        """What kubectl got on its standard input, None if nothing was submitted."""
+        """The content of kubectl's standard input, None if nothing was submitted."""
         file = self._folder / "manifest"
         return file.read_bytes() if file.exists() else None
 
@@ -83,7 +83,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""doctor: each check, and what it says to do."""
+"""The checks of doctor and their fixes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def registration(bundle: str = "Q0E=", **client: Any) -> str:
 
 @pytest.fixture
 def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch) -> Fluence:
-    """An installation in which all is well, at a time that stands still: how long the tests take decides nothing."""
+    """Return ``kubectl fluence`` for a healthy installation, at a fixed time."""
     monkeypatch.setattr(installation, "now", lambda: NOW)
     kubectl.answers("get --raw /version", out='{"gitVersion": "v1.36.3"}')
     kubectl.answers("proxy/v1/nodes", out=listed(NODE))
@@ -69,7 +69,7 @@ def findings(ended: Ended) -> dict[str, tuple[str, str, str]]:
     return {one["check"]: (one["status"], one["text"], one["fix"]) for one in json.loads(ended.out)["items"]}
 
 
-def test_all_is_well(healthy: Fluence) -> None:
+def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
     ended = healthy("doctor")
     assert ended.code == 0, ended
     assert {line.split()[0] for line in ended.out.splitlines()} == {"ok"}
@@ -292,7 +292,7 @@ def test_all_is_well(healthy: Fluence) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_found_and_told_with_what_to_do(
+def test_each_fault_is_found_with_its_fix(
     to: str,
     answer: dict[str, Any],
     check: str,
@@ -312,7 +312,7 @@ def test_what_is_wrong_is_found_and_told_with_what_to_do(
     assert ended.code == int("fault" in {one[0] for one in findings(ended).values()})
 
 
-def test_a_gang_that_waits_for_a_fault_of_the_service_is_one(healthy: Fluence, kubectl: Program) -> None:
+def test_a_gang_that_waits_because_of_a_failure_is_a_fault(healthy: Fluence, kubectl: Program) -> None:
     broken = {**GANG, "why": "PlanningFailed", "reason": "planning failed"}
     kubectl.answers("proxy/v1/gangs", out=listed(broken))
     ended = healthy("doctor")
@@ -321,7 +321,7 @@ def test_a_gang_that_waits_for_a_fault_of_the_service_is_one(healthy: Fluence, k
     assert "→ kubectl fluence why gang/g -n default" in ended.out
 
 
-def test_without_an_answer_the_other_checks_go_on(healthy: Fluence, kubectl: Program) -> None:
+def test_other_checks_go_on_if_the_service_does_not_answer(healthy: Fluence, kubectl: Program) -> None:
     kubectl.answers("proxy/", err='(ServiceUnavailable): no endpoints available for service "x"', code=1)
     for path in ("v1/nodes", "v1/backends", "v1/gangs", "openapi.json", "metrics"):
         kubectl.answers(f"proxy/{path}", err="(ServiceUnavailable): no endpoints", code=1)
@@ -339,14 +339,14 @@ def test_without_an_answer_the_other_checks_go_on(healthy: Fluence, kubectl: Pro
     }
 
 
-def test_without_a_cluster_nothing_is_said_of_rights(healthy: Fluence, kubectl: Program) -> None:
+def test_rights_are_unknown_without_a_cluster(healthy: Fluence, kubectl: Program) -> None:
     kubectl.answers("auth can-i", err="The connection to the server c:6443 was refused", code=1)
     status, text, fix = findings(healthy("doctor", "-o", "json"))["rights"]
     assert (status, fix) == ("unknown", "")
     assert text == "The connection to the server c:6443 was refused"
 
 
-def test_replicas_of_the_webhook_that_are_not_ready_are_told_beside_its_answer(
+def test_missing_replicas_of_the_webhook_are_reported_along_with_its_answer(
     healthy: Fluence, kubectl: Program
 ) -> None:
     kubectl.answers("get deployment fluence-webhook", out=deployment(1))
@@ -360,7 +360,7 @@ def test_replicas_of_the_webhook_that_are_not_ready_are_told_beside_its_answer(
     assert "fault    webhook    there is no deployment fluence-webhook\n" in ended.out
 
 
-def test_a_webhook_at_an_address_has_no_deployment_and_its_address_is_told(
+def test_a_webhook_at_an_address_needs_no_deployment_and_its_address_is_shown(
     healthy: Fluence, kubectl: Program
 ) -> None:
     kubectl.answers("get deployment fluence-webhook", err="(NotFound): no", code=1)
@@ -373,7 +373,7 @@ def test_a_webhook_at_an_address_has_no_deployment_and_its_address_is_told(
     assert (status, fix) == ("fault", "see that its process answers at https://127.0.0.1:9/mutate")
 
 
-def test_the_webhook_is_tried_by_a_pod_of_which_nothing_is_kept(healthy: Fluence, kubectl: Program) -> None:
+def test_the_webhook_is_tried_by_a_dry_run(healthy: Fluence, kubectl: Program) -> None:
     healthy("doctor", "-n", "team")
     (call,) = [call for call in kubectl.calls if call[0] == "create"]
     assert call[1] == "--dry-run=server"

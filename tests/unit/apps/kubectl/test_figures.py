@@ -1,4 +1,4 @@
-"""Figures as they are written and counted."""
+"""Amounts, times, bars, and the sums behind ``why``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_amounts_and_ages_are_written_as_kubectl_does() -> None:
     assert figures.bar(0, 0, 0, 4) == "[    ]"
 
 
-def test_fits_are_counted_on_open_nodes_alone() -> None:
+def test_fits_are_counted_on_open_nodes_only() -> None:
     assert fitting(NODES, {"cpu": 1, "pods": 1}) == {"n1": 1, "n2": 7}
     assert times({"cpu": 0.3}, {"cpu": 0.1}) == 3
     assert times({"cpu": -1}, {"cpu": 1}) == 0

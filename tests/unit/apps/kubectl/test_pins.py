@@ -1,4 +1,4 @@
-"""Where a pin is written: on the object and on every pod template it counts for, in each way of writing YAML."""
+"""Pins are written on the object and on every pod template they count for, in every style of YAML."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ SPECS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 def find_templates(value: Any) -> list[Any]:
-    """All that looks like a pod template below a workload's spec."""
+    """Return everything below a workload's spec that looks like a pod template."""
     if isinstance(value, list):
         return [found for one in value for found in find_templates(one)]
     if not isinstance(value, dict):
@@ -150,7 +150,7 @@ spec:
     assert result_of(second)["shots"] == 3000
 
 
-def test_policy_on_the_template_alone_is_honoured() -> None:
+def test_policy_on_the_template_only_is_applied() -> None:
     job = {
         "kind": "Job",
         "metadata": {"name": "j"},
@@ -161,7 +161,7 @@ def test_policy_on_the_template_alone_is_honoured() -> None:
     assert REQUIRE not in notes_of(made)
 
 
-def test_pods_that_are_pinned_already_stay_so() -> None:
+def test_pods_that_are_pinned_already_keep_their_pin() -> None:
     job = {
         "kind": "Job",
         "metadata": {"name": "j", "annotations": {POLICY: "min-cost"}},
@@ -239,7 +239,7 @@ def test_template_metadata_in_every_state_takes_the_pin() -> None:
         assert made["metadata"]["labels"] == {"a": "b"}
 
 
-def test_name_that_yaml_would_take_for_something_else_is_quoted() -> None:
+def test_a_name_that_yaml_would_misread_is_quoted() -> None:
     pod = {
         "kind": "Pod",
         "metadata": {"annotations": {POLICY: "max-cost"}},
@@ -250,7 +250,7 @@ def test_name_that_yaml_would_take_for_something_else_is_quoted() -> None:
     assert result_of(made)["candidates"][0]["strings"] == {"vendor": "o'n"}
 
 
-def test_templates_that_are_one_by_an_alias_are_pinned_once() -> None:
+def test_templates_shared_by_an_alias_are_pinned_once() -> None:
     text = f"""
 kind: LeaderWorkerSet
 metadata: {{name: l, annotations: {{{POLICY}: min-cost}}}}
@@ -280,7 +280,7 @@ spec: {{schedulerName: fluence}}
         resolved(text)
 
 
-def test_json_stays_json_and_in_shape() -> None:
+def test_json_keeps_its_form() -> None:
     pod = {
         "kind": "Pod",
         "metadata": {"name": "p", "annotations": {POLICY: "min-cost"}},
@@ -292,7 +292,7 @@ def test_json_stays_json_and_in_shape() -> None:
     assert set(text.splitlines()) <= set(shown.splitlines())
 
 
-def test_documents_are_told_apart_as_a_yaml_parser_does_it() -> None:
+def test_documents_are_split_as_a_yaml_parser_does_it() -> None:
     text = (
         "%YAML 1.1\n--- # one\na: |\n  ---\n  x\n---x: 1\n--- |\n text\n ---\n...\n# between\nb: c\n"
         "---\n---\td\n...x: 1\n---"
@@ -313,7 +313,7 @@ def test_documents_are_told_apart_as_a_yaml_parser_does_it() -> None:
     assert len(read_documents("".join(parts[:3]), "m")) == 2
 
 
-def test_only_documents_that_ask_are_parsed_and_lines_are_counted_from_the_top() -> None:
+def test_only_documents_with_a_request_are_parsed_and_lines_count_from_the_top() -> None:
     pod = f"kind: Pod\nmetadata: {{annotations: {{{POLICY}: min-cost}}}}\nspec: {{schedulerName: fluence}}\n"
     strange = "a: [\n--- # x\r\n"
     made = resolved(strange + pod + "...\n--- !odd &a\n\tb")
@@ -333,7 +333,7 @@ def test_object_that_appears_twice_by_an_alias_is_written_once() -> None:
     assert made.content.count(REQUIRE.encode()) == 1
 
 
-def test_what_is_nested_too_deeply_is_refused() -> None:
+def test_documents_nested_too_deeply_are_refused() -> None:
     for depth in (201, 100_000):
         with pytest.raises(CommandError, match=r"^m.yaml: is nested more than 200 levels deep"):
             resolved(f"x: {POLICY}\ny: " + "[" * depth)
@@ -376,7 +376,7 @@ class _NoAliases(yaml.SafeDumper):
     style=st.sampled_from(["block", "flow", "mixed", "literal", "json", "indented"]),
     around=st.lists(VALUES.filter(bool), max_size=2),
 )
-def test_whatever_surrounds_it_only_the_pins_are_added(
+def test_only_the_pins_are_added_in_any_surroundings(
     notes: dict[str, str], others: dict[str, Any], first: bool, style: str, around: list[Any]
 ) -> None:
     written = {POLICY: "min-cost", **notes} if first else {**notes, POLICY: "min-cost"}

@@ -1,4 +1,4 @@
-"""Questions: what is asked of the service, how, and how the answers look."""
+"""Questions: the requests to the service, and the form of the answers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def listed(items: list[dict[str, Any]], leading: bool = True) -> str:
 
 @pytest.fixture
 def service(kubectl: Program, fluence: Fluence) -> Fluence:
-    """``kubectl fluence`` in a cluster with a service."""
+    """Return ``kubectl fluence`` for a cluster with a service."""
     kubectl.answers("proxy/v1/gangs/default/big", out=json.dumps(STORY))
     kubectl.answers(
         "proxy/v1/gangs/default/vqe", out=json.dumps({**GANGS[0], "asks": [], "history": [], "forgotten": 0})
@@ -162,14 +162,14 @@ def test_jobs_are_a_table_of_the_contexts_namespace(service: Fluence, kubectl: P
         (("-A", "--fluence-ns=hpc"), "/namespaces/hpc/services/http:fluence:api/proxy/v1/gangs"),
     ],
 )
-def test_what_is_asked_follows_the_flags(
+def test_requests_follow_the_flags(
     words: tuple[str, ...], path: str, service: Fluence, kubectl: Program
 ) -> None:
     assert service("jobs", *words).code == 0
     assert next(call for call in kubectl.calls if "--raw" in call)[2].endswith(path)
 
 
-def test_an_expected_start_is_told_where_there_is_one(service: Fluence, kubectl: Program) -> None:
+def test_an_expected_start_is_shown(service: Fluence, kubectl: Program) -> None:
     soon = (datetime.now(UTC) + timedelta(minutes=30, seconds=30)).isoformat()
     kubectl.answers("proxy/v1/gangs/default/big", out=json.dumps({**STORY, "expected_start": soon}))
     kubectl.answers("proxy/v1/gangs", out=listed([GANGS[0], {**GANGS[1], "expected_start": soon}]))
@@ -179,7 +179,7 @@ def test_an_expected_start_is_told_where_there_is_one(service: Fluence, kubectl:
     assert "in 30m, as far as running pods say" in service("why", "big").out
 
 
-def test_all_namespaces_are_told_apart(service: Fluence) -> None:
+def test_gangs_of_all_namespaces_have_a_namespace_column(service: Fluence) -> None:
     head, first, *_ = service("jobs", "-A").out.splitlines()
     assert (head.split()[0], first.split()[0]) == ("NAMESPACE", "default")
 
@@ -200,7 +200,7 @@ def test_programs_get_json_yaml_and_names(service: Fluence) -> None:
     )
 
 
-def test_tables_are_coloured_on_a_terminal_alone(service: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_coloured_only_on_a_terminal(service: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     plain = {words: service(*words).out for words in (("jobs",), ("graph",), ("top",))}
@@ -239,7 +239,7 @@ def test_a_watch_shows_what_changes_and_nothing_else(
     assert lines[4] == "big is gone"
 
 
-def test_why_tells_the_reason_what_is_asked_what_is_free_and_what_would_fit(service: Fluence) -> None:
+def test_why_shows_reason_request_free_amounts_and_what_would_fit(service: Fluence) -> None:
     shown = service("why", "big", "-n", "default")
     assert shown.code == 0, shown
     lines = [line.strip() for line in shown.out.splitlines()]
@@ -270,14 +270,14 @@ def test_why_tells_the_reason_what_is_asked_what_is_free_and_what_would_fit(serv
         ("jobs.batch", "vqe"),
     ],
 )
-def test_why_knows_a_gang_by_its_pods_and_its_job(words: tuple[str, ...], service: Fluence) -> None:
+def test_why_finds_a_gang_by_its_pods_and_its_job(words: tuple[str, ...], service: Fluence) -> None:
     shown = service("why", *words)
     assert shown.out.startswith("gang default/vqe: bound\n"), shown
     assert "n1 (1), n2 (1)" in shown.out
     assert "ibm_fez" in shown.out
 
 
-def test_gang_of_the_very_name_goes_before_one_whose_pods_are_named_alike(
+def test_a_gang_with_the_exact_name_comes_before_one_with_similar_pods(
     service: Fluence, kubectl: Program
 ) -> None:
     alike = gang("a", members=[("n1", "")])
@@ -287,7 +287,7 @@ def test_gang_of_the_very_name_goes_before_one_whose_pods_are_named_alike(
         assert service("why", *words).out.startswith("gang default/vqe: bound\n")
 
 
-def test_why_of_nobody_is_told(service: Fluence) -> None:
+def test_why_of_an_unknown_name_is_an_error(service: Fluence) -> None:
     for words in (("nobody",), ("pod/vqe",), ("job/other",)):
         shown = service("why", *words)
         assert shown.code == 1
@@ -300,7 +300,7 @@ def test_why_of_nobody_is_told(service: Fluence) -> None:
     assert service("why", "vqe", "-A").code == 2
 
 
-def test_why_of_a_deployment_tells_of_a_pod_that_waits(fluence: Fluence, kubectl: Program) -> None:
+def test_why_of_a_deployment_shows_a_pod_that_waits(fluence: Fluence, kubectl: Program) -> None:
     kubectl.answers("config view", out="")
     pods = [gang(f"web-{state}", state, members=[("", "")]) for state in ("bound", "waiting")]
     for one in pods:
@@ -337,7 +337,7 @@ def test_gang_that_is_gone_is_found_by_the_pods_that_it_had(fluence: Fluence, ku
         assert "preempted by gang default/high" in fluence("why", *words).out
 
 
-def test_what_others_call_a_command_is_known(service: Fluence) -> None:
+def test_other_names_of_commands_are_suggested(service: Fluence) -> None:
     shown = service("gangs")
     assert shown.code == 2
     assert shown.err.startswith('error: unknown command "gangs"; did you mean "jobs"?')
@@ -398,20 +398,20 @@ def test_graph_is_a_tree_with_bars(service: Fluence) -> None:
     assert service("graph", "--dot", "--json").code == 2
 
 
-def test_many_nodes_are_summed_up_unless_wanted(service: Fluence, kubectl: Program) -> None:
+def test_many_nodes_are_summed_up_by_default(service: Fluence, kubectl: Program) -> None:
     kubectl.answers("proxy/v1/nodes", out=listed([node(f"n{number}", 4) for number in range(100)]))
     assert "100 nodes" in service("graph").out
     assert "n99" in service("graph", "--nodes").out
     assert "n99" in service("graph", "-o", "wide").out
 
 
-def test_the_matchers_graph_is_handed_on_as_it_is(service: Fluence, kubectl: Program) -> None:
+def test_the_matchers_graph_is_printed_as_it_is(service: Fluence, kubectl: Program) -> None:
     kubectl.answers("proxy/v1/graph", out='{"graph":{"nodes":[],"edges":[]}}')
     assert service("graph", "--jgf").out == '{"graph":{"nodes":[],"edges":[]}}\n'
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "message"),
     [
         (
             'Error from server (Forbidden): services "http:fluence:api" is forbidden: User "u" cannot get resource',
@@ -440,26 +440,26 @@ def test_the_matchers_graph_is_handed_on_as_it_is(service: Fluence, kubectl: Pro
         ),
     ],
 )
-def test_what_keeps_the_service_from_answering_is_told_in_one_line(
-    said: str, told: str, service: Fluence, kubectl: Program
+def test_each_failure_to_reach_the_service_is_one_line(
+    output: str, message: str, service: Fluence, kubectl: Program
 ) -> None:
-    kubectl.answers("proxy/v1/nodes", err=said + "\n", code=1)
+    kubectl.answers("proxy/v1/nodes", err=output + "\n", code=1)
     shown = service("top")
     assert (shown.code, shown.out) == (1, "")
-    assert told in shown.err
+    assert message in shown.err
     assert shown.err.startswith("error: ")
     assert len(shown.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("answer", ["[]", "{}", "<html>", '{"items": 1}'])
-def test_a_service_of_another_version_is_told(answer: str, service: Fluence, kubectl: Program) -> None:
+def test_a_service_of_another_version_is_an_error(answer: str, service: Fluence, kubectl: Program) -> None:
     kubectl.answers("proxy/v1/gangs", out=answer)
     shown = service("jobs")
     assert shown.code == 1
     assert "same version of both" in shown.err or "gave no JSON" in shown.err
 
 
-def test_a_standby_is_told_to_be_one(service: Fluence, kubectl: Program) -> None:
+def test_an_answer_of_a_standby_has_a_note(service: Fluence, kubectl: Program) -> None:
     kubectl.answers("proxy/v1/nodes", out=listed(NODES, leading=False))
     shown = service("top")
     assert shown.code == 0
@@ -469,7 +469,7 @@ def test_a_standby_is_told_to_be_one(service: Fluence, kubectl: Program) -> None
 @pytest.mark.parametrize(
     "verb", ["jobs", "why", "graph", "backends", "top", "doctor", "explain", "completion"]
 )
-def test_unknown_flags_and_words_are_told(verb: str, service: Fluence) -> None:
+def test_unknown_flags_and_words_are_errors(verb: str, service: Fluence) -> None:
     shown = service(verb, "--frobnicate")
     assert (shown.code, shown.out) == (2, "")
     assert shown.err.splitlines()[0] == (

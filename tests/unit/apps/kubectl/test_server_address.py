@@ -1,4 +1,4 @@
-"""A service that is asked at its own address, without an API server in between."""
+"""A service at its own address, without an API server in between."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Answering(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """Where it answers."""
+    """Serve, and return the address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -36,7 +36,7 @@ def address() -> Iterator[str]:
         thread.join()
 
 
-def test_the_service_can_be_asked_at_its_address(address: str, fluence: Fluence, kubectl: Program) -> None:
+def test_the_service_answers_at_its_address(address: str, fluence: Fluence, kubectl: Program) -> None:
     assert len(fluence("top", "--server", address).out.splitlines()) == 4
     assert kubectl.calls == []
     shown = fluence("backends", f"--server={address}/")

@@ -1,4 +1,4 @@
-"""What ``why`` counts beside the service's reason, and when it leaves counting alone."""
+"""The sums that ``why`` shows along with the service's reason, and when it shows none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODES = [node("n1", 4), node("n2", 4)]
 
 
 def answer(reason: str, *asks: dict[str, Any]) -> dict[str, str]:
-    """What stands under each heading of the answer; the last one of several."""
+    """Return the text under each heading of the answer; of several, the last one."""
     story = json.loads(json.dumps({**STORY, "reason": reason, "asks": asks, "history": []}))
     lines = list(explanation(story, NODES, [], False))[1:]
     return {line[2:12].strip(): line[12:] for line in lines}
@@ -39,43 +39,43 @@ def ask(members: int, **requests: float) -> dict[str, Any]:
         "",
     ],
 )
-def test_nothing_is_counted_where_it_is_not_amounts_that_are_short(reason: str) -> None:
+def test_nothing_is_counted_unless_amounts_of_nodes_are_short(reason: str) -> None:
     found = answer(reason, ask(4, cpu=3, memory=GIB))
     assert set(found) <= {"reason", "asks", "free"}
 
 
 @pytest.mark.parametrize("tail", ["", " (4 cordoned)", "; expected to start about 2026-06-30T12:00:00Z"])
-def test_counting_that_agrees_with_the_reason_is_told(tail: str) -> None:
+def test_sums_that_agree_with_the_reason_are_shown(tail: str) -> None:
     found = answer(f"busy: 2 of 4 fit now, short of cpu{tail}", ask(4, cpu=3, memory=GIB))
     assert found["fits now"] == "2 of 4 by these amounts: n1 (1), n2 (1)"
     assert found["would fit"] == "4 with at most 2 cpu each"
 
 
-def test_counting_that_sees_more_room_than_the_service_is_not_told() -> None:
+def test_sums_that_find_more_capacity_than_the_service_are_not_shown() -> None:
     for reason in ("busy: 1 of 4 fit now, short of cpu", "busy: 0 of 2 fit now, short of cpu"):
         found = answer(reason, ask(4 if "of 4" in reason else 2, cpu=3))
         assert set(found) == {"reason", "asks", "free"}
 
 
-def test_a_member_too_large_for_any_node_learns_how_large_it_may_be() -> None:
+def test_largest_possible_request_is_shown_for_a_member_too_large_for_any_node() -> None:
     found = answer("unsatisfiable: no node has 16 cpu (the largest has 4 cpu)", ask(1, cpu=16, memory=GIB))
     assert found["fits now"] == "0 of 1 by these amounts"
     assert found["would fit"] == "1 with at most 4 cpu each"
 
 
-def test_members_that_differ_are_told_where_one_kind_falls_short() -> None:
+def test_sums_are_shown_if_one_kind_of_members_falls_short() -> None:
     short = answer("busy: 2 of 5 fit now, short of cpu", ask(1, cpu=1), ask(4, cpu=3))
     assert short["fits now"].startswith("2 of 4")
     enough = answer("busy: 2 of 3 fit now, short of cpu", ask(1, cpu=4), ask(2, cpu=2))
     assert "fits now" not in enough
 
 
-def test_no_smaller_request_is_told_of_what_is_not_short() -> None:
+def test_no_smaller_request_is_suggested_for_what_is_not_short() -> None:
     found = answer("busy: 2 of 4 fit now, short of cpu", ask(4, cpu=3, memory=6 * GIB))
     assert "memory each" not in found.get("would fit", "")
 
 
-def test_pods_of_a_node_that_is_gone_fill_no_other() -> None:
+def test_pods_of_a_node_that_is_gone_take_nothing_from_other_nodes() -> None:
     gone = node("n3", 4, held=3, problems=["the node is gone; these pods were there"])
     gone.update(allocatable={}, free={"cpu": -3})
     lines = list(drawn(tree([node("n1", 4, held=1, levels={"zone": "z"}), gone]), []))

@@ -1,4 +1,4 @@
-"""Live queue and status through the ``aws`` program, and providers that other packages bring along."""
+"""Live queue and status through the ``aws`` program, and providers of other packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ backends:
 
 @pytest.fixture
 def select(fluence: Fluence, aws: Program) -> Fluence:
-    """Selects for a pod with this policy."""
+    """Return a function that selects for a pod with a policy."""
     Path("a.yaml").write_text(FILE)
 
     def run(policy: str, *words: str) -> Ended:
@@ -44,7 +44,7 @@ def device(status: str, normal: str, priority: str = "0") -> str:
     return json.dumps({"deviceStatus": status, "deviceQueueInfo": queues})
 
 
-def test_shorter_queue_wins_and_only_the_ordinary_one_counts(select: Fluence, aws: Program) -> None:
+def test_the_shorter_queue_of_ordinary_tasks_wins(select: Fluence, aws: Program) -> None:
     aws.answers("qpu/slow", out=device("ONLINE", "12", priority="0"))
     aws.answers("qpu/fast", out=device("ONLINE", "3", priority="99"))
     (pod,) = load(select("min-queue").out)
@@ -64,13 +64,13 @@ def test_shorter_queue_wins_and_only_the_ordinary_one_counts(select: Fluence, aw
 
 
 @pytest.mark.parametrize("policy", ["min-cost", "prefer:queue-box,min-cost", "prefer:online-only,max-cost"])
-def test_nobody_is_asked_when_no_step_needs_it(policy: str, select: Fluence, aws: Program) -> None:
+def test_aws_is_not_called_if_no_step_needs_it(policy: str, select: Fluence, aws: Program) -> None:
     assert select(policy).code == 0
     assert aws.calls == []
 
 
 @pytest.mark.parametrize("policy", ["online-only,min-cost", "require:status=ONLINE,min-cost"])
-def test_status_is_asked_of_everybody_possible(policy: str, select: Fluence, aws: Program) -> None:
+def test_status_of_every_possible_backend_is_queried(policy: str, select: Fluence, aws: Program) -> None:
     aws.answers("qpu/slow", out=device("OFFLINE", "1"))
     aws.answers("qpu/fast", out=device("ONLINE", "1"))
     ended = select(policy)
@@ -79,7 +79,7 @@ def test_status_is_asked_of_everybody_possible(policy: str, select: Fluence, aws
     assert "status is OFFLINE" in ended.err
 
 
-def test_query_that_fails_is_soft_and_told(select: Fluence, aws: Program) -> None:
+def test_a_failed_query_drops_the_backend_with_its_reason(select: Fluence, aws: Program) -> None:
     aws.answers("qpu/slow", err="\nAn error occurred (ExpiredToken): the token has expired\n", code=254)
     aws.answers("qpu/fast", out="no json")
     ended = select("min-queue")
@@ -89,7 +89,7 @@ def test_query_that_fails_is_soft_and_told(select: Fluence, aws: Program) -> Non
     assert "dropped fast: min-queue: has no queue_size (aws gave no device)" in ended.err
 
 
-def test_what_aws_says_is_told_to_the_user_and_goes_no_further(select: Fluence, aws: Program) -> None:
+def test_errors_of_aws_are_printed_but_not_recorded(select: Fluence, aws: Program) -> None:
     aws.answers("braket", err="An error occurred (AccessDenied): arn:aws:iam::123:user/me may not", code=254)
     ended = select("min-queue")
     assert "note: slow: An error occurred (AccessDenied): arn:aws:iam::123:user/me may not" in ended.err
@@ -97,7 +97,7 @@ def test_what_aws_says_is_told_to_the_user_and_goes_no_further(select: Fluence, 
     assert "AccessDenied" in ended.out
 
 
-def test_missing_aws_is_soft_and_told(select: Fluence, programs: Path) -> None:
+def test_missing_aws_is_a_note(select: Fluence, programs: Path) -> None:
     (programs / "aws").unlink()
     ended = select("online-only,min-cost")
     assert ended.code == 0
@@ -122,12 +122,12 @@ def test_queue_sizes_are_read(text: str, size: float) -> None:
     assert queue_size(text) == size
 
 
-def test_device_that_says_nothing_is_unknown() -> None:
+def test_a_device_without_a_status_is_unknown() -> None:
     assert read_device("a", {}) == Backend("a", {}, {"status": "UNKNOWN"})
 
 
 class Elsewhere:
-    """A provider as another package would bring it along."""
+    """A provider as another package might have it."""
 
     name = "elsewhere"
 
@@ -142,7 +142,7 @@ class Elsewhere:
         )
 
 
-def test_other_packages_bring_their_own_provider(select: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_packages_may_add_providers(select: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
         EntryPoint("broken", "nowhere:Nothing", "fluence_extender.backend_providers"),
         EntryPoint("elsewhere", f"{__name__}:Elsewhere", "fluence_extender.backend_providers"),

@@ -1,4 +1,4 @@
-"""How it feels: what is imported, colours, help, and what is said about words nobody knows."""
+"""The command line: imports, help, colours, unknown words, completion by kubectl."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ sys.exit(code)
 
 
 def imported(*words: str, path: str = "") -> set[str]:
-    """The modules that a command imports; ``path`` is where it finds programs first."""
+    """Return the modules that a command imports; ``path`` is searched first for programs."""
     ended = subprocess.run(
         [sys.executable, "-c", _IMPORTED, *words],
         env={**os.environ, "PATH": os.pathsep.join([path, os.environ["PATH"]])},
@@ -63,13 +63,13 @@ def test_version_imports_next_to_nothing() -> None:
     }
 
 
-def test_plain_manifest_is_handed_on_without_what_selection_needs(tmp_path: Path) -> None:
+def test_a_plain_manifest_needs_no_import_of_selection(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text("a: b\n")
     modules = imported("select", "-f", str(tmp_path / "plain.yaml"))
     assert not modules & (HEAVY | {"jsonschema", "urllib.request", "asyncio"})
 
 
-def test_selection_needs_nothing_of_the_service(tmp_path: Path) -> None:
+def test_selection_imports_nothing_of_the_service(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("backends: [{name: a, attributes: {cost: 1, memory_gb: 30}}]")
     (tmp_path / "pod.yaml").write_text(POD)
     words = ("--kubeconfig=/dev/null", "-f", str(tmp_path / "pod.yaml"))
@@ -80,11 +80,11 @@ def test_selection_needs_nothing_of_the_service(tmp_path: Path) -> None:
     "words",
     [("explain", "group"), ("jobs", "--help"), ("completion", "bash"), ("why", "--help"), ("doctor", "-h")],
 )
-def test_what_asks_nobody_needs_little(words: tuple[str, ...]) -> None:
+def test_commands_without_a_cluster_import_little(words: tuple[str, ...]) -> None:
     assert not imported(*words) & (HEAVY | (LAZY - {"json", "subprocess"}))
 
 
-def test_question_needs_nothing_of_the_service_and_no_yaml(tmp_path: Path) -> None:
+def test_questions_import_nothing_of_the_service_and_no_yaml(tmp_path: Path) -> None:
     (tmp_path / "kubectl").write_text('#!/bin/sh\necho \'{"items": [], "metadata": {}}\'\n')
     (tmp_path / "kubectl").chmod(0o755)
     for words in (("jobs", "-A"), ("backends",), ("top",), ("graph",)):
@@ -92,12 +92,12 @@ def test_question_needs_nothing_of_the_service_and_no_yaml(tmp_path: Path) -> No
         assert not modules & (HEAVY | {"yaml", "jsonschema", "asyncio", "ssl", "urllib.request"}), words
 
 
-def test_installed_script_tells_its_version() -> None:
+def test_installed_script_prints_its_version() -> None:
     ended = subprocess.run([str(SCRIPT), "version"], capture_output=True, text=True, timeout=30, check=False)
     assert (ended.returncode, ended.stdout) == (0, f"kubectl-fluence {__version__}\n")
 
 
-def test_help_lists_what_exists_and_explains_each(fluence: Fluence) -> None:
+def test_help_lists_all_commands_and_explains_each(fluence: Fluence) -> None:
     shown = fluence("--help")
     assert shown.code == 0
     assert [line.split()[0] for line in shown.out.splitlines() if line.startswith("  ")][1:] == list(COMMANDS)
@@ -109,24 +109,24 @@ def test_help_lists_what_exists_and_explains_each(fluence: Fluence) -> None:
         assert fluence("help", name) == explained
 
 
-def test_without_a_command_usage_is_an_error(fluence: Fluence) -> None:
+def test_no_command_is_an_error_with_usage(fluence: Fluence) -> None:
     ended = fluence()
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("Choose a backend")
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("aply", 'unknown command "aply"; did you mean "apply"?'),
         ("frobnicate", 'unknown command "frobnicate"'),
         ("--frobnicate", 'unknown command "--frobnicate"'),
     ],
 )
-def test_unknown_command_is_told_with_usage(word: str, told: str, fluence: Fluence) -> None:
+def test_an_unknown_command_is_an_error_with_usage(word: str, message: str, fluence: Fluence) -> None:
     ended = fluence(word)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith(f"error: {told}\n")
+    assert ended.err.startswith(f"error: {message}\n")
     assert "Usage:" in ended.err
 
 
@@ -152,7 +152,7 @@ def test_flags_may_come_before_the_command(fluence: Fluence, kubectl: Program) -
         (False, {}, False),
     ],
 )
-def test_colours_are_for_terminals_that_want_them(
+def test_colours_are_only_for_terminals_that_show_them(
     terminal: bool,
     environment: dict[str, str],
     coloured: bool,
@@ -168,7 +168,7 @@ def test_colours_are_for_terminals_that_want_them(
 
 
 def completed(*words: str) -> tuple[list[str], str]:
-    """What the real kubectl offers for the last of these words, and its directive."""
+    """Return what the real kubectl offers for the last of these words, and its directive."""
     path = os.pathsep.join([str(SCRIPT.parent), os.environ["PATH"]])
     ended = subprocess.run(
         ["kubectl", "__complete", "fluence", *words],
@@ -199,11 +199,11 @@ def test_long_wait_is_explained_on_a_terminal_only(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fluence_extender.apps.kubectl.terminal._PATIENCE", 0.0)
-    said = threading.Event()
-    monkeypatch.setattr("fluence_extender.apps.kubectl.terminal.tell", lambda *words: said.set())
+    output = threading.Event()
+    monkeypatch.setattr("fluence_extender.apps.kubectl.terminal.tell", lambda *words: output.set())
     with waiting("reading"):
         assert not any(isinstance(one, threading.Timer) for one in threading.enumerate())
-    assert not said.is_set()
+    assert not output.is_set()
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with waiting("reading"):
-        assert said.wait(10)
+        assert output.wait(10)

@@ -1,4 +1,4 @@
-"""select, apply and create: what is chosen, what reaches kubectl, what is said, and with which exit code."""
+"""select, apply and create: the choice, the call of kubectl, the messages, the exit code."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_select_prints_the_manifest_with_the_pin_and_every_reason(
     assert [call[:2] for call in kubectl.calls] == [["get", "configmap"]]
 
 
-def test_touched_document_keeps_comments_order_and_everything_else(fluence: Fluence, attributes: str) -> None:
+def test_a_pinned_document_keeps_comments_order_and_everything_else(
+    fluence: Fluence, attributes: str
+) -> None:
     shown = fluence("select", "-f", "pod.yaml", attributes).out
     assert without_pins(shown) == POD
     assert shown.count(f"    {REQUIRE}: gpu-l4\n") == 1
@@ -78,7 +80,7 @@ def test_untouched_documents_are_byte_identical(fluence: Fluence, attributes: st
 
 @pytest.mark.parametrize("verb", ["apply", "create"])
 @pytest.mark.parametrize("code", [0, 1, 3])
-def test_kubectl_gets_the_rest_and_its_exit_code_is_ours(
+def test_kubectl_gets_all_other_flags_and_its_exit_code_is_ours(
     verb: str, code: int, fluence: Fluence, kubectl: Program, attributes: str
 ) -> None:
     if code:
@@ -133,8 +135,8 @@ def test_kustomization_is_built_by_kubectl(fluence: Fluence, kubectl: Program, a
     for words in (("-k", "base"), ("-kbase",), ("--kustomize=base",)):
         assert REQUIRE in notes_of(load(fluence("select", *words, attributes).out)[0])
     logged = 'E1121 17:54:03.957772   30205 run.go:72] "command failed" err="must be a \\"directory\\""'
-    for told in ('error: must be a "directory"', logged):
-        kubectl.answers("kustomize base", err=f"{told}\n", code=1)
+    for message in ('error: must be a "directory"', logged):
+        kubectl.answers("kustomize base", err=f"{message}\n", code=1)
         ended = fluence("apply", "-k", "base")
         assert ended.code == 1
         assert ended.err == 'error: kustomization base can\'t be built: must be a "directory"\n'
@@ -156,7 +158,7 @@ def test_url_is_read(fluence: Fluence, attributes: str, tmp_path: Path) -> None:
     assert missing.err == f"error: {url}/nothing.yaml can't be read: HTTP 404 File not found\n"
 
 
-def test_offers_are_asked_of_the_same_cluster(fluence: Fluence, kubectl: Program, attributes: str) -> None:
+def test_offers_are_read_from_the_same_cluster(fluence: Fluence, kubectl: Program, attributes: str) -> None:
     words = ("--context", "c", "--kubeconfig=k", "-n", "mine", "-s", "https://x", "--as=me")
     connection = {"--context=c", "--kubeconfig=k", "--server=https://x", "--as=me"}
     ended = fluence("select", "-f", "pod.yaml", attributes, "--fluence-ns", "flux", *words)
@@ -208,13 +210,13 @@ def test_offers_with_attributes_need_no_file(fluence: Fluence, offers: Say) -> N
     assert notes_of(load(ended.out)[0])[REQUIRE] == "gpu-l4"
 
 
-def test_offers_may_stand_under_another_key(fluence: Fluence, offers: Callable[..., None]) -> None:
+def test_offers_may_be_under_another_key(fluence: Fluence, offers: Callable[..., None]) -> None:
     offers(OFFERS, key="graph.yaml")
     assert notes_of(load(fluence("select", "-f", "pod.yaml").out)[0])[REQUIRE] == "gpu-l4"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         (None, 'offerings (no "fluence-resources")'),
         ("resources: [{name: a}]", "missing required field 'type'"),
@@ -222,7 +224,7 @@ def test_offers_may_stand_under_another_key(fluence: Fluence, offers: Callable[.
     ],
 )
 def test_offers_that_cannot_be_read_are_a_note(
-    text: str | None, said: str, fluence: Fluence, attributes: str, offers: Say
+    text: str | None, output: str, fluence: Fluence, attributes: str, offers: Say
 ) -> None:
     if text is not None:
         offers(text)
@@ -231,7 +233,7 @@ def test_offers_that_cannot_be_read_are_a_note(
     (pod,) = load(ended.out)
     first = ended.err.splitlines()[0]
     assert first.startswith("note: could not read scheduler offerings (")
-    assert said in first
+    assert output in first
     assert first.endswith("; selecting without intersection")
     assert result_of(pod)["notes"] == [first.removeprefix("note: ")]
 
@@ -244,8 +246,10 @@ def test_pinned_object_is_left_alone_unless_forced(
     ended = fluence("apply", "-f", "pod.yaml", attributes)
     assert ended.code == 0
     assert kubectl.manifest == pinned.encode()
-    told = 'note: Pod/train already pinned to "mine"; skipping selection (use --force-select to override)\n'
-    assert ended.err == told
+    message = (
+        'note: Pod/train already pinned to "mine"; skipping selection (use --force-select to override)\n'
+    )
+    assert ended.err == message
     forced = fluence("select", "-f", "pod.yaml", attributes, "--force-select")
     assert notes_of(load(forced.out)[0])[REQUIRE] == "gpu-l4"
     again = fluence("select", "-f-", attributes, "--force-select", stdin=forced.out)
@@ -329,7 +333,7 @@ def test_confirm_without_a_terminal_applies_nothing(attributes: str, kubectl: Pr
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (("apply",), 2, "no -f/--filename given"),
         (("select", "-n", "x"), 2, "no -f/--filename given"),
@@ -370,44 +374,44 @@ def test_confirm_without_a_terminal_applies_nothing(attributes: str, kubectl: Pr
         ),
     ],
 )
-def test_wrong_call_is_one_message_and_nothing_is_applied(
-    words: tuple[str, ...], code: int, told: str, fluence: Fluence, kubectl: Program
+def test_wrong_usage_is_one_message_and_nothing_is_applied(
+    words: tuple[str, ...], code: int, message: str, fluence: Fluence, kubectl: Program
 ) -> None:
     ended = fluence(*words)
     assert ended.code == code
     assert ended.out == ""
     errors = [line for line in ended.err.splitlines() if not line.startswith("note: could not read")]
     assert all(line.startswith("error: ") for line in errors)
-    assert any(line.startswith(f"error: {told}") for line in errors)
+    assert any(line.startswith(f"error: {message}") for line in errors)
     assert kubectl.manifest is None
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "message"),
     [
         ("mincost", 'unknown policy "mincost"; did you mean "min-cost"?'),
         ("min-queue", 'policy "min-queue": no candidate has attribute "queue_size"'),
         ("require:min_memory_gb=999", 'policy "require:min_memory_gb=999" removed all candidates: gpu-a100'),
     ],
 )
-def test_first_object_that_fails_ends_it_all(
-    policy: str, told: str, fluence: Fluence, attributes: str, kubectl: Program
+def test_one_failing_object_ends_the_command(
+    policy: str, message: str, fluence: Fluence, attributes: str, kubectl: Program
 ) -> None:
     Path("bad.yaml").write_text(POD.replace("require:min_memory_gb=24,min-cost", policy))
     ended = fluence("apply", "-f", "pod.yaml", "-f", "bad.yaml", "-f", "plain.yaml", attributes)
     assert ended.code == 1
-    assert ended.err.splitlines()[-1].startswith(f"error: Pod/train: selection failed: {told}")
+    assert ended.err.splitlines()[-1].startswith(f"error: Pod/train: selection failed: {message}")
     assert kubectl.manifest is None
 
 
-def test_cost_tolerance_is_taken_in_both_forms(fluence: Fluence, attributes: str) -> None:
+def test_cost_tolerance_may_be_joined_or_separate(fluence: Fluence, attributes: str) -> None:
     Path("pod.yaml").write_text(POD.replace("require:min_memory_gb=24,min-cost", "min-cost,max-memory_gb"))
     for words in (("--cost-tol=0.45",), ("--cost-tol", "0.45")):
         ended = fluence("select", "-f", "pod.yaml", attributes, *words)
         assert notes_of(load(ended.out)[0])[REQUIRE] == "gpu-l4"
 
 
-def test_file_with_a_policy_that_is_no_yaml_is_told_with_its_line(
+def test_a_file_with_a_policy_that_is_no_yaml_is_an_error_with_its_line(
     fluence: Fluence, attributes: str, kubectl: Program
 ) -> None:
     Path("bad.yaml").write_text(POD + "  wrong: [\n")
@@ -417,19 +421,19 @@ def test_file_with_a_policy_that_is_no_yaml_is_told_with_its_line(
     assert kubectl.manifest is None
 
 
-def test_without_files_kubectl_does_what_it_can_without(fluence: Fluence, kubectl: Program) -> None:
+def test_a_call_without_files_is_passed_to_kubectl(fluence: Fluence, kubectl: Program) -> None:
     assert fluence("create", "deployment", "web", "--image=x", "--dry-run=server").code == 0
     assert kubectl.calls == [["create", "--dry-run=server", "deployment", "web", "--image=x"]]
 
 
-def test_missing_kubectl_is_told(fluence: Fluence, attributes: str, programs: Path) -> None:
+def test_missing_kubectl_is_an_error(fluence: Fluence, attributes: str, programs: Path) -> None:
     (programs / "kubectl").unlink()
     ended = fluence("apply", "-f", "plain.yaml")
     assert ended.code == 1
     assert ended.err.startswith("error: kubectl is not on the PATH; install it")
 
 
-def test_ten_megabytes_that_ask_for_nothing_pass(fluence: Fluence, kubectl: Program) -> None:
+def test_ten_megabytes_without_a_request_pass(fluence: Fluence, kubectl: Program) -> None:
     content = (PLAIN + "---\n").encode() * (10 * 2**20 // len(PLAIN))
     Path("large.yaml").write_bytes(content)
     assert fluence("apply", "-f", "large.yaml").code == 0
@@ -449,12 +453,12 @@ def test_object_of_another_scheduler_is_left_with_a_note(
     assert REQUIRE in notes_of(load(fluence("select", "-f", "pod.yaml", attributes).out)[0])
 
 
-def test_annotations_that_nobody_reads_are_told_once(fluence: Fluence, attributes: str) -> None:
+def test_annotations_without_meaning_have_one_note(fluence: Fluence, attributes: str) -> None:
     wrong = f"    {PREFIX}select-shot: '5'\n"
     Path("pod.yaml").write_text(POD.replace("  annotations:\n", f"  annotations:\n{wrong}"))
     ended = fluence("select", "-f", "pod.yaml", attributes)
-    told = f"note: Pod/train: {PREFIX}select-shot has no meaning; did you mean {PREFIX}select-shots?"
-    assert ended.err.splitlines().count(told) == 1
+    message = f"note: Pod/train: {PREFIX}select-shot has no meaning; did you mean {PREFIX}select-shots?"
+    assert ended.err.splitlines().count(message) == 1
     Path("pod.yaml").write_text(POD.replace("select-policy", "select-polcy"))
     ended = fluence("select", "-f", "pod.yaml", attributes)
     assert ended.out == POD.replace("select-policy", "select-polcy")
@@ -464,9 +468,7 @@ def test_annotations_that_nobody_reads_are_told_once(fluence: Fluence, attribute
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_large_output_is_whole_and_a_reader_that_goes_away_no_failure(
-    unbuffered: str, fluence: Fluence
-) -> None:
+def test_large_output_is_complete_and_a_closed_pipe_is_no_failure(unbuffered: str, fluence: Fluence) -> None:
     content = (PLAIN + "---\n").encode() * 5000
     Path("large.yaml").write_bytes(content)
     command = [sys.executable, "-m", "fluence_extender.apps.kubectl.main", "select", "-f", "large.yaml"]

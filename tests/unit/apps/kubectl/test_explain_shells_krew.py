@@ -1,4 +1,4 @@
-"""explain knows every key of ours; the shells' scripts ask what kubectl asks; krew gets what it wants."""
+"""The keys of explain, the completion scripts of the shells, and the package for krew."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_key_of_ours_is_explained() -> None:
         assert one.key.rstrip("*") in one.example
 
 
-def test_what_admission_remarks_on_goes_by_the_keys_that_are_explained() -> None:
+def test_admission_knows_the_same_keys_as_explain() -> None:
     ours = [
         one for one in known_keys() if one.key.startswith(f"{names.DOMAIN}/") and not one.key.endswith("*")
     ]
@@ -77,11 +77,11 @@ def test_what_admission_remarks_on_goes_by_the_keys_that_are_explained() -> None
         (f"{names.RESOURCE_PREFIX}qpu", f"{names.RESOURCE_PREFIX}*"),
     ],
 )
-def test_keys_are_known_in_full_and_in_short(asked: str, key: str) -> None:
+def test_keys_are_found_with_and_without_their_domain(asked: str, key: str) -> None:
     assert look_up(asked).key == key
 
 
-def test_explain_tells_one_key_or_lists_all(fluence: Fluence) -> None:
+def test_explain_shows_one_key_or_lists_all(fluence: Fluence) -> None:
     shown = fluence("explain", "group")
     assert shown.out.startswith(f"{names.GROUP_LABEL}\n")
     assert "label on pod, written by you" in shown.out
@@ -97,7 +97,7 @@ def test_explain_tells_one_key_or_lists_all(fluence: Fluence) -> None:
 
 
 def in_bash(line: str) -> list[str]:
-    """What bash offers after our script is read, for ``line`` as typed."""
+    """Return what bash offers for ``line`` after it has read our script."""
     script = f"""
 source <({Path(SCRIPTS) / "kubectl-fluence"} completion bash)
 COMP_LINE={line!r}
@@ -120,7 +120,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     return ended.stdout.split()
 
 
-def test_bash_completes_the_program_called_by_its_own_name(tmp_path: Path) -> None:
+def test_bash_completes_kubectl_fluence_called_by_its_own_name(tmp_path: Path) -> None:
     assert in_bash("kubectl-fluence ") == list(COMMANDS)
     assert in_bash("kubectl-fluence do") == ["doctor"]
     assert in_bash("kubectl-fluence graph --j") == ["--json", "--jgf"]
@@ -142,7 +142,7 @@ def test_each_shell_has_a_script_that_asks_our_program(shell: str, fluence: Flue
 
 @pytest.fixture
 def krew() -> ModuleType:
-    """The script that makes what krew installs."""
+    """Return the script that builds the package for krew."""
     spec = importlib.util.spec_from_file_location("build_krew", ROOT / "deploy" / "krew" / "build.py")
     assert spec is not None
     assert spec.loader is not None
@@ -151,7 +151,7 @@ def krew() -> ModuleType:
     return module
 
 
-def test_krews_manifest_is_as_krew_wants_it(krew: ModuleType) -> None:
+def test_manifest_for_krew_follows_its_rules(krew: ModuleType) -> None:
     packed = krew.archive()
     assert packed == krew.archive()
     document = yaml.safe_load(krew.manifest(packed))
@@ -183,7 +183,7 @@ def test_krews_manifest_is_as_krew_wants_it(krew: ModuleType) -> None:
     assert platform["bin"] in contained
 
 
-def test_krews_launcher_runs_the_plugin(krew: ModuleType, tmp_path: Path) -> None:
+def test_launcher_for_krew_runs_the_plugin(krew: ModuleType, tmp_path: Path) -> None:
     with zipfile.ZipFile(io.BytesIO(krew.archive())) as packed:
         packed.extractall(tmp_path)
         mode = packed.getinfo("kubectl-fluence").external_attr >> 16

@@ -1,4 +1,4 @@
-"""How answers look where there is more than one of something, and where there is nothing."""
+"""Output for missing and for several things, and completion of names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.apps.kubectl.programs import Fluence, Program
 from tests.unit.apps.kubectl.test_questions import STORY, device, gang, listed, node
 
 
-def test_a_gang_that_is_not_there_is_an_error(fluence: Fluence, kubectl: Program) -> None:
+def test_a_missing_gang_is_an_error(fluence: Fluence, kubectl: Program) -> None:
     kubectl.answers("proxy/v1/gangs", out=listed([gang("vqe")]))
     ended = fluence("jobs", "vqa", "-n", "lab")
     assert (ended.code, ended.out) == (1, "")
@@ -30,7 +30,7 @@ def test_a_gang_that_is_not_there_is_an_error(fluence: Fluence, kubectl: Program
     ("name", "advice"),
     [("ibm_fes", 'did you mean "ibm_fez"?'), ("zzz", "kubectl fluence backends lists all")],
 )
-def test_a_backend_that_is_not_there_is_an_error_with_the_nearest(
+def test_a_missing_backend_is_an_error_with_the_nearest_name(
     name: str, advice: str, form: tuple[str, ...], fluence: Fluence, kubectl: Program
 ) -> None:
     kubectl.answers(f"proxy/v1/backends?backend={name}", out=listed([]))
@@ -40,7 +40,7 @@ def test_a_backend_that_is_not_there_is_an_error_with_the_nearest(
     assert ended.err == f"error: no backend {name}; {advice}\n"
 
 
-def test_parts_of_a_backend_hang_from_it() -> None:
+def test_parts_of_a_backend_are_its_branches() -> None:
     def part(path: str, kind: str) -> dict[str, Any]:
         return device(path.split("/")[0], name=path.rpartition("/")[2], path=f"/cluster/{path}", type=kind)
 
@@ -63,7 +63,7 @@ def test_parts_of_a_backend_hang_from_it() -> None:
     ]
 
 
-def test_what_is_free_is_told_once_for_members_that_differ() -> None:
+def test_free_amounts_are_printed_once_for_members_that_differ() -> None:
     asks = [{**STORY["asks"][0], "members": count} for count in (1, 2)]
     story = json.loads(json.dumps({**STORY, "asks": asks}))
     headings = [line.split()[0] for line in explanation(story, [node("n1", 4)], [], False)]
@@ -71,7 +71,7 @@ def test_what_is_free_is_told_once_for_members_that_differ() -> None:
     assert headings.count("fits") == 2
 
 
-def test_a_table_that_goes_on_keeps_its_columns() -> None:
+def test_a_table_that_grows_keeps_its_columns() -> None:
     columns = (Column("NAME", lambda one: str(one["name"])), Column("STATE", lambda _: "bound"))
     widths: list[int] = []
     (first,) = table(columns, [{"name": "a-long-name"}], headers=False, widths=widths)
@@ -80,7 +80,9 @@ def test_a_table_that_goes_on_keeps_its_columns() -> None:
     assert table(columns, [{"name": "b"}], headers=False) == ["b   bound"]
 
 
-def test_names_are_completed_after_flags_that_say_where(fluence: Fluence, kubectl: Program) -> None:
+def test_names_are_completed_behind_flags_of_namespace_and_cluster(
+    fluence: Fluence, kubectl: Program
+) -> None:
     kubectl.answers("gangs?namespace=lab", out=listed([gang("vqe"), gang("vqa")]))
     kubectl.answers("proxy/v1/gangs", out=listed([gang("other")]))
     kubectl.answers("config view", out="")
@@ -92,7 +94,7 @@ def test_names_are_completed_after_flags_that_say_where(fluence: Fluence, kubect
         assert complete(typed) == ([], 4)
 
 
-def test_backends_are_completed_whatever_the_namespace(fluence: Fluence, kubectl: Program) -> None:
+def test_backends_are_completed_in_any_namespace(fluence: Fluence, kubectl: Program) -> None:
     kubectl.answers("proxy/v1/backends", out=listed([device("ibm_fez"), device("ionq")]))
     assert complete(["backends", "-n", "lab", "i"]) == (["ibm_fez", "ionq"], 4)
     asked = [word for call in kubectl.calls for word in call if "/v1/backends" in word]
