@@ -91,10 +91,10 @@ def cluster(nodes: int, clock: Callable[[], float]) -> Controller:
     dice = random.Random(nodes)
     ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", {"rack": RACK}))
     controller = Controller(ledger, clock=clock, calendar=clock)
-    room = Resources({"cpu": 36_000, "memory": 128 * GIB, "pods": 110})
+    allocatable = Resources({"cpu": 36_000, "memory": 128 * GIB, "pods": 110})
     for number in range(nodes):
         labels = {RACK: f"r{number // NODES_PER_RACK}"}
-        controller.observe(Changed(Kind.NODE, Node(f"n{number}", labels=labels, allocatable=room)))
+        controller.observe(Changed(Kind.NODE, Node(f"n{number}", labels=labels, allocatable=allocatable)))
     places = [f"n{number}" for number in range(nodes) for _ in range(PODS_PER_NODE)]
     dice.shuffle(places)
     made = 0

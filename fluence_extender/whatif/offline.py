@@ -32,7 +32,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Workload
 from fluence_extender.whatif.documents import BadManifest, Manifest, read_manifests
 from fluence_extender.whatif.forecast import end_of
-from fluence_extender.whatif.manifests import requested_gangs, workload
+from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs, workload
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.result_json import results_as_json
 from fluence_extender.whatif.simulation import Simulation
@@ -112,7 +112,7 @@ def _add(found: ClusterObjects, kind: str, raw: bytes, number: int) -> None:
 
 
 def _node(raw: bytes) -> Node:
-    """Decode a node; one whose conditions were left out counts as ready."""
+    """Decode a node; without any conditions it counts as ready."""
     node, outline = decode_node(raw), _outline(raw)
     has_conditions = outline.status is not None and outline.status.conditions
     return node if has_conditions else replace(node, ready=True)
@@ -126,19 +126,14 @@ def _name(raw: bytes) -> str:
     return outline.metadata.name if outline.metadata is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class OfflineCluster:
-    """A cluster to simulate on: its snapshot, when its pods end, and what preemption depends on."""
-
-    taken: Snapshot
-    ends: Mapping[str, float]
-    context: PreemptionContext
-
-
-def offline_cluster(
-    objects: ClusterObjects, resources: VirtualResources, levels: Mapping[str, str], policy: str = "lonode"
-) -> OfflineCluster:
-    """Build a cluster from its objects. Raise `InvalidResourcesFile`."""
+def _simulation(
+    objects: ClusterObjects,
+    request: SimulationRequest,
+    resources: VirtualResources,
+    levels: Mapping[str, str],
+    policy: str,
+) -> Simulation:
+    """Build the cluster of ``objects``, to simulate ``request`` on it now. Raise `InvalidResourcesFile`."""
     containment = build_containment(objects.nodes, resources, levels=levels)
     catalogue = device_catalogue(containment)
     accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in objects.nodes}
@@ -167,7 +162,8 @@ def offline_cluster(
         gang_nodes=_gang_nodes(gangs, uses, policy),
     )
     departing = frozenset(pod.uid for pod in running if pod.ours and pod.deleting)
-    return OfflineCluster(taken, ends, PreemptionContext(gangs, departing, budgets=objects.budgets))
+    context = PreemptionContext(gangs, departing, budgets=objects.budgets)
+    return Simulation(taken, request, time.time(), ends, context)
 
 
 def _gangs(objects: ClusterObjects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -> CopiedGangs:
@@ -212,11 +208,9 @@ def simulate_offline(
 ) -> dict[str, Any]:
     """Return the results for ``manifests`` on the cluster of ``objects``, in the shape of ``/v1/simulate``.
 
-    ``resources`` is the text of resources.yaml and ``source`` its name in messages. Raises `BadManifest` and
+    ``resources`` is the text of resources.yaml and ``source`` its name in messages. Raise `BadManifest` and
     `InvalidResourcesFile`.
     """
     request = requested_gangs(read_manifests(manifests), classes=objects.classes, cluster=objects.workloads())
-    cluster = offline_cluster(objects, parse_resources(resources, source), levels, policy)
-    now = time.time()
-    results = Simulation(cluster.taken, request, now, cluster.ends, cluster.context).run()
-    return results_as_json(results, request, now)
+    simulation = _simulation(objects, request, parse_resources(resources, source), levels, policy)
+    return results_as_json(simulation.run(), request, simulation.now)

@@ -72,9 +72,9 @@ class PreemptionPreview:
 class PreemptionContext:
     """What the search reads besides the ledger.
 
-    ``gangs`` may become victims. ``departing`` are pods whose capacity comes free by itself, ``evicted`` the gangs that
-    are being evicted, and ``preemptors`` the gangs they are evicted for. ``budgets`` are the PodDisruptionBudgets, None
-    where they aren't known.
+    ``gangs`` may become victims. ``departing`` are pods that free their capacity without further action, ``evicted``
+    the gangs that are being evicted, and ``preemptors`` the gangs they are evicted for. ``budgets`` are the
+    PodDisruptionBudgets, None where they aren't known.
     """
 
     gangs: CopiedGangs = field(default_factory=CopiedGangs)

@@ -120,8 +120,7 @@ class Reducer:
         ]
         if not self._fits(free, [Demand(pod) for pod in free]):
             return None
-        whose = "their" if len(pods) > 1 else "its"
-        text = f"{_all_fit(len(pods))} without {whose} topology"
+        text = f"{_all_fit(len(pods))} without {'their' if len(pods) > 1 else 'its'} topology"
         return Reduction("topology", "near each other", "anywhere", text)
 
     def _fits(self, pods: Sequence[Pod], demands: Sequence[Demand] | None = None) -> bool:

@@ -33,7 +33,7 @@ MOST_REDUCED = 16
 """For how many gangs that don't fit an earliest start and reductions are looked for; each costs a hundred plans."""
 
 PATIENCE = 10.0
-"""Seconds that may be spent on what is said about gangs that don't fit."""
+"""Seconds that may be spent on details about gangs that don't fit."""
 
 LONGEST = 1.5
 """After this many times that patience the remaining gangs are not planned any more."""
@@ -69,8 +69,8 @@ class Simulation:
     """What is simulated on which cluster.
 
     ``ends`` holds by uid when running pods end, and ``now`` is the current time, both in seconds since the epoch.
-    ``context`` is what preemption depends on. ``patience`` is how many seconds may be spent on what is said about gangs
-    that don't fit.
+    ``context`` is what preemption depends on. ``patience`` is how many seconds may be spent on details about gangs that
+    don't fit.
     """
 
     taken: Snapshot

@@ -64,7 +64,7 @@ class Snapshot:
     ``tables`` are the free capacity of the nodes, and their capacity when nothing runs; a `LedgerCopy` writes to them.
     ``order`` are the nodes in the order in which the policy fills them. ``closed`` are the nodes that take no new pods,
     ``preemptor_holds`` the nodes that are held for preemptors. ``rounded`` rounds requests as the ledger counts them.
-    ``uses`` is what those pods use whose end is known or that have devices, ``allocations`` what all of our pods hold.
+    ``uses`` is what pods with devices or with a known end use, ``allocations`` what all of our pods hold.
     ``gang_nodes`` are the gangs on each node, where only pods of one gang may share a node.
     """
 
@@ -81,7 +81,7 @@ class Snapshot:
 
 
 def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
-    """Take a snapshot of the ledger; ``ending`` are the uids of running pods whose end is known."""
+    """Take a snapshot of the ledger; ``ending`` are the uids of running pods with a known end."""
     present = list(nodes)
     uses = (pod_use(ledger, uid) for uid in ending)
     return Snapshot(
@@ -104,7 +104,7 @@ class _Account:
 
 
 class LedgerCopy:
-    """A ledger made of a snapshot, whose tables it uses up.
+    """A ledger made of a snapshot, of which it uses the tables up.
 
     Gangs are planned on ``planning`` by ``planner``. The search for victims reads the copy as it reads the ledger.
     """
@@ -186,8 +186,8 @@ class _DraftedDevices:
         search = DeviceSearch([asker], self._catalogue, self._use, self._free)
         for way, _ in search.ways():
             found = list(way[pod.uid])
-            # A search that goes on takes its choices back. This one ends here, so it releases them and `hold` counts
-            # them instead.
+            # A search that continues takes its choices back. This one ends here, so it releases them, and `hold`
+            # counts them instead.
             search.release()
             return self.hold(pod, found)
         for kind, amount in sorted(pod.devices.items()):

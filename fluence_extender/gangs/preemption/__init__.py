@@ -1,1 +1,1 @@
-"""Preemption: choosing gangs of lower priority whose eviction makes room for a gang, and evicting them whole."""
+"""Preemption: choosing gangs of lower priority to evict in favor of a gang without a place, and evicting them whole."""

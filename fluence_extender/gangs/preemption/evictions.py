@@ -4,8 +4,8 @@ Between a decision and the eviction of the last of thousands of pods much can ch
 begins only if at that moment its capacity is still lacking where the preemptor goes, and its priority is lower; once
 begun, a gang is evicted to its last bound member, unless it can run without the evicted ones.
 
-The capacity of terminating and evicted pods comes free by itself, so no other gang has to be evicted for it. Such pods
-are *departing*.
+Pods that are terminating or being evicted free their capacity without further action, so no other gang has to be
+evicted for it. Such pods are *departing*.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class GangEviction:
     """The eviction of one gang; ``why`` is the message for its users.
 
     ``surplus`` means that only the pods ``uids`` go and the gang runs on; otherwise all of its members go, including
-    those that joined later. ``begun`` means that its eviction has begun, ``sent`` are the pods whose eviction was sent,
-    and ``refused`` tells since when the eviction of a pod has failed.
+    those that joined later. ``begun`` means that its eviction has begun, ``sent`` are the pods for which an eviction
+    was sent, and ``refused`` holds by uid since when the eviction of a pod has failed.
     """
 
     why: str
@@ -96,7 +96,7 @@ class GangEviction:
 class Evictions:
     """The gangs that are being evicted for preemptors, and the pods that depart.
 
-    ``held`` are the uids of pods that hold something. ``on_preempted`` is called for each gang whose eviction begins.
+    ``held`` are the uids of pods that hold something. ``on_preempted`` is called when the eviction of a gang begins.
     """
 
     def __init__(
@@ -154,11 +154,11 @@ class Evictions:
         self._due.clear()
 
     def reconsider(self, preemptor: GangKey) -> None:
-        """Note that the preemptor no longer waits, so that gangs whose eviction has not begun may stay."""
+        """Note that the preemptor no longer waits: gangs may stay if their eviction has not begun."""
         self._due.update((key, None) for key, one in self._of.items() if one.preemptor == preemptor)
 
     def refused(self, uid: str, now: float) -> GangEviction | None:
-        """Try a failed eviction again for as long as it is wanted; return whose part it is, if it still is wanted."""
+        """Try a failed eviction of a pod again; return the eviction of its gang, None if that is no longer wanted."""
         found = self._registry.member(uid)
         eviction = self._of.get(found[0].key) if found is not None else None
         if found is None or eviction is None:
@@ -177,7 +177,7 @@ class Evictions:
     # Departing pods. ``preemption`` is that of the gang that asks, None if it has none.
 
     def departs(self, uid: str, preemption: Preemption | None, now: float, patient: bool = False) -> bool:
-        """Return whether the capacity of a pod comes free by itself; with ``patient`` late pods count too."""
+        """Return whether a pod departs; with ``patient``, late pods count too."""
         if uid in self._terminating:
             return patient or self._terminating.in_time(uid, now)
         return uid in _not_granted(preemption) or self._will_be_evicted(uid, now)
@@ -271,5 +271,5 @@ class Evictions:
 
 
 def _not_granted(preemption: Preemption | None) -> frozenset[str]:
-    """Return the victims whose budgets are being asked; once these allow it, the victims are among the evictions."""
+    """Return the victims' pods while the budgets are asked; once these allow it, the pods are among the evictions."""
     return frozenset() if preemption is None or preemption.granted else preemption.uids

@@ -5,13 +5,14 @@ and the nodes of that plan are held for it. Then the disruption budgets of its v
 evicted, and the gang is planned like any other as soon as there is capacity. Such a gang is a *preemptor*. Invariants:
 
 * A gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types.
-* A gang whose eviction has begun is evicted to its last bound member, unless it can run without the evicted ones.
+* Once its eviction has begun, a gang is evicted to its last bound member, unless it can run without the evicted ones.
 * The priority of a victim is lower than that of every member it is evicted for, so chains of preemptions end.
 
 What has to outlive the process is in the cluster: the held nodes, as nominations of pods that are still gated, and the
-victims that are terminating. A new leader first holds those nodes and then decides anew, counting departing pods.
+victims that are terminating. A new leader first holds those nodes and then decides again, counting departing pods.
 
-This module is the whole interface of the package to the rest of the service.
+The rest of the service preempts through `PreemptionManager` alone. Simulations also use the search and the rules of
+precedence.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ from fluence_extender.placement.plan import Planner
 class PreemptionState:
     """What a simulation has to know of the preemptions under way.
 
-    ``departing`` are the uids of pods whose capacity comes free by itself, ``evicted`` the gangs that are being
-    evicted.
+    ``departing`` are the uids of pods that free their capacity without further action, ``evicted`` the gangs that are
+    being evicted.
     """
 
     departing: frozenset[str]
@@ -62,7 +63,7 @@ class PreemptionState:
 
 
 class PreemptionManager:
-    """Decides on preemptions and carries them out; ``on_preempted`` is called for each gang whose eviction begins."""
+    """Decides on preemptions and carries them out; ``on_preempted`` is called when the eviction of a gang begins."""
 
     def __init__(
         self,
@@ -349,7 +350,7 @@ class PreemptionManager:
             self._registry.dirty.add(found[0].key)
 
     def budgets_allow(self, key: GangKey) -> None:
-        """Evict the victims of a preemptor, whose budgets allow it."""
+        """Evict the victims of a preemptor, because the disruption budgets allow it."""
         preemption = self._preemptions.get(key)
         if preemption is None or preemption.granted:
             return
@@ -361,7 +362,7 @@ class PreemptionManager:
             and preemption.projection is not None
             and not preemption.projection.good_everywhere(departs, self.passes(gang))
         ):
-            # The evictions would no longer be enough, or their capacity is held for another gang: decide anew.
+            # The evictions would no longer be enough, or their capacity is held for another gang: decide again.
             self.end(key)
             self._next_search.pop(key, None)
             return

@@ -1,7 +1,7 @@
 """The preemptions that are under way, and their precedence: for which preemptors nodes and devices are held.
 
 Invariants: a gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types; the
-reason of a preemptor changes only when a pod goes or is late, or when a problem appears or ends, never with time alone.
+reason of a preemptor changes only when a pod is gone or late, or when a problem appears or ends, never with time alone.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Preemption(PreemptorDemand):
         return bool(self.awaited)
 
     def spare(self, gang: GangKey) -> None:
-        """Drop a gang whose eviction has not begun from the victims."""
+        """Drop a gang from the victims, because its eviction has not begun and is no longer needed."""
         uids = {uid for victim in self.victims if victim.gang == gang for uid in victim.uids}
         self.spared |= uids
         for uid in uids:

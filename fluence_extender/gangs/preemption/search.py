@@ -96,9 +96,9 @@ class Found:
 class Query:
     """What is searched for.
 
-    ``departing`` are pods whose capacity comes free by itself; ``patient`` means that they count however long they
-    take. ``may_take`` returns whether a gang may be a victim at all, and every victim's priority is below ``priority``.
-    ``usable`` are the nodes that matter, None for all. The nodes held for the gangs ``passing`` are open.
+    ``departing`` are pods that free their capacity without further action; ``patient`` means that they count however
+    long they take. ``may_take`` returns whether a gang may be a victim at all; the priority of every victim is below
+    ``priority``. ``usable`` are the nodes that matter, None for all. Nodes held for the gangs ``passing`` are open.
     """
 
     key: GangKey

@@ -34,9 +34,9 @@ def test_victim_is_evicted_whole_and_the_preemptor_takes_its_place(world: MakeWo
     w.advance(2)
     assert terminating(w, *low) == [True, True]
     assert reason(w, "high") == "preempting default/low: 0 of 2 pods gone"
-    told = w.gang("high").reason
-    assert told is not None
-    assert told.code is ReasonCode.PREEMPTING
+    found = w.gang("high").reason
+    assert found is not None
+    assert found.code is ReasonCode.PREEMPTING
     w.cluster.reap()
     w.advance(3)
     assert w.nodes_of(*high) == ["n0"]

@@ -49,7 +49,7 @@ class Cluster:
             self.ends.update({one.uid: NOW + until for one in running})
 
     def run_gang(self, pods: Iterable[Pod], size: int = 0) -> None:
-        """Let a gang run that may have to make way; it is whole with ``size`` of its pods, 0 for all."""
+        """Let a gang run that may become a victim; it is whole with ``size`` of its pods, 0 for all."""
         running = list(pods)
         key = WorkloadIndex().membership(running[0]).key
         places = Planner(self.ledger, self.index).plan([Demand(one) for one in running], key)

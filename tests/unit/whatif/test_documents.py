@@ -82,10 +82,10 @@ def test_deep_nesting_is_refused_without_harm() -> None:
     ],
 )
 def test_errors_say_what_is_wrong_and_where(text: str, why: str) -> None:
-    with pytest.raises(BadManifest) as told:
+    with pytest.raises(BadManifest) as raised:
         read_manifests(text)
-    assert why in str(told.value)
-    assert "string>" not in str(told.value)
+    assert why in str(raised.value)
+    assert "string>" not in str(raised.value)
 
 
 def test_lists_may_be_empty() -> None:

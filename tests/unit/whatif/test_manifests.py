@@ -217,9 +217,9 @@ def test_aliases_cannot_make_a_document_huge() -> None:
     ],
 )
 def test_errors_name_the_object_and_the_field(manifest: dict[str, Any], why: str) -> None:
-    with pytest.raises(BadManifest) as told:
+    with pytest.raises(BadManifest) as raised:
         requested_gangs([manifest])
-    assert str(told.value) == why
+    assert str(raised.value) == why
 
 
 NO_PODS = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 0, "template": template()}}
@@ -252,9 +252,9 @@ def test_objects_that_make_no_pods_are_noted_among_others() -> None:
     ],
 )
 def test_manifests_without_any_pod_are_an_error_that_says_what_to_give(text: str, why: str) -> None:
-    with pytest.raises(NothingToSimulate) as told:
+    with pytest.raises(NothingToSimulate) as raised:
         requested_gangs(read_manifests(text))
-    assert str(told.value).startswith(f"nothing to simulate: {why}. Give pods, or one of Job, CronJob, ")
+    assert str(raised.value).startswith(f"nothing to simulate: {why}. Give pods, or one of Job, CronJob, ")
 
 
 def test_kinds_of_the_same_name_in_other_apis_are_ignored() -> None:

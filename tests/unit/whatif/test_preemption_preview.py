@@ -1,4 +1,4 @@
-"""What-if: who would make way for a gang that has no room now, and where it would go."""
+"""What-if: which gangs would be preempted for a gang that has no place now, and where it would go."""
 
 from __future__ import annotations
 
@@ -188,10 +188,10 @@ def test_no_gang_is_a_victim_twice_in_one_simulation(cluster: type[Cluster]) -> 
 
 def test_capacity_of_departing_pods_is_counted(cluster: type[Cluster]) -> None:
     there = cluster([node("n0"), node("n1")])
-    going = low("going", 1, 4000, deleting=True)
-    there.run_gang(going)
+    departing = low("departing", 1, 4000, deleting=True)
+    there.run_gang(departing)
     there.run_gang(low("low", 1, 4000))
-    there.context.departing = frozenset({going[0].uid})
+    there.context.departing = frozenset({departing[0].uid})
     (answer,) = there.ask(high("train", 1, "4"), HIGH)
     found = preemption(answer)
     assert (found.outcome, found.victims) == (PreemptionOutcome.WAITS, ())

@@ -1,4 +1,4 @@
-"""What-if on a running controller: what is said of preemption is what the leader then does."""
+"""What-if on a running controller: the leader preempts as the simulation predicts."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def test_the_leader_does_what_the_simulation_predicted(seed: int, worlds: list[W
         return
     preempting = w.controller.lifecycle.preemption.state().departing
     assert len(preempting) == sum(one["pods"] for one in result["preemption"]["victims"])
-    going = {
+    victims = {
         member.pod.labels[GROUP_LABEL]
         for _, member in w.controller.registry.members()
         if member.pod.uid in preempting
     }
-    assert {f"default/{name}" for name in going} == {one["gang"] for one in result["preemption"]["victims"]}
+    assert {f"default/{name}" for name in victims} == {one["gang"] for one in result["preemption"]["victims"]}
 
 
 def test_priority_classes_and_budgets_of_the_cluster_are_read(worlds: list[World]) -> None:
@@ -127,8 +127,8 @@ def test_gang_that_is_being_evicted_is_no_victim_again(worlds: list[World]) -> N
     assert result["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)" or (
         result["preemption"]["text"] == "would preempt 1 gang (1 pod): default/other (1)"
     )
-    going = w.controller.lifecycle.preemption.state().evicted
-    assert result["preemption"]["victims"][0]["gang"] not in {str(one) for one in going}
+    evicted = w.controller.lifecycle.preemption.state().evicted
+    assert result["preemption"]["victims"][0]["gang"] not in {str(one) for one in evicted}
 
 
 def test_under_a_node_exclusive_policy_a_node_opens_when_its_gang_goes(worlds: list[World]) -> None:
