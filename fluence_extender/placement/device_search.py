@@ -1,8 +1,9 @@
-"""Choosing the devices of a whole gang together, where choosing pod by pod strands somebody.
+"""Choosing the devices of a whole gang together, when choosing them pod by pod leaves no place for some pod.
 
-A device that hangs on a node decides its pod's node, and a device that one member could do without may be the only one
-that another can use. So this is a depth-first search over the members that ask for devices, the least choice first,
-which counts what devices and pinned nodes have left; the caller checks what is found against the rest of the gang.
+A device on a node decides its pod's node, and a device that one member could do without may be the only one that
+another can use. So this is a depth-first search over the members that request for devices, those with the fewest
+choices first. It counts what devices and pinned nodes have left. The caller checks each result against the rest of the
+gang.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.pod import Pod
 
 BUDGET = 20_000
-"""Choices of a device that a search makes at most."""
+"""How many choices of a device a search makes at most."""
 
 Chosen = tuple[tuple[Device, int], ...]
-"""Devices and how many units of each."""
+"""Devices, with the number of units of each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
-    """A pod that asks for devices, and the nodes that it may run on."""
+class DevicePod:
+    """A pod that requests for devices, and the nodes on which it may run."""
 
     pod: Pod
     nodes: Set[str]
 
 
 class DeviceUse:
-    """How much of each device is in use. A device with parts is free when neither it nor a part of it is in use."""
+    """How much of each device is in use; a device with parts is free when neither it nor any part is in use."""
 
     def __init__(self, catalogue: DeviceCatalogue, shares: Sequence[DeviceShare]) -> None:
         self._used: dict[str, int] = {}
@@ -44,13 +45,13 @@ class DeviceUse:
                 self.take(device, share.amount)
 
     def take(self, device: Device, amount: int) -> None:
-        """Count ``amount`` units of the device as in use, or fewer again when it is negative."""
+        """Count ``amount`` units of the device as in use; a negative amount frees units."""
         self._used[device.path] = self._used.get(device.path, 0) + amount
         for path in _above(device.path):
             self._below[path] = self._below.get(path, 0) + amount
 
     def free(self, device: Device) -> int:
-        """How many units of the device are free."""
+        """Return how many units of the device are free."""
         if any(self._used.get(path) for path in _above(device.path)):
             return 0
         used = self._used.get(device.path, 0)
@@ -65,26 +66,29 @@ def _above(path: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
-    """One kind of device that one pod asks for."""
+class _Request:
+    """One kind of device that one pod requests for."""
 
-    asker: Asker
+    one: DevicePod
     kind: str
     amount: int
     devices: tuple[Device, ...]
     like_before: int = -1
-    """Where the same ask of an equal pod is, which comes before: equal pods choose in the order of the devices."""
+    """The position of the same request of the preceding equal pod, -1 for none.
+
+    Equal pods choose in the order of the devices.
+    """
 
 
 class DeviceSearch:
-    """Ways to give every asker its devices, one after the other, each way with the nodes that it pins pods to."""
+    """The ways to give all pods their devices, each way with the nodes to which it pins pods."""
 
     def __init__(
-        self, askers: Sequence[Asker], catalogue: DeviceCatalogue, use: DeviceUse, table: CapacityTable
+        self, pods: Sequence[DevicePod], catalogue: DeviceCatalogue, use: DeviceUse, table: CapacityTable
     ) -> None:
         self._use = use
         self._table = table
-        self._asks = _in_order(askers, catalogue)
+        self._requests = _in_order(pods, catalogue)
         self._free: dict[str, Amounts] = {}
         self._ports = {table.names[row]: ports for row, ports in table.ports.items()}
         self._pins: dict[str, str] = {}
@@ -92,22 +96,22 @@ class DeviceSearch:
         self.budget = BUDGET
 
     def ways(self) -> Iterator[tuple[dict[str, list[Chosen]], dict[str, str]]]:
-        """Each way as the devices by pod uid and the pinned node by pod uid, until the budget is spent.
+        """Yield each way as the devices and the pinned node by pod uid, until the budget is spent.
 
-        Ways that differ only in which of two equal pods goes where, or which of two equal devices is taken, are one.
+        Of ways that differ only in exchanging equal pods or equal devices, one is yielded.
         """
         stack = [self._choices(0)]
         while stack:
             if next(stack[-1], None) is None:
                 stack.pop()
                 continue
-            if len(stack) == len(self._asks):
+            if len(stack) == len(self._requests):
                 yield self._way(), dict(self._pins)
                 continue
             stack.append(self._choices(len(stack)))
 
     def release(self) -> None:
-        """Count what the last way has chosen as free again, when no other way is wanted."""
+        """Free what the last way has chosen, when no other way is wanted."""
         for chosen in self._chosen:
             for device, amount in chosen:
                 self._use.take(device, -amount)
@@ -115,26 +119,26 @@ class DeviceSearch:
 
     def _way(self) -> dict[str, list[Chosen]]:
         way: dict[str, list[Chosen]] = {}
-        for ask, chosen in zip(self._asks, self._chosen, strict=True):
-            way.setdefault(ask.asker.pod.uid, []).append(chosen)
+        for request, chosen in zip(self._requests, self._chosen, strict=True):
+            way.setdefault(request.one.pod.uid, []).append(chosen)
         return way
 
     def _choices(self, at: int) -> Iterator[bool]:
-        """Make one choice after the other for the ask at ``at``; each is taken back when the next is wanted."""
-        ask = self._asks[at]
-        uid = ask.asker.pod.uid
+        """Make each choice for the request at ``at``; a choice is undone when the next one is wanted."""
+        request = self._requests[at]
+        uid = request.one.pod.uid
         tried: set[object] = set()
-        for chosen in self._candidates(ask):
+        for chosen in self._candidates(request):
             self.budget -= 1
             if self.budget < 0:
                 return
             node = chosen[0][0].node
             pinned = self._pins.get(uid, "")
             alike = tuple((_kind(one), self._use.free(one)) for one, _ in chosen)
-            if alike in tried or (node and pinned not in ("", node)) or self._too_early(ask, chosen):
+            if alike in tried or (node and pinned not in ("", node)) or self._too_early(request, chosen):
                 continue
             tried.add(alike)
-            if node and not pinned and not self._pin(ask.asker, node):
+            if node and not pinned and not self._pin(request.one, node):
                 continue
             self._chosen.append(chosen)
             for device, amount in chosen:
@@ -144,31 +148,31 @@ class DeviceSearch:
                 self._use.take(device, -amount)
             self._chosen.pop()
             if node and not pinned:
-                self._unpin(ask.asker, node)
+                self._unpin(request.one, node)
 
-    def _too_early(self, ask: _Ask, chosen: Chosen) -> bool:
-        if ask.like_before < 0:
+    def _too_early(self, request: _Request, chosen: Chosen) -> bool:
+        if request.like_before < 0:
             return False
-        before = self._chosen[ask.like_before]
-        return ask.devices.index(chosen[0][0]) < ask.devices.index(before[0][0])
+        before = self._chosen[request.like_before]
+        return request.devices.index(chosen[0][0]) < request.devices.index(before[0][0])
 
-    def _candidates(self, ask: _Ask) -> Iterator[Chosen]:
+    def _candidates(self, request: _Request) -> Iterator[Chosen]:
         siblings: dict[str, list[Device]] = {}
-        for device in ask.devices:
+        for device in request.devices:
             free = self._use.free(device)
-            if device.leaf and free >= ask.amount:
-                yield ((device, ask.amount),)
+            if device.leaf and free >= request.amount:
+                yield ((device, request.amount),)
             elif not device.leaf and free:
                 siblings.setdefault(device.path.rpartition("/")[0], []).append(device)
         for together in siblings.values():
             if len({_kind(device) for device in together}) == 1:
-                together = together[: ask.amount]
-            for some in combinations(together, ask.amount):
+                together = together[: request.amount]
+            for some in combinations(together, request.amount):
                 yield tuple((device, 1) for device in some)
 
-    def _pin(self, asker: Asker, node: str) -> bool:
-        """Let the pod take its share of ``node``; False when there is no room for it."""
-        pod = asker.pod
+    def _pin(self, one: DevicePod, node: str) -> bool:
+        """Subtract the pod's share from ``node``; return False when it doesn't fit."""
+        pod = one.pod
         size = self._table.size(pod.requests)
         free = self._free.get(node)
         if free is None:
@@ -182,49 +186,52 @@ class DeviceSearch:
         self._pins[pod.uid] = node
         return True
 
-    def _unpin(self, asker: Asker, node: str) -> None:
-        pod = asker.pod
+    def _unpin(self, one: DevicePod, node: str) -> None:
+        pod = one.pod
         self._free[node] = self._free[node] + self._table.size(pod.requests)
         self._ports[node] = self._ports[node][: len(self._ports[node]) - len(pod.host_ports)]
         del self._pins[pod.uid]
 
 
 def _kind(device: Device) -> tuple[object, ...]:
-    """Devices of one kind can stand for each other while they are as free as each other."""
+    """Return the kind of a device; devices of one kind are interchangeable while they have equally much free."""
     parent = device.path.rpartition("/")[0]
     return (parent, device.backend, device.type, device.count, tuple(sorted(device.attributes.items())))
 
 
-def _in_order(askers: Sequence[Asker], catalogue: DeviceCatalogue) -> list[_Ask]:
-    """The asks, those of pods with the least choice first, those of one pod together, equal pods in a row."""
-    known: dict[object, list[_Ask]] = {}
-    by_pod: list[tuple[tuple[int, int], list[_Ask]]] = []
-    for asker in askers:
-        pod = asker.pod
+def _in_order(pods: Sequence[DevicePod], catalogue: DeviceCatalogue) -> list[_Request]:
+    """Return the requests of all pods, those of pods with the fewest choices first.
+
+    The requests of one pod are together, and equal pods follow each other.
+    """
+    known: dict[object, list[_Request]] = {}
+    by_pod: list[tuple[tuple[int, int], list[_Request]]] = []
+    for one in pods:
+        pod = one.pod
         key = (
             tuple(sorted(pod.devices.items())),
             tuple(pod.requires.items()),
-            id(asker.nodes),
+            id(one.nodes),
             pod.requests,
             pod.host_ports,
         )
         if key not in known:
-            asks = [
-                _Ask(asker, kind, amount, _usable(asker, kind, catalogue))
+            requests = [
+                _Request(one, kind, amount, _usable(one, kind, catalogue))
                 for kind, amount in sorted(pod.devices.items())
             ]
-            known[key] = sorted(asks, key=lambda ask: len(ask.devices))
-        again = [replace(ask, asker=asker) for ask in known[key]]
+            known[key] = sorted(requests, key=lambda request: len(request.devices))
+        again = [replace(request, one=one) for request in known[key]]
         by_pod.append(((len(again[0].devices), list(known).index(key)), again))
     by_pod.sort(key=lambda one: one[0])
-    ordered: list[_Ask] = []
-    for number, (place, asks) in enumerate(by_pod):
+    ordered: list[_Request] = []
+    for number, (place, requests) in enumerate(by_pod):
         if number and by_pod[number - 1][0] == place:
-            asks[0] = replace(asks[0], like_before=len(ordered) - len(asks))
-        ordered.extend(asks)
+            requests[0] = replace(requests[0], like_before=len(ordered) - len(requests))
+        ordered.extend(requests)
     return ordered
 
 
-def _usable(asker: Asker, kind: str, catalogue: DeviceCatalogue) -> tuple[Device, ...]:
-    found = eligible(catalogue, kind, asker.pod.requires)
-    return tuple(device for device in found if not device.node or device.node in asker.nodes)
+def _usable(one: DevicePod, kind: str, catalogue: DeviceCatalogue) -> tuple[Device, ...]:
+    found = eligible(catalogue, kind, one.pod.requires)
+    return tuple(device for device in found if not device.node or device.node in one.nodes)

@@ -1,8 +1,8 @@
-"""Which sets of nodes a bond lets its members use, the best first, and why none of them will do.
+"""The sets of nodes that a topology constraint allows its members, best first, and why none of them fits.
 
-Best-fit: of the domains that hold all members the one with the least room, so that the large ones stay whole. Where a
-mere preference can't be met by one domain, the level above is tried, and in it as few domains as possible are used
-(Kueue, Topology Aware Scheduling).
+The choice is best-fit: of the domains that hold all members, the one with the least capacity is tried first, so that
+large domains stay whole. When no single domain meets a preference, the level above is tried, and in it as few domains
+as possible are used (Kueue, Topology Aware Scheduling).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fluence_extender.placement.shortage import Part, largest_part, part_that_fi
 from fluence_extender.placement.topology import Domain, Level, Topology
 
 MOST_FILLED = 64
-"""How many domains are filled to find the one that takes most of unequal members."""
+"""How many domains are filled to find the one that takes the most of unequal members."""
 
 WHY_BUDGET = 500
-"""Ways to fill a node looked at for each domain to say whether unequal members could ever share it."""
+"""How many ways to fill a node are tried for each domain, to see whether unequal members could ever share it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """A bond's levels; at least one of them is given."""
+    """The levels of a topology constraint, of which at least one is given."""
 
     required: Level | None
     preferred: Level | None
@@ -44,9 +44,10 @@ def candidates(
     table: CapacityTable,
     settled: Sequence[str],
 ) -> Iterator[Set[str] | None]:
-    """Sets of nodes to try in turn, None for all nodes.
+    """Yield the sets of nodes to try in order, None for all nodes.
 
-    ``settled`` are the nodes where others of the same bond are: their domain binds who comes later.
+    ``settled`` are the nodes of members that have the same constraint and a place already; later members must join
+    their domain.
     """
     search = _Candidates(topology, shapes, table)
     bound = search.settled(near.required, settled) if near.required is not None else None
@@ -65,7 +66,7 @@ def candidates(
 
 
 def _apart(topology: Topology, level: Level, nodes: Set[str]) -> Iterator[Set[str]]:
-    """``nodes`` by the domains of ``level`` they are in; those in none are left out."""
+    """Yield ``nodes`` by their domain of ``level``, without nodes that are in no domain."""
     parts: dict[int, set[str]] = {}
     for node in nodes:
         parts.setdefault(topology.position(level, node), set()).add(node)
@@ -74,6 +75,8 @@ def _apart(topology: Topology, level: Level, nodes: Set[str]) -> Iterator[Set[st
 
 
 class _Candidates:
+    """The shapes on the domains of a topology."""
+
     def __init__(self, topology: Topology, shapes: Sequence[Shape], table: CapacityTable) -> None:
         self.topology = topology
         self.shapes = shapes
@@ -81,12 +84,12 @@ class _Candidates:
         self.slots = [(table.at(shape.nodes), capacity(shape, table)) for shape in shapes]
 
     def settled(self, level: Level, nodes: Sequence[str]) -> int | None:
-        """The domain where most of ``nodes`` are."""
+        """Return the domain where most of ``nodes`` are."""
         positions = [one for node in nodes if (one := self.topology.position(level, node)) >= 0]
         return max(sorted(set(positions)), key=positions.count) if positions else None
 
     def by_domain(self, level: Level) -> NDArray[np.int64]:
-        """Shapes x domains: how many members of each shape each domain takes by itself."""
+        """Return, as shapes x domains, how many members of each shape each domain takes by itself."""
         domains = len(self.topology.domains(level))
         of = self.topology.by_row(level, self.table)
         sums = np.zeros((len(self.shapes), domains), dtype=np.int64)
@@ -97,28 +100,28 @@ class _Candidates:
         return sums
 
     def fitting(self, level: Level) -> list[int]:
-        """The domains that may hold all members, those with the least room first."""
+        """Return the domains that may hold all members, those with the least capacity first."""
         sums = self.by_domain(level)
         wanted = np.array([shape.count for shape in self.shapes])
-        room = self._room(level)
+        free = self._capacity(level)
         fits = np.flatnonzero((sums >= wanted[:, None]).all(axis=0)).tolist()
         names = self.topology.domains(level)
-        return sorted(fits, key=lambda one: (room[one], _natural(names[one])))
+        return sorted(fits, key=lambda one: (free[one], _natural(names[one])))
 
-    def _room(self, level: Level) -> NDArray[np.float64]:
-        """How many members of all shapes, each by itself and without a limit, each domain takes."""
+    def _capacity(self, level: Level) -> NDArray[np.float64]:
+        """Return how many members of all shapes each domain takes, each shape by itself and without a limit."""
         domains = len(self.topology.domains(level))
         of = self.topology.by_row(level, self.table)
-        room = np.zeros(domains)
+        total = np.zeros(domains)
         for shape, (rows, _) in zip(self.shapes, self.slots, strict=True):
             positions = of[rows]
             inside = positions >= 0
             whole = capacity(replace(shape, count=2**30), self.table)
-            room += np.bincount(positions[inside], weights=whole[inside], minlength=domains)
-        return room
+            total += np.bincount(positions[inside], weights=whole[inside], minlength=domains)
+        return total
 
     def single(self, level: Level, only: int | None = None) -> Iterator[Set[str]]:
-        """One domain after the other."""
+        """Yield the nodes of each domain that may hold all members."""
         places = self.fitting(level)
         for position in places if only is None else [one for one in places if one == only]:
             yield self.topology.nodes(level, position)
@@ -126,12 +129,12 @@ class _Candidates:
     def preferring(
         self, near: Nearness, fence: Set[str] | None, settled: Sequence[str]
     ) -> Iterator[Set[str] | None]:
-        """One domain of the preferred level, else as few as possible below the next level, and so on upwards."""
+        """Yield one domain of the preferred level, then as few as possible below the next level, and so on upwards."""
         preferred = near.preferred
         assert preferred is not None
-        beside = self.settled(preferred, settled)
-        if beside is not None:
-            yield from self.single(preferred, beside)
+        joined = self.settled(preferred, settled)
+        if joined is not None:
+            yield from self.single(preferred, joined)
         yield from self.single(preferred)
         for level in self.topology.above(preferred):
             for outer in self.single(level):
@@ -148,7 +151,7 @@ class _Candidates:
         yield fence
 
     def fewest(self, level: Level, outer: Set[str] | None) -> Iterator[Set[str]]:
-        """The fewest domains that may hold all members: the largest, and the smallest that does for the rest."""
+        """Yield the fewest domains that may hold all members: the largest ones, and the smallest that fits the rest."""
         sums = self.by_domain(level)
         wanted = np.array([shape.count for shape in self.shapes], dtype=np.int64)
         places = [
@@ -174,7 +177,7 @@ class _Candidates:
         yield union if outer is None else union & outer
 
     def inside(self, level: Level, position: int) -> list[Shape]:
-        """The shapes on the nodes of one domain."""
+        """Return the shapes on the nodes of one domain."""
         nodes = self.topology.nodes(level, position)
         return [
             replace(shape, nodes=tuple(name for name in shape.nodes if name in nodes))
@@ -182,7 +185,7 @@ class _Candidates:
         ]
 
     def _inside(self, level: Level, outer: Set[str]) -> NDArray[np.int64]:
-        """`by_domain`, counting the nodes of ``outer`` only."""
+        """Return `by_domain`, counting only the nodes of ``outer``."""
         kept = self.slots
         allowed = np.zeros(len(self.table.names), dtype=bool)
         allowed[self.table.at([name for name in outer if name in self.table.rows])] = True
@@ -202,16 +205,16 @@ def why_not(
     level: Level,
     free: Sequence[Shape],
     possible: Sequence[Shape],
-    table: tuple[CapacityTable, CapacityTable],
+    tables: tuple[CapacityTable, CapacityTable],
     settled: Sequence[str],
 ) -> Reason:
-    """Why no domain of the required ``level`` will do.
+    """Return why no domain of the required ``level`` fits.
 
-    ``free`` are the shapes on the nodes they may use now, ``possible`` on those they could ever use; ``table`` what
-    nodes have left and what they have when nothing runs.
+    ``free`` are the shapes on the nodes that they may use now, ``possible`` the shapes on the nodes that they could
+    ever use. ``tables`` are what the nodes have left and what they have when nothing runs.
     """
     wanted = _members_text(free)
-    here = _Candidates(topology, free, table[0])
+    here = _Candidates(topology, free, tables[0])
     bound = here.settled(level, settled)
     if bound is not None:
         name = "/".join(value for value in topology.domains(level)[bound] if value)
@@ -220,7 +223,7 @@ def why_not(
             ReasonCode.BUSY,
             f"busy: {level.name} {name}, where other members are, has room for {most} of {wanted}{lacking}",
         )
-    ever = _Candidates(topology, possible, table[1])
+    ever = _Candidates(topology, possible, tables[1])
     if not ever.by_domain(level).any():
         return unsatisfiable(f"no node that the members may use has a {level.name} ({level.labels[-1]})")
     count = sum(shape.count for shape in free)
@@ -234,7 +237,7 @@ def why_not(
 
 
 def _could_hold(candidates: _Candidates, level: Level) -> bool:
-    """Whether some domain may hold all members; also when that isn't known."""
+    """Return whether some domain may hold all members; True also when that isn't known."""
     places = candidates.fitting(level)
     if len(candidates.shapes) == 1 or len(places) > MOST_FILLED:
         return bool(places)
@@ -245,7 +248,7 @@ def _could_hold(candidates: _Candidates, level: Level) -> bool:
 def _most(
     candidates: _Candidates, level: Level, limit: int, only: int | None = None, thorough: bool = False
 ) -> tuple[int, str]:
-    """How many members one domain takes at most, and what the next one there is short of."""
+    """Return how many members one domain takes at most, and what the next member there is short of."""
     sums = candidates.by_domain(level)
     if not sums.size:
         return 0, ""
@@ -263,7 +266,7 @@ def _most(
 
 
 def _members_text(shapes: Sequence[Shape]) -> str:
-    """``16 x 4 nvidia.com/gpu``, or ``all 16 members`` when they differ."""
+    """Return ``16 x 4 nvidia.com/gpu``, or ``all 16 members`` when the members differ."""
     count = sum(shape.count for shape in shapes)
     kinds = {shape.requests for shape in shapes}
     if len(kinds) > 1:

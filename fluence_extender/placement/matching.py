@@ -1,8 +1,8 @@
-"""Placing pods within a set of nodes: everybody gets a node and devices there, or nobody does.
+"""Placing pods within a set of nodes: all of them get a node and devices there, or none does.
 
-Equal members are one question to the matcher; members of different shapes, or with devices that hang on a node, are
-placed together by `search`. Devices are drafted pod by pod first; where that strands somebody, those of all are
-searched for together. What fails leaves the ledger as it was.
+The matcher places equal members with one request. `search` places members of different shapes, and members with devices
+on a node, together. Devices are first drafted pod by pod; when that leaves no place for some pod, the devices of all
+pods are searched for together. A failure leaves the ledger as it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, Group, ShapeKey, grouped
-from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch
+from fluence_extender.placement.device_search import Chosen, DevicePod, DeviceSearch
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused, NoPlace
 from fluence_extender.placement.ledger_port import LedgerPort
@@ -26,17 +26,17 @@ from fluence_extender.placement.reasons import devices_in_use
 from fluence_extender.placement.search import BUDGET, Counts, Shape, place
 
 PINNED_TRIALS = 16, 1024
-"""How many ways to pin pods to the nodes of their devices are tried with the rest of the gang: at least, at most."""
+"""How many ways to pin pods to their devices' nodes are tried with the rest of the gang: at least, and at most."""
 
 PINNED_CELLS = 50_000
-"""Between the two so many that nodes times shapes times trials comes to this."""
+"""Between these limits, the number of trials is chosen so that nodes times shapes times trials comes to this."""
 
 MOST_WAYS = 4096
-"""How many ways to choose devices are looked at for one that pins pods otherwise than before."""
+"""How many ways to choose devices are looked at in search of one that pins pods differently."""
 
 
 class Matching:
-    """See the module docstring. ``node_order`` is what nodes are sorted by to be given out in the order of ranks."""
+    """Places pods on ``ledger``; ``node_order`` is the key that sorts nodes before they are assigned to ranks."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Matching:
         self._ledger = ledger
         self._eligibility = eligibility
         self._node_order = node_order
-        self._asked_last: tuple[tuple[Demand, ...], dict[ShapeKey, list[Pod]]] = ((), {})
+        self._last: tuple[tuple[Demand, ...], dict[ShapeKey, list[Pod]]] = ((), {})
 
     def attempt(
         self,
@@ -56,9 +56,10 @@ class Matching:
         within: Set[str] | None = None,
         budget: int = BUDGET,
     ) -> tuple[Assignment, ...]:
-        """Place every pod of ``demands`` on nodes of ``within``, held as planned.
+        """Place every pod of ``demands`` on nodes of ``within``, allocated as planned.
 
-        Raises `GangRefused` where no device will ever do and `NoPlace` for want of room; then nothing is held.
+        Raises `GangRefused` when no device can ever serve a pod, `NoPlace` for lack of capacity; then nothing is
+        allocated.
         """
         uids = [demand.pod.uid for demand in demands]
         try:
@@ -96,48 +97,50 @@ class Matching:
         if not asking:
             groups = self.groups(demands, gang, within)
             return {}, self._spread(groups, self._counts(groups, budget))
-        askers = self._askers(asking, gang, within)
+        device_pods = self._device_pods(asking, gang, within)
         try:
-            shares = self._draft(askers)
+            shares = self._draft(device_pods)
             groups = self.groups(demands, gang, within, self._pins(shares))
             return shares, self._spread(groups, self._counts(groups, budget))
         except (GangRefused, NoPlace) as error:
             if not self._may_go_otherwise(error):
                 raise
             self._ledger.undo([demand.pod.uid for demand in asking])
-            found = self._together(demands, askers, gang, within, budget)
+            found = self._together(demands, device_pods, gang, within, budget)
             if found is not None:
                 return found
             devices = error.reason if isinstance(error, GangRefused) else None
             raise NoPlace(self.groups(demands, gang, within), devices=devices) from error
 
     def _may_go_otherwise(self, error: GangRefused | NoPlace) -> bool:
-        """Whether another choice of devices could help."""
+        """Return whether another choice of devices could help."""
         if isinstance(error, GangRefused):
             return error.reason.code is ReasonCode.BUSY
         return bool(self._ledger.graph.catalogue.nodes())
 
-    def _askers(self, asking: Sequence[Demand], gang: object, within: Set[str] | None) -> list[Asker]:
-        """The pods that ask for devices with their nodes, those with the smallest choice first."""
+    def _device_pods(
+        self, asking: Sequence[Demand], gang: object, within: Set[str] | None
+    ) -> list[DevicePod]:
+        """Return the pods that ask for devices with their nodes, those with the fewest devices to choose from first."""
         catalogue = self._ledger.graph.catalogue
         nodes = {
             key: self._usable(key, some[0].pod, gang, within) for key, some in grouped(asking, {}).items()
         }
-        askers = [
-            Asker(demand.pod, nodes[key]) for key, some in grouped(asking, {}).items() for demand in some
+        device_pods = [
+            DevicePod(demand.pod, nodes[key]) for key, some in grouped(asking, {}).items() for demand in some
         ]
-        return sorted(askers, key=lambda one: choice(catalogue, one.pod.devices, one.pod.requires))
+        return sorted(device_pods, key=lambda one: choice(catalogue, one.pod.devices, one.pod.requires))
 
-    def _draft(self, askers: Sequence[Asker]) -> dict[str, tuple[DeviceShare, ...]]:
+    def _draft(self, device_pods: Sequence[DevicePod]) -> dict[str, tuple[DeviceShare, ...]]:
         """Draft the devices pod by pod. Raises `GangRefused`."""
         devices = self._ledger.devices
         local = self._ledger.graph.catalogue.nodes()
         shares: dict[str, tuple[DeviceShare, ...]] = {}
-        for asker in askers:
-            drafted = devices.draft(asker.pod, asker.pod.requires, local - asker.nodes if local else ())
+        for one in device_pods:
+            drafted = devices.draft(one.pod, one.pod.requires, local - one.nodes if local else ())
             if isinstance(drafted, Reason):
                 raise GangRefused(drafted)
-            shares[asker.pod.uid] = drafted
+            shares[one.pod.uid] = drafted
         return shares
 
     def _pins(self, shares: Mapping[str, tuple[DeviceShare, ...]]) -> dict[str, str]:
@@ -148,44 +151,44 @@ class Matching:
     def _together(
         self,
         demands: Sequence[Demand],
-        askers: Sequence[Asker],
+        device_pods: Sequence[DevicePod],
         gang: object,
         within: Set[str] | None,
         budget: int,
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]] | None:
-        """Search for the devices of all pods at once; None when that finds no place either."""
+        """Search for the devices of all pods at once; return None when that finds no place either."""
         search = DeviceSearch(
-            askers, self._ledger.graph.catalogue, devices_in_use(self._ledger), self._ledger.free.now()
+            device_pods, self._ledger.graph.catalogue, devices_in_use(self._ledger), self._ledger.free.now()
         )
-        vain: set[object] = set()
+        failed: set[object] = set()
         asking = [demand for demand in demands if demand.pod.devices]
         cells = max(len(self.groups(demands, gang, within)) * len(self._ledger.free.now().names), 1)
         trials = min(max(PINNED_CELLS // cells, PINNED_TRIALS[0]), PINNED_TRIALS[1])
         for way, pins in islice(search.ways(), MOST_WAYS):
             asked = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
-            if asked in vain:
+            if asked in failed:
                 continue
             groups = self.groups(demands, gang, within, pins)
             try:
                 nodes = self._spread(groups, self._counts(groups, budget // trials))
             except NoPlace:
-                vain.add(asked)
-                if len(vain) >= trials:
+                failed.add(asked)
+                if len(failed) >= trials:
                     return None
                 continue
-            shares = self._hold(askers, way)
+            shares = self._hold(device_pods, way)
             return None if shares is None else (shares, nodes)
         return None
 
     def _hold(
-        self, askers: Sequence[Asker], way: Mapping[str, list[Chosen]]
+        self, device_pods: Sequence[DevicePod], way: Mapping[str, list[Chosen]]
     ) -> dict[str, tuple[DeviceShare, ...]] | None:
         shares = {}
-        for asker in askers:
-            held = self._ledger.devices.hold(asker.pod, way[asker.pod.uid])
+        for one in device_pods:
+            held = self._ledger.devices.hold(one.pod, way[one.pod.uid])
             if held is None:
                 return None
-            shares[asker.pod.uid] = held
+            shares[one.pod.uid] = held
         return shares
 
     # Nodes.
@@ -197,7 +200,7 @@ class Matching:
         within: Set[str] | None = None,
         pins: dict[str, str] | None = None,
     ) -> list[Group]:
-        """The demands as shapes with their pods, in the order of their ranks."""
+        """Return the demands as shapes, each with its pods in the order of their ranks."""
         found: list[Group] = []
         orders: dict[object, tuple[str, ...]] = {}
         for key, pods in self._by_shape(demands, pins or {}).items():
@@ -210,45 +213,45 @@ class Matching:
         return found
 
     def _by_shape(self, demands: Sequence[Demand], pins: dict[str, str]) -> dict[ShapeKey, list[Pod]]:
-        """The pods by what makes them equal, in the order of their ranks.
+        """Return equal pods by their key, in the order of their ranks.
 
-        Who looks for victims asks for the same tuple of demands over and over.
+        The last result is remembered, because a search for victims asks for the same tuple of demands repeatedly.
         """
-        if not pins and self._asked_last[0] is demands:
-            return self._asked_last[1]
+        if not pins and self._last[0] is demands:
+            return self._last[1]
         found = {
             key: sorted((demand.pod for demand in members), key=rank_key)
             for key, members in grouped(demands, pins).items()
         }
         if not pins and isinstance(demands, tuple):
-            self._asked_last = (demands, found)
+            self._last = (demands, found)
         return found
 
     def _usable(self, key: ShapeKey, pod: Pod, gang: object, within: Set[str] | None) -> Set[str]:
-        """The nodes a shape may use; the index's own set where nothing is taken out of it, which is the rule."""
+        """Return the nodes a shape may use: the index's own set when nothing is excluded, which is the usual case."""
         usable: Set[str] = self._eligibility.eligible(pod)
         if within is not None:
             usable = usable & within
-        for shut in (key.barred, self._ledger.closed(gang)):
-            if not shut.isdisjoint(usable):
-                usable = usable - shut
+        for closed in (key.barred, self._ledger.closed(gang)):
+            if not closed.isdisjoint(usable):
+                usable = usable - closed
         return usable & {key.pin} if key.pin else usable
 
     def _counts(self, groups: Sequence[Group], budget: int) -> Counts:
-        """How many members of each shape each node gets. Raises `NoPlace`."""
+        """Return how many members of each shape each node gets. Raises `NoPlace`."""
         shapes = [shape for shape, _ in groups]
         try:
-            counts = self._ask_matcher(shapes) or place(shapes, self._ledger.free.now(), budget)
+            counts = self._match_equal(shapes) or place(shapes, self._ledger.free.now(), budget)
         except Busy:
             counts = None
         if counts is None:
             raise NoPlace(groups)
         return counts
 
-    def _ask_matcher(self, shapes: Sequence[Shape]) -> Counts | None:
-        """The matcher's answer for equal members; None where it knows too little to be believed.
+    def _match_equal(self, shapes: Sequence[Shape]) -> Counts | None:
+        """Return where the matcher puts equal members, or None when that can't be used. Raises `Busy`.
 
-        Raises `Busy` where it has no room: what it counts is part of what the accounts count, so there is none.
+        The matcher doesn't count host ports, so it isn't asked about members that have some.
         """
         if len(shapes) != 1 or shapes[0].exclusive:
             return None
@@ -256,7 +259,7 @@ class Matching:
         return None if counts is None else [counts]
 
     def _spread(self, groups: Sequence[Group], counts: Counts) -> dict[str, str]:
-        """Give each pod a node: pods in the order of their ranks, nodes domain by domain in the policy's order."""
+        """Assign nodes to pods: pods in the order of their ranks, nodes domain by domain in the policy's order."""
         nodes: dict[str, str] = {}
         for (_, pods), placed in zip(groups, counts, strict=True):
             waiting = iter(pods)

@@ -1,8 +1,8 @@
-"""Filling nodes one after the other until every member of a mixed gang has a place: an exact search with a budget.
+"""Filling nodes in order until every member of a mixed gang has a place: an exact search with a budget.
 
-A node is filled to the brim: leaving room for a member that goes to a later node instead gains nothing. So the nodes
-still to come are untouched, what is left to place is the whole state, and a state that failed once fails always. Bounds
-on what the nodes to come could take at most cut off the rest.
+Each node is filled until no member fits any more; leaving capacity for a member that goes to a later node gains
+nothing. So the later nodes are untouched, the members left to place are the whole state, and a state that has failed
+once always fails. Bounds on what the later nodes could take at most cut off the rest of the search.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Pattern = tuple[tuple[int, int], ...]
 
 
 EXACT = 2**44
-"""Amounts up to here are summed over nodes and shapes in 64 bits; larger ones, which are absurd, more slowly."""
+"""Amounts up to here are summed over nodes and shapes in 64 bits; absurdly large ones are summed more slowly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """The nodes and what is to be put in them.
+    """The nodes and the shapes to be placed on them.
 
-    ``free`` is nodes x dimensions, ``sizes`` shapes x dimensions; ``most``, nodes x shapes, says how many members of
-    each shape a node would take by themselves, 0 where the shape may not go; ``clashes`` has for each shape the bits
-    of the shapes (its own among them) that can't share a node with it.
+    ``free`` is nodes x resources, ``sizes`` is shapes x resources. ``most``, nodes x shapes, is how many members of
+    each shape a node takes by themselves, 0 where the shape may not run. ``clashes`` has for each shape the bits of
+    the shapes that can't share a node with it; its own bit may be among them.
     """
 
     free: Amounts
@@ -41,9 +41,9 @@ class Bins:
 
 
 def pack(bins: Bins, counts: Sequence[int], budget: int) -> list[tuple[int, Pattern]] | None:
-    """Put ``counts[i]`` members of each shape i in the bins: (node, pattern) for each node used; None: impossible.
+    """Place ``counts[i]`` members of each shape i: return (node, pattern) for each node used, None if impossible.
 
-    Raises `Undecided` after ``budget`` patterns looked at.
+    Raises `Undecided` after ``budget`` patterns.
     """
     return _Packing(bins, tuple(counts), budget).run()
 
@@ -52,7 +52,7 @@ class _Packing:
     def __init__(self, bins: Bins, counts: Left, budget: int) -> None:
         most = np.minimum(bins.most, np.asarray(counts, dtype=np.int64))
         rows = np.flatnonzero(most.any(axis=1))
-        # Nodes with the least choice first: what only they can take is known early.
+        # The nodes that the fewest shapes can use come first, so that dead ends show early.
         rows = rows[np.lexsort((most[rows].sum(axis=1), (most[rows] > 0).sum(axis=1)))]
         self.rows = rows
         self.counts = counts
@@ -65,7 +65,7 @@ class _Packing:
         weights = bins.sizes / np.maximum(bins.free[rows].clip(min=0).sum(axis=0), 1)
         hardest = np.lexsort((-weights.max(axis=1), most[rows].sum(axis=0) - np.asarray(counts)))
         self.order = [int(i) for i in hardest]
-        # What the nodes from each on could take at most, by shape and by dimension.
+        # What each node and all later nodes could take at most, by shape and by resource.
         self.takes = _from_each_on(most[rows])
         self.offers = _from_each_on(_usable(bins.free[rows].clip(min=0), most[rows], bins.sizes))
         self.dead: set[tuple[int, Left]] = set()
@@ -97,80 +97,78 @@ class _Packing:
         return None
 
     def _hopeless(self, node: int, left: Left) -> bool:
-        # Asked for each way to fill each node: plain loops would be half of the search.
+        # This runs for each way to fill each node; with plain loops it would be half of the search.
         if any(map(gt, left, self.takes[node])):
             return True
         wanted = (sum(map(mul, left, sizes)) for sizes in self.sizes_along)
         return any(map(gt, wanted, self.offers[node]))
 
     def _patterns(self, node: int, left: Left) -> Iterator[Pattern]:
-        """The ways to fill the node to the brim, those with many members of the hardest shapes first."""
+        """Yield the ways to fill the node completely, those with many members of the hardest shapes first."""
         most = self.most[node]
         shapes = [i for i in self.order if left[i] and most[i]]
-        table = [self.free[node]] + [[]] * len(shapes)
+        free = [self.free[node]] + [[]] * len(shapes)
         taken = [0] * (len(shapes) + 1)
         counts = [0] * len(shapes)
         at = 0
         while True:
             for position in range(at, len(shapes)):
-                self._put(position, shapes, table, taken, counts, left, None)
+                self._put(position, shapes, free, taken, counts, left, None)
             self.budget -= 1
             if self.budget < 0:
                 return
-            if self._full(shapes, table[-1], taken[-1], counts, left):
+            if self._full(shapes, free[-1], taken[-1], counts, left):
                 yield tuple((i, count) for i, count in zip(shapes, counts, strict=True) if count)
             at = len(shapes) - 1
             while at >= 0 and not counts[at]:
                 at -= 1
             if at < 0:
                 return
-            self._put(at, shapes, table, taken, counts, left, counts[at] - 1)
+            self._put(at, shapes, free, taken, counts, left, counts[at] - 1)
             at += 1
 
     def _put(
         self,
         at: int,
         shapes: Sequence[int],
-        table: list[list[int]],
+        free: list[list[int]],
         taken: list[int],
         counts: list[int],
         left: Left,
         count: int | None,
     ) -> None:
-        """Let the shape at position ``at`` take ``count`` members of the node, None for as many as fit."""
+        """Place ``count`` members of the shape at position ``at`` on the node, None for as many as fit."""
         shape = shapes[at]
         if count is None:
-            count = self._fitting(shape, table[at], taken[at], left[shape])
+            count = self._fitting(shape, free[at], taken[at], left[shape])
         counts[at] = count
         if count:
-            table[at + 1] = [
-                have - count * one for have, one in zip(table[at], self.sizes[shape], strict=True)
-            ]
+            free[at + 1] = [have - count * one for have, one in zip(free[at], self.sizes[shape], strict=True)]
             taken[at + 1] = taken[at] | self.clashes[shape]
         else:
-            table[at + 1], taken[at + 1] = table[at], taken[at]
+            free[at + 1], taken[at + 1] = free[at], taken[at]
 
-    def _fitting(self, shape: int, room: list[int], taken: int, most: int) -> int:
+    def _fitting(self, shape: int, free: list[int], taken: int, most: int) -> int:
         if taken >> shape & 1:
             return 0
         if self.clashes[shape] and most:
             most = 1
-        for have, one in zip(room, self.sizes[shape], strict=True):
+        for have, one in zip(free, self.sizes[shape], strict=True):
             if one and have < one * most:
                 most = max(have, 0) // one
         return most
 
     def _full(
-        self, shapes: Sequence[int], room: list[int], taken: int, counts: Sequence[int], left: Left
+        self, shapes: Sequence[int], free: list[int], taken: int, counts: Sequence[int], left: Left
     ) -> bool:
         for shape, count in zip(shapes, counts, strict=True):
-            if count < left[shape] and self._fitting(shape, room, taken, 1):
+            if count < left[shape] and self._fitting(shape, free, taken, 1):
                 return False
         return True
 
 
 def _usable(free: Amounts, most: Amounts, sizes: Amounts) -> Amounts:
-    """What of each row's room the shapes that may go there could take, each by itself."""
+    """Return how much of each row the shapes that may run there could take, each by itself."""
     if sizes.size and free.size and max(free.max(), sizes.max()) > EXACT:
         free, most, sizes = free.astype(object), most.astype(object), sizes.astype(object)
     usable: Amounts = np.minimum(free, most @ sizes)
@@ -185,6 +183,6 @@ def _less(left: Left, pattern: Pattern) -> Left:
 
 
 def _from_each_on(amounts: Amounts) -> list[list[int]]:
-    """For each row the sum of it and all rows after it; a row of zeros behind the last."""
+    """Return for each row the sum of it and all later rows, followed by a row of zeros."""
     sums = np.cumsum(amounts[::-1], axis=0)[::-1]
     return [*sums.tolist(), [0] * amounts.shape[1]]

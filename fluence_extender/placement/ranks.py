@@ -1,8 +1,8 @@
-"""The order of a gang's members: who is rank i, so that rank i and i+1 can be put near each other.
+"""The order of a gang's members, so that ranks i and i+1 can be placed near each other.
 
-Whoever creates the pods numbers them: Jobs and JobSets by completion index, LeaderWorkerSets by worker index,
-StatefulSets by ordinal, plain Kueue pod groups by pod index, the Kubeflow operators by replica index. Pods that nobody
-numbered are in the natural order of their names.
+The controllers number the pods that they create: Jobs and JobSets by completion index, LeaderWorkerSets by worker
+index, StatefulSets by ordinal, plain Kueue pod groups by pod index, the Kubeflow operators by replica index. Pods
+without a number are in the natural order of their names.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ INDEXES = (
     "kueue.x-k8s.io/pod-group-pod-index",
     TRAINING_REPLICA_INDEX,
 )
-"""Labels or annotations that number the pods of one owner, the first that is there counting."""
+"""The labels or annotations that number the pods of one owner; the first one present counts."""
 
 OUTER_INDEXES = (JOB_INDEX, LWS_GROUP_INDEX)
-"""Labels that number the owners among their likes."""
+"""The labels that number the owners among equal owners."""
 
 ROLES = (REPLICATED_JOB, "training.kubeflow.org/replica-type")
-"""Labels that tell the roles of a gang apart, each numbered by itself."""
+"""The labels that name a pod's role in its gang; each role is numbered by itself."""
 
 UNNUMBERED = -1
 RankKey = tuple[object, int, int, object]
 
 
 def rank_key(pod: Pod) -> RankKey:
-    """What members are sorted by: role, owner's index, own index, name."""
+    """Return the key by which members are sorted: role, owner's index, own index, name."""
     role = next((pod.labels[label] for label in ROLES if label in pod.labels), "")
     return (natural_order(role), _number(pod, OUTER_INDEXES), index(pod), natural_order(pod.name))
 
 
 def index(pod: Pod) -> int:
-    """The pod's number among the pods of its owner, -1 when nobody numbered it."""
+    """Return the pod's number among the pods of its owner, -1 for none."""
     return _number(pod, INDEXES)
 
 
 def owner_index(pod: Pod) -> int:
-    """The number of the pod's owner among its likes, -1 when nobody numbered it."""
+    """Return the number of the pod's owner among equal owners, -1 for none."""
     return _number(pod, OUTER_INDEXES)
 
 
 def _number(pod: Pod, keys: tuple[str, ...]) -> int:
-    # A sort asks this of each member, of which most have none of them.
+    # This runs for each member in a sort, and most members have none of these keys.
     for key in keys:
         for where in (pod.labels, pod.annotations):
             if key in where:

@@ -289,15 +289,15 @@ def _too_few_devices(
 
     ``fitting`` is how many pods would fit now, apart from devices.
     """
-    askers = [pod for pod in pods if pod.devices]
-    alike = {(tuple(pod.devices.items()), tuple(sorted(pod.requires.items()))) for pod in askers}
-    if len(pods) < 2 or len(alike) != 1 or len(askers[0].devices) != 1:
+    requesting = [pod for pod in pods if pod.devices]
+    alike = {(tuple(pod.devices.items()), tuple(sorted(pod.requires.items()))) for pod in requesting}
+    if len(pods) < 2 or len(alike) != 1 or len(requesting[0].devices) != 1:
         return None
-    ((kind, amount),) = askers[0].devices.items()
-    devices = eligible(catalogue, kind, askers[0].requires)
+    ((kind, amount),) = requesting[0].devices.items()
+    devices = eligible(catalogue, kind, requesting[0].requires)
     names = ", ".join(sorted({device.backend for device in devices})[:MOST_BACKENDS])
     which = f"short of {kind} (backends that match: {names})"
-    ever, now = (len(pods) - len(askers) + _served(devices, amount, one) for one in (None, use))
+    ever, now = (len(pods) - len(requesting) + _served(devices, amount, one) for one in (None, use))
     if ever < len(pods):
         return unsatisfiable(f"{ever} of {len(pods)} members would fit if nothing else ran, {which}")
     if now < len(pods):

@@ -1,8 +1,9 @@
-"""Placing members of different shapes on exact node vectors.
+"""Placing members of different shapes on the exact capacity of nodes.
 
-A matcher answers one shape at a time, and greedy answers in a row can strand a gang that would fit. Here all shapes are
-placed together: first-fit by several orders, then, when those fail, the exact search of `packing` with a budget. The
-result covers every member or is None; None after the budget is spent means "not found", not "impossible".
+A matcher places one shape at a time, and greedy placements in a row can leave no place for the rest of a gang that
+would fit. Here all shapes are placed together: by first-fit in several orders, then by the exact search of `packing`,
+which has a budget. A result covers every member. After the budget is spent, no result means "not found", not
+"impossible".
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from fluence_extender.placement.packing import Bins, pack
 __all__ = ["BUDGET", "Counts", "NodeCapacity", "Shape", "Undecided", "capacity", "decide", "fill", "place"]
 
 BUDGET = 20_000
-"""Ways to fill a node that the exact search looks at: a fraction of a second."""
+"""How many ways to fill a node the exact search looks at, which takes a fraction of a second."""
 
 MOST_CELLS = 2_000_000
-"""Nodes times shapes up to which the exact search is tried: beyond it the tables alone would take too long."""
+"""The exact search is tried up to this many nodes times shapes; beyond it, its tables alone would take too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Shape:
 
     @property
     def exclusive(self) -> bool:
-        """Whether two members can't share a node because they claim the same host ports."""
+        """Whether two members can't share a node because they need the same host ports."""
         return bool(self.ports)
 
 
@@ -50,7 +51,11 @@ Counts = list[dict[str, int]]
 
 
 class _Problem:
-    """Shapes and table as arrays: ``rows[i]`` are the nodes of shape i in order, ``shut[i]`` those with its ports."""
+    """Shapes and capacity as arrays: ``rows[i]`` are the rows of shape i's nodes, in order.
+
+    ``closed[i]`` are the rows on which a host port of shape i is taken. ``clashes[i]`` are the bits of the shapes whose
+    host ports clash with those of shape i.
+    """
 
     def __init__(self, shapes: Sequence[Shape], table: CapacityTable) -> None:
         self.shapes = shapes
@@ -63,7 +68,7 @@ class _Problem:
             if id(shape.nodes) not in known:
                 known[id(shape.nodes)] = table.at(shape.nodes)
         self.rows = [known[id(shape.nodes)] for shape in shapes]
-        self.shut = [
+        self.closed = [
             {row for row, taken in table.ports.items() if ports_clash(shape.ports, taken)}
             if shape.exclusive
             else set()
@@ -72,33 +77,31 @@ class _Problem:
         self.clashes = self._clashes()
 
     def _clashes(self) -> tuple[int, ...]:
-        claiming = [i for i, shape in enumerate(self.shapes) if shape.exclusive]
+        with_ports = [i for i, shape in enumerate(self.shapes) if shape.exclusive]
         masks = [0] * len(self.shapes)
-        for i in claiming:
-            for j in claiming:
+        for i in with_ports:
+            for j in with_ports:
                 if i == j or ports_clash(self.shapes[i].ports, self.shapes[j].ports):
                     masks[i] |= 1 << j
         return tuple(masks)
 
     def capacity(self, index: int, free: Amounts, taken: Mapping[int, int]) -> Amounts:
-        """How many members of the shape each of its rows takes; ``taken`` has the shapes' clashes by row."""
+        """Return how many members of a shape each of its rows takes.
+
+        ``taken`` has by row the clashes of the shapes that were placed there.
+        """
         shape, rows = self.shapes[index], self.rows[index]
         most = 1 if shape.exclusive else shape.count
         counts = slots(self.sizes[index], free[rows], most)
         if shape.exclusive:
-            shut = self.shut[index] | {row for row, mask in taken.items() if mask >> index & 1}
-            if shut:
-                counts[np.isin(rows, list(shut))] = 0
+            closed = self.closed[index] | {row for row, mask in taken.items() if mask >> index & 1}
+            if closed:
+                counts[np.isin(rows, list(closed))] = 0
         return counts
 
-    def total(self) -> Amounts:
-        """What all rows have free together."""
-        total: Amounts = self.table.free.clip(min=0).astype(np.float64).sum(axis=0)
-        return total
 
-
-class _Trial:
-    """Greedy filling of one copy of the table."""
+class _Filling:
+    """The greedy filling of one copy of the capacity."""
 
     def __init__(self, problem: _Problem) -> None:
         self.problem = problem
@@ -106,7 +109,7 @@ class _Trial:
         self.taken: dict[int, int] = {}
 
     def fill(self, index: int, tight: bool = False) -> dict[str, int]:
-        """Place as many members of a shape as fit: along its nodes, or ``tight``, the fullest nodes first."""
+        """Place as many members of a shape as fit, in the order of its nodes or (``tight``) the fullest first."""
         problem = self.problem
         shape, rows = problem.shapes[index], problem.rows[index]
         counts = problem.capacity(index, self.free, self.taken)
@@ -125,7 +128,7 @@ class _Trial:
         return {names[row]: count for row, count in zip(chosen.tolist(), given.tolist(), strict=True)}
 
     def _slack(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """What would stay free on each row, relative to what is there: small for a tight fit."""
+        """Return what would stay free on each row, relative to what is free now: a small number for a tight fit."""
         size = self.problem.sizes[index]
         asked = np.flatnonzero(size)
         have = self.free[np.ix_(rows, asked)]
@@ -134,20 +137,28 @@ class _Trial:
 
 
 def capacity(shape: Shape, table: CapacityTable) -> Amounts:
-    """How many members of a shape, at most ``count``, each of its nodes takes by itself."""
+    """Return how many members of a shape, at most ``count``, each of its nodes takes by itself."""
     return _Problem((shape,), table).capacity(0, table.free, {})
 
 
+def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
+    """Return which fraction of all free capacity each request takes, of the resource of which it takes most."""
+    # Sizes come first, because a new resource name makes the table wider.
+    sizes = [table.size(requests) for requests in some]
+    total = np.maximum(table.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
+    return [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
+
+
 def fill(shapes: Sequence[Shape], table: CapacityTable) -> tuple[Counts, CapacityTable]:
-    """Place as many members as fit, one shape after the other, first-fit; also what is left then."""
-    trial = _Trial(_Problem(shapes, table))
-    counts = [trial.fill(index) for index in range(len(shapes))]
+    """Place as many members as fit, shape by shape and first-fit; also return the capacity that is left."""
+    filling = _Filling(_Problem(shapes, table))
+    counts = [filling.fill(index) for index in range(len(shapes))]
     ports = dict(table.ports)
     for shape, placed in zip(shapes, counts, strict=True):
         if shape.exclusive:
             for name in placed:
                 ports[table.rows[name]] = ports.get(table.rows[name], ()) + shape.ports
-    return counts, CapacityTable(table.rows, table.columns, trial.free, ports, table.names)
+    return counts, CapacityTable(table.rows, table.columns, filling.free, ports, table.names)
 
 
 def place(
@@ -155,7 +166,7 @@ def place(
 ) -> Counts | None:
     """Place every member of every shape, or return None.
 
-    ``table`` must have every node that a shape names; it isn't changed.
+    ``table`` must have every node of every shape; it isn't changed.
     """
     try:
         return decide(shapes, table, budget)
@@ -166,14 +177,13 @@ def place(
 def decide(
     shapes: Sequence[Shape], table: CapacityTable | Mapping[str, NodeCapacity], budget: int = BUDGET
 ) -> Counts | None:
-    """`place`, where None means that it is impossible. Raises `Undecided` where that isn't known."""
+    """Place as `place` does, but None means that it is impossible. Raises `Undecided` when that isn't known."""
     problem = _Problem(shapes, table if isinstance(table, CapacityTable) else CapacityTable.of(table))
     if len(shapes) == 1:
         return _first_fit(problem, (0,), tight=False)
-    total = problem.total()
-    weights = [float((size / np.maximum(total, 1)).max(initial=0.0)) for size in problem.sizes]
-    by_weight = sorted(range(len(shapes)), key=lambda i: -weights[i])
-    by_choice = sorted(range(len(shapes)), key=lambda i: (len(shapes[i].nodes), -weights[i]))
+    heavy = weights([shape.requests for shape in shapes], problem.table)
+    by_weight = sorted(range(len(shapes)), key=lambda i: -heavy[i])
+    by_choice = sorted(range(len(shapes)), key=lambda i: (len(shapes[i].nodes), -heavy[i]))
     for order in (by_choice, by_weight):
         for tight in (False, True):
             found = _first_fit(problem, order, tight)
@@ -183,10 +193,10 @@ def decide(
 
 
 def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts | None:
-    trial = _Trial(problem)
+    filling = _Filling(problem)
     counts: Counts = [{} for _ in problem.shapes]
     for index in order:
-        counts[index] = trial.fill(index, tight)
+        counts[index] = filling.fill(index, tight)
         if sum(counts[index].values()) < problem.shapes[index].count:
             return None
     return counts

@@ -1,6 +1,6 @@
-"""How much of a gang table take at most, and what the next member is short of.
+"""The largest part of a gang that fits, and what the next member is short of.
 
-What is short has its Kubernetes name, whatever it is: ``cpu``, ``memory``, ``pods`` (a node's pod slots), an extended
+What is short has its Kubernetes name: ``cpu``, ``memory``, ``pods`` (a node's pod slots), an extended
 resource, or a host port.
 """
 
@@ -14,41 +14,40 @@ import numpy as np
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
-from fluence_extender.model.resources import Resources
-from fluence_extender.placement.search import Counts, Shape, fill, place
+from fluence_extender.placement.search import Counts, Shape, fill, place, weights
 
 MOST_TRIED = 32
 """How many larger selections of unequal members are searched for when one has been found."""
 
 EACH_BUDGET = 500
-"""Ways to fill a node looked at for each of them."""
+"""How many ways to fill a node each of these searches looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How much of a gang there is room for: how many members of each shape, and what keeps the next one out."""
+    """The part of a gang that fits: how many members of each shape, and what the next member is short of."""
 
     counts: tuple[int, ...]
     short_of: tuple[str, ...]
 
     @property
     def members(self) -> int:
-        """How many members that are."""
+        """The number of all members that fit."""
         return sum(self.counts)
 
 
 def part_that_fits(shapes: Sequence[Shape], table: CapacityTable) -> Part:
-    """As many members as fit when one shape is placed after the other, in the given order or the lightest first."""
+    """Return how many members fit when shapes are placed in the given order, or the lightest first."""
     given = list(range(len(shapes)))
     lightest = _lightest_first(shapes, table)
     return _part(shapes, *_filled(shapes, table, [given] if given == lightest else [given, lightest]))
 
 
 def largest_part(shapes: Sequence[Shape], table: CapacityTable) -> Part:
-    """The most members that are found to fit together.
+    """Return the most members that are found to fit together.
 
-    Of unequal members the small ones are placed first, then the hard ones; then larger selections are searched for, so
-    that of a small gang the result can't be made larger by one member.
+    Of unequal members, several orders of shapes are tried, then larger selections are searched for. So for a small gang
+    no selection with one more member fits.
     """
     if len(shapes) == 1:
         return part_that_fits(shapes, table)
@@ -56,14 +55,6 @@ def largest_part(shapes: Sequence[Shape], table: CapacityTable) -> Part:
     lightest = _lightest_first(shapes, table)
     hardest = sorted(lightest, key=lambda i: len(shapes[i].nodes))
     return _part(shapes, *_grown(shapes, table, *_filled(shapes, table, [lightest, given, hardest])))
-
-
-def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
-    """How much of all that is free each of these requests takes, by the name of which that is most."""
-    # The sizes first: a name that is new makes the table wider.
-    sizes = [table.size(requests) for requests in some]
-    total = np.maximum(table.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
-    return [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
 
 
 def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
@@ -77,7 +68,7 @@ def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
 def _filled(
     shapes: Sequence[Shape], table: CapacityTable, orders: Sequence[Sequence[int]]
 ) -> tuple[Counts, CapacityTable]:
-    """The most members that fit in one of these orders of shapes, the first of the best, and what is left then."""
+    """Place shapes in each of these orders; return the first of the largest results, and the capacity that is left."""
     best: tuple[Counts, CapacityTable] | None = None
     for order in orders:
         counts, left = fill([shapes[i] for i in order], table)
@@ -90,7 +81,7 @@ def _filled(
 def _grown(
     shapes: Sequence[Shape], table: CapacityTable, counts: Counts, left: CapacityTable
 ) -> tuple[Counts, CapacityTable]:
-    """A selection made larger member by member, as long as one more can be placed with all the others."""
+    """Return a selection enlarged member by member, as long as one more can be placed with all the others."""
     have = [sum(placed.values()) for placed in counts]
     tried = 0
     grown = True
@@ -125,7 +116,7 @@ def _placed(
 
 
 def _left(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> CapacityTable:
-    """What is left of ``table`` when members are where ``counts`` says."""
+    """Return what is left of ``table`` when members are placed as in ``counts``."""
     left = table.free.copy()
     ports = dict(table.ports)
     for shape, placed in zip(shapes, counts, strict=True):
@@ -149,7 +140,7 @@ def _part(shapes: Sequence[Shape], counts: Counts, left: CapacityTable) -> Part:
 
 
 def short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
-    """What keeps the next member out: the names short on the node that lacks the fewest of them."""
+    """Return what the next member is short of, on the node that lacks the fewest resources."""
     best: tuple[str, ...] | None = None
     for shape in {(one.requests, one.nodes, one.ports): one for one in shapes}.values():
         for short in _shortages(shape, left):
@@ -159,7 +150,7 @@ def short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
 
 
 def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
-    """What each kind of node lacks for one more member."""
+    """Yield what each kind of node lacks for one more member."""
     names = sorted(name for name in shape.requests if shape.requests[name] > 0)
     size = left.size(shape.requests)
     columns = np.array([left.columns[name] for name in names], dtype=np.intp)
@@ -167,7 +158,7 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     lacking = size[columns] > left.free[np.ix_(rows, columns)].clip(min=0)
     taken = {row: _clashing(shape.ports, left.ports[row]) for row in left.ports if shape.ports}
     apart = np.isin(rows, list(taken)) if taken else np.zeros(len(rows), dtype=bool)
-    # Each pattern as a number: far cheaper to tell apart than rows are.
+    # Each pattern is a number, because comparing rows is far slower.
     codes = lacking[~apart] @ (1 << np.arange(len(names), dtype=np.int64))
     for code in sorted(set(codes.tolist())):
         yield tuple(name for place, name in enumerate(names) if code >> place & 1)
@@ -176,5 +167,5 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
 
 
 def _clashing(wanted: Sequence[HostPort], taken: Sequence[HostPort]) -> tuple[str, ...]:
-    """The host ports among ``wanted`` that are taken on a node."""
+    """Return the host ports among ``wanted`` that are taken on a node."""
     return tuple(f"host port {one.port}" for one in wanted if ports_clash((one,), taken))

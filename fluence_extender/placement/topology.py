@@ -1,8 +1,8 @@
-"""The domains of each topology level: which nodes share a rack, a zone, or whatever else a node label names.
+"""The domains of each topology level: which nodes share a rack, a zone, or anything else that a node label names.
 
 Configured levels form a hierarchy, so a domain is the path of values down to its level: rack 1 of zone a isn't rack 1
-of zone b. A label that is no configured level is a level by itself. A node without the label is in no domain of the
-level. Each node is looked at when it changes, not when a gang is planned.
+of zone b. A label that isn't a configured level is a level by itself. A node without the label is in no domain of the
+level. A node is read when it changes, not when a gang is planned.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from fluence_extender.placement.errors import UnknownLevel
 
 HOSTNAME = "kubernetes.io/hostname"
 HOST = "host"
-"""The level of single nodes, which needs no configuration."""
+"""The level of single nodes, which exists without configuration."""
 
 MOST_LEVELS = 32
-"""How many labels are kept as levels at once; the one not used for longest goes."""
+"""How many levels are remembered at once; the least recently used one is forgotten."""
 
 Domain = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level: its ``name`` for people, and the node labels that make up a domain of it, the outermost first."""
+    """A level: its ``name`` for people, and the node labels that make up its domains, outermost first."""
 
     name: str
     labels: tuple[str, ...]
 
     def domain(self, node: Node) -> Domain | None:
-        """The domain of a node, None when it is in none."""
+        """Return the domain of a node, or None."""
         values = tuple(_value(node, label) for label in self.labels)
         return values if values[-1] else None
 
@@ -48,7 +48,7 @@ def _value(node: Node, label: str) -> str:
 
 @dataclass(slots=True)
 class _Members:
-    """One level's domains, as positions in ``domains``; -1 for a node in none."""
+    """The domains of one level, as positions in ``domains``; the position of a node in no domain is -1."""
 
     level: Level
     positions: dict[Domain, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class _Members:
 
 
 class Topology:
-    """The domains of the nodes in ``index``; ``levels`` maps names to node labels, the outermost first."""
+    """The domains of the nodes in ``index``; ``levels`` maps names to node labels, outermost first."""
 
     def __init__(self, index: EligibilityIndex, levels: Mapping[str, str]) -> None:
         self._index = index
@@ -95,7 +95,7 @@ class Topology:
     # Levels.
 
     def level(self, written: str) -> Level:
-        """The level of that name or node label. Raises `UnknownLevel`."""
+        """Return the level with that name or node label. Raises `UnknownLevel`."""
         for one in self._configured:
             if written in (one.name, one.labels[-1]):
                 return one
@@ -107,7 +107,7 @@ class Topology:
         raise UnknownLevel(written, (*(one.name for one in self._configured), HOST))
 
     def above(self, level: Level) -> list[Level]:
-        """The levels above, from the nearest up; the whole cluster isn't one."""
+        """Return the levels above, from the nearest up, without the whole cluster."""
         if level.name == HOST and level not in self._configured:
             return self._configured[::-1]
         place = self._configured.index(level) if level in self._configured else 0
@@ -116,23 +116,23 @@ class Topology:
     # Domains.
 
     def domains(self, level: Level) -> list[Domain]:
-        """All domains of a level by position, those without nodes too."""
+        """Return all domains of a level by position, including those without nodes."""
         return self._members(level).domains
 
     def nodes(self, level: Level, position: int) -> set[str]:
-        """The nodes of a domain; read it, don't change it."""
+        """Return the nodes of a domain; treat the set as read-only."""
         return self._members(level).nodes[position]
 
     def position(self, level: Level, node: str) -> int:
-        """Which domain a node is in, -1 for none."""
+        """Return the position of a node's domain, -1 for none."""
         return self._members(level).of.get(node, -1)
 
     def by_row(self, level: Level, table: CapacityTable) -> NDArray[np.int64]:
-        """Which domain each row of ``table`` is in, -1 for none."""
+        """Return the position of the domain of each row of ``table``, -1 for none."""
         return self._members(level).rows(table)
 
     def place(self, node: str) -> tuple[object, ...]:
-        """What nodes are sorted by so that those of a domain are together: the path of the node, in natural order."""
+        """Return the key that sorts the nodes of a domain together: the node's domains, in natural order."""
         self._follow()
         place = self._places.get(node)
         if place is None:
@@ -154,7 +154,7 @@ class Topology:
         return members
 
     def _follow(self) -> None:
-        """Take note of the nodes that have changed."""
+        """Read the nodes that have changed."""
         changed = self._index.journal.since(self._mark)
         self._mark = self._index.journal.now
         if changed is None:

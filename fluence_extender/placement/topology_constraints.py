@@ -1,8 +1,9 @@
-"""Which members are to be near each other, and how near: what users and their controllers write about topology.
+"""The topology constraints of pods: which members must or should be near each other, and how near.
 
-Five ways are read, from the outermost bond to the innermost: our annotations, the native PodGroup's constraint and the
-label of flux-k8s (any with "jobspec" in its key, of the value ``zone``) hold for the gang; Kueue's annotations for a
-pod set; Kueue's slices for so many consecutive ranks of a pod set (Kueue, Topology Aware Scheduling; KEP-5732).
+Users and their controllers write them in five ways, from the outermost constraint to the innermost. Our annotations,
+the constraint of the native PodGroup, and the label of flux-k8s (any label with "jobspec" in its key and the value
+``zone``) hold for the gang. Kueue's annotations hold for a pod set, and Kueue's slices for a number of consecutive
+ranks of a pod set (Kueue, Topology Aware Scheduling; KEP-5732).
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ PODSET_GROUP = f"{KUEUE}podset-group-name"
 SLICE_REQUIRED = f"{KUEUE}podset-slice-required-topology"
 SLICE_SIZE = f"{KUEUE}podset-slice-size"
 PODSETS = (f"{KUEUE}podset", *ROLES, JOB_NAME)
-"""Labels that tell a gang's pod sets apart, the first that is there counting."""
+"""The labels that name a pod's pod set; the first one present counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Members of one ``scope`` share a domain of the level ``required``, and of ``preferred`` if that can be had.
+    """Members of one ``scope`` share a domain of the level ``required``, and one of ``preferred`` if possible.
 
-    Levels are as they were written: the name of a level or a node label; "" for none.
+    Levels are as written in the pod: the name of a level or a node label, "" for none.
     """
 
     scope: str
@@ -44,12 +45,12 @@ class TopologyConstraint:
 def topology_constraints(
     pod: Pod, group_levels: tuple[str, ...] = (), job_size: int = 0
 ) -> tuple[TopologyConstraint, ...]:
-    """The bonds of a pod, the outermost first.
+    """Return the constraints of a pod, outermost first.
 
-    ``group_levels`` are the node labels its PodGroup requires; ``job_size`` is how many pods its Job has at once, by
-    which ranks run on from one Job of a JobSet to the next, 0 where that isn't known.
+    ``group_levels`` are the node labels that its PodGroup requires. ``job_size`` is how many pods its Job has at once,
+    0 when that isn't known: with it, ranks continue from one Job of a JobSet to the next.
     """
-    # A plan asks this of each member, of which most say nothing of the kind.
+    # This runs for each member of a plan, and most members have no constraint.
     notes = pod.annotations
     found: list[TopologyConstraint] = []
     required, preferred = notes.get(TOPOLOGY_REQUIRED_ANNOTATION), notes.get(TOPOLOGY_PREFERRED_ANNOTATION)
@@ -74,19 +75,19 @@ def topology_constraints(
                 f"podset {podset} slice {_slice(pod, job_size)}", notes.get(SLICE_REQUIRED, "")
             )
         )
-    return tuple(bond for bond in found if bond.required or bond.preferred)
+    return tuple(one for one in found if one.required or one.preferred)
 
 
 def sliced(pod: Pod) -> bool:
-    """Whether the pod is in a slice whose members depend on the size of its Job."""
+    """Return whether the pod is in a slice with members that depend on the size of its Job."""
     return SLICE_REQUIRED in pod.annotations and owner_index(pod) >= 0
 
 
 def _slice(pod: Pod, job_size: int) -> str:
-    """Which slice of its pod set a pod is in; an unnumbered pod is in slice 0.
+    """Return the slice of its pod set that a pod is in; an unnumbered pod is in slice 0.
 
-    The pod set of a JobSet's pod is its replicated job, all of its Jobs one after the other (Kueue numbers them so).
-    Where the size of a Job isn't known slices don't reach across Jobs.
+    The pod set of a JobSet's pod is its replicated job, with all of its Jobs in order, as Kueue numbers them. When the
+    size of a Job isn't known, slices don't extend across Jobs.
     """
     text = pod.annotations.get(SLICE_SIZE, "")
     size = int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else 0

@@ -14,7 +14,7 @@ from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, POD
 from fluence_extender.placement.demand import Demand, shape_key
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.reasons import amount_text
-from fluence_extender.placement.shortage import weights
+from fluence_extender.placement.search import weights
 from fluence_extender.placement.topology_constraints import PODSET_PREFERRED, PODSET_REQUIRED, SLICE_REQUIRED
 from fluence_extender.whatif.manifests import RequestedGang
 from fluence_extender.whatif.snapshot import LedgerCopy

@@ -24,7 +24,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.device_search import Asker, Chosen, DeviceSearch, DeviceUse
+from fluence_extender.placement.device_search import Chosen, DevicePod, DeviceSearch, DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
@@ -182,7 +182,7 @@ class _DraftedDevices:
     ) -> tuple[DeviceShare, ...] | Reason:
         """Hold what the pod asks for, or return why that is not possible."""
         nodes = set(self._nodes) - set(barred_nodes)
-        asker = Asker(pod, nodes)
+        asker = DevicePod(pod, nodes)
         search = DeviceSearch([asker], self._catalogue, self._use, self._free)
         for way, _ in search.ways():
             found = list(way[pod.uid])
