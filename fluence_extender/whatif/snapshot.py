@@ -238,8 +238,7 @@ class CopiedGangs:
     def add(self, key: GangKey, size: int, placed: Iterable[tuple[Pod, Membership, Assignment]]) -> None:
         """Add a gang that has places; one that is there already stays as it is."""
         members = {
-            pod.uid: Member(pod, membership, assignment, bound=pod.node)
-            for pod, membership, assignment in placed
+            pod.uid: Member.as_shown(pod, membership, assignment) for pod, membership, assignment in placed
         }
         self.gangs.setdefault(key, Gang(key, members, size, whole=True))
 
@@ -253,7 +252,7 @@ def copies_of_gangs(gangs: Mapping[GangKey, Gang], below: int) -> Iterator[Gang]
         ):
             continue
         members = {
-            uid: Member(one.pod, one.membership, one.assignment, binding=one.binding, bound=one.bound)
+            uid: Member(one.pod, one.membership, one.state, one.data, one.assignment)
             for uid, one in gang.members.items()
         }
         yield Gang(key, members, gang.size, whole=gang.whole, barrier=gang.barrier, history=gang.history)

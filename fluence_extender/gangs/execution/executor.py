@@ -225,7 +225,7 @@ class Executor:
 
     async def _nominate_gated(self, pod: Pod, node: str) -> None:
         found = self._registry.member(pod.uid)
-        if found is None or found[1].assignment is not None or found[1].kept != node:
+        if found is None or found[1].assignment is not None or found[1].held_node != node:
             return
         try:
             await self._cluster.nominate(found[1].pod, node)

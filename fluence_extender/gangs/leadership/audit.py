@@ -21,6 +21,7 @@ import structlog
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Changed, Deleted, Kind, OwnPods
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.lifecycle.member_states import MemberEvent, move, update
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger import audit
 from fluence_extender.ledger.accounts import Strength
@@ -136,7 +137,7 @@ class Auditor:
             pod = member.pod
             if not pod.nominated or not member.pending or member.assignment is not None or member.binding:
                 continue
-            if gang.key in self._controller.registry.dirty or member.kept == pod.nominated:
+            if gang.key in self._controller.registry.dirty or member.held_node == pod.nominated:
                 continue
             if member.clearing and clearing.get(pod.uid) != pod.resource_version:
                 # It is being taken back; still the same at the next audit, that has been lost.
@@ -252,13 +253,15 @@ def _mend_member(controller: Controller, gang: Gang, member: Member, drift: Drif
     ledger, pod = controller.ledger, member.pod
     controller.registry.dirty.add(gang.key)
     if drift.kind is DriftKind.NOMINATION_UNPLANNED:
-        member.clearing = False
+        if member.clearing:
+            update(member, clearing=False)
         return "the nomination is taken back"
     if pod.finished or not pod.node:
         ledger.release(pod.uid)
+        move(gang, member, MemberEvent.END if pod.finished else MemberEvent.RELEASED)
         member.assignment = None
         return "the hold was released"
-    member.bound = pod.node
+    move(gang, member, MemberEvent.SEEN_BOUND, detail=f"to {pod.node}", node=pod.node)
     if drift.kind is DriftKind.WRONG_AMOUNT:
         ledger.amend(pod)
         return "counted anew"

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.member_states import BOUND, MemberEvent, move, update
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import GangState, HistoryKind
+from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -28,11 +29,9 @@ def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
     bound = in_order_of_strength(living, ledger.devices.recorded)
     held = ledger.adopt_all(((one.pod, gangs[one.pod.uid].key) for one in bound), Strength.BOUND)
     for member, assignment in zip(bound, held, strict=True):
-        pod, member.assignment = member.pod, assignment
-        if not member.bound:
-            detail = f"bound to {pod.node} before this service started"
-            gangs[pod.uid].note(HistoryKind.TAKEN_OVER, pod.name, detail)
-        member.bound = pod.node
+        pod = member.pod
+        detail = f"bound to {pod.node} before this service started"
+        move(gangs[pod.uid], member, MemberEvent.TAKEN_OVER, assignment, detail, node=pod.node)
     return bound
 
 
@@ -46,11 +45,12 @@ def resume_promised(registry: Registry, ledger: Ledger, node: Callable[[str], No
         _forget_earlier(gang)
         gang.whole = (gang.whole or _has_begun(gang)) and not gang.short
         for member in gang.members.values():
-            member.promised = ""
+            if member.steered_to:
+                update(member, steered_to="")
     pending = [
         (gang, member)
         for gang in registry.gangs.values()
-        if any(member.bound or promised(member) for member in gang.alive())
+        if any(member.state is BOUND or promised(member) for member in gang.alive())
         for member in gang.pending()
     ]
     for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
@@ -63,17 +63,17 @@ def _has_begun(gang: Gang) -> bool:
     Members are created before any of them is bound, so all that began together have had their nodes, and who waits
     now came later or replaces one that was lost.
     """
-    started = (member.pod.started for member in gang.alive() if member.bound and member.pod.started)
+    started = (member.pod.started for member in gang.alive() if member.state is BOUND and member.pod.started)
     earliest = min(started, default=NEVER)
     return all(member.pod.created > earliest for member in gang.pending())
 
 
 def _forget_earlier(gang: Gang) -> None:
     """Whom a kubelet rejected before any of those was created that are bound now belonged to an earlier life."""
-    oldest = min((member.pod.created for member in gang.alive() if member.bound), default=NEVER)
+    oldest = min((member.pod.created for member in gang.alive() if member.state is BOUND), default=NEVER)
     for member in gang.members.values():
         if member.pod.rejected and member.pod.created < oldest:
-            member.made_up = True
+            member.written_off = True
 
 
 def promised(member: Member) -> str:
@@ -98,7 +98,8 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     lacking = [member for _, member in members.values() if not member.pod.finished]
     for member in in_order_of_strength(lacking, ledger.devices.recorded):
         gang, _ = members[member.pod.uid]
-        member.assignment = ledger.adopt(member.pod, gang.key, Strength.BOUND)
+        assignment = ledger.adopt(member.pod, gang.key, Strength.BOUND)
+        move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {member.pod.node}", node=member.pod.node)
 
 
 def _resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
@@ -108,8 +109,8 @@ def _resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, memb
     node = find(pod.steered_to)
     if node is None or refusal(pod, node) is not None or node.name in ledger.closed(gang.key):
         return
-    member.assignment = ledger.resume(pod, gang.key)
-    if member.assignment is not None:
-        member.nominated = bool(pod.nominated)
-        member.steer_wanted = GATE in pod.gates
+    assignment = ledger.resume(pod, gang.key)
+    if assignment is not None:
+        event = MemberEvent.PLAN if GATE in pod.gates else MemberEvent.RESUME
+        move(gang, member, event, assignment, nomination_seen=bool(pod.nominated))
         gang.state = GangState.COMMITTED

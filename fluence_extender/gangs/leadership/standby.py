@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from fluence_extender.gangs.leadership.replay import promised
 from fluence_extender.gangs.lifecycle.attempts import size_of
-from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.member_states import NOT_BOUND, MemberEvent, Waiting, move, update
 from fluence_extender.gangs.lifecycle.refusals import Refusals
 from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -41,15 +41,14 @@ class Standby:
             gang.incomplete_since = None
             gang.replans, gang.rest_until = 0, 0.0
             for member in gang.members.values():
-                self._forget_plan(member)
+                self._forget_plan(gang, member)
         self._registry.dirty.update(self._registry.gangs)
 
-    def _forget_plan(self, member: Member) -> None:
-        if not member.bound:
+    def _forget_plan(self, gang: Gang, member: Member) -> None:
+        if member.state in NOT_BOUND:
             self._ledger.release(member.pod.uid)
-            member.assignment = None
-        member.handed = NEVER
-        member.steer_wanted = member.nominated = member.clearing = member.excused = member.binding = False
+            move(gang, member, MemberEvent.STAND_DOWN)
+        member.excused = False
         member.refusals = Refusals(verdicts=member.refusals.verdicts)
 
     def step(self) -> None:
@@ -64,7 +63,8 @@ class Standby:
         """Settle the state as the leader does, and tell who waits for the leader."""
         alive, now = gang.alive(), self._clock()
         for member in alive:
-            member.promised = promised(member)
+            if isinstance(member.data, Waiting):
+                update(member, steered_to=promised(member))
         if not alive:
             finish(gang, now)
             return
@@ -74,7 +74,7 @@ class Standby:
         else:
             gang.size = size
             settle(gang, alive, now)
-        if gang.state is GangState.WAITING and any(member.promised for member in alive):
+        if gang.state is GangState.WAITING and any(member.steered_to for member in alive):
             gang.state = GangState.COMMITTED
         if not isinstance(size, Reason):
             gang.explain(_waits(gang, alive) if gang.state is GangState.WAITING else None, now)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from fluence_extender.gangs.execution.actions import Evict
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.member_states import BOUND, Binding, Placed
 from fluence_extender.gangs.lifecycle.pins import outlived_at
 from fluence_extender.gangs.membership.assembly import shortest_patience
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -64,13 +65,13 @@ def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
     gang.incomplete_since = now
     missing: Reason | str = gang.reason or "members are missing"
     why = f"gang {gang.key} could not be completed within {_completion(gang, limits):g} s: {missing}"
-    return [Evict(member.pod, why) for member in gang.alive() if member.bound]
+    return [Evict(member.pod, why) for member in gang.alive() if member.state is BOUND]
 
 
 def at_risk(gang: Gang, limits: Limits) -> str:
     """What becomes of the members that are bound already if the others aren't in time; the end of a reason."""
     limit = _completion(gang, limits)
-    bound = sum(1 for member in gang.alive() if member.bound)
+    bound = sum(1 for member in gang.alive() if member.state is BOUND)
     if gang.whole or not bound or limit is None:
         return ""
     are = "member is bound and" if bound == 1 else "members are bound and"
@@ -79,8 +80,10 @@ def at_risk(gang: Gang, limits: Limits) -> str:
 
 def stalls_at(member: Member, limits: Limits) -> float:
     """Return when the member is given up, unless kube-scheduler requests its node."""
-    kept = member.pending and member.assignment is not None and not member.binding
-    return member.heard + limits.unasked if kept and member.pod.refusal else NEVER
+    data = member.data
+    if not member.pod.refusal or not isinstance(data, Placed) or member.binding or not member.alive:
+        return NEVER
+    return data.requested_at + limits.unasked
 
 
 def due(gang: Gang, now: float, limits: Limits) -> float:
@@ -94,5 +97,5 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
         times.append(_late_at(gang, limits))
     times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)
     times.append(outlived_at(gang, limits))
-    times.extend(member.handed for member in gang.members.values())
+    times.extend(one.data.until for one in gang.members.values() if isinstance(one.data, Binding))
     return min(times)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from fluence_extender.gangs.execution.actions import Evict
 from fluence_extender.gangs.lifecycle.failures import Failures
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.member_states import update
 from fluence_extender.gangs.lifecycle.pins import may_be_pinned, outlived, outlived_at, pinned, replacing
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -44,11 +45,15 @@ class Displacement:
         """
         parts = [part for part in lacking if any(map(pinned, part))][:MOST_PARTS]
         waiting = [member for part in parts for member in part if pinned(member)]
-        if not any(member.placeless <= now < member.placeless + self._limits.unasked for member in waiting):
+        if not any(
+            member.displaced_since <= now < member.displaced_since + self._limits.unasked
+            for member in waiting
+        ):
             found = {uid for part in parts for uid in self._places.displaced(gang, part, now)}
             for member in waiting:
-                member.placeless = min(member.placeless, now) if member.pod.uid in found else NEVER
-        going = [member for member in waiting if member.placeless < NEVER]
+                since = min(member.displaced_since, now) if member.pod.uid in found else NEVER
+                update(member, displaced_since=since)
+        going = [member for member in waiting if member.displaced_since < NEVER]
         if not going:
             return reason, False
         gang.try_again_at = min(gang.try_again_at, outlived_at(gang, self._limits))

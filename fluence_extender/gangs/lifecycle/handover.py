@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.member_states import Binding
 from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.names import MARK_RESOURCE
@@ -52,20 +52,6 @@ def unbindable(gang: Gang, asked: Member) -> Member | None:
     return next((one for one in unmarked if not may_be_handed_over(one.pod)), None)
 
 
-def hand_over(member: Member, now: float, limits: Limits) -> float:
-    """Note that kube-scheduler was told to bind the member; until when it is trusted to."""
-    member.binding = True
-    member.handed = now + limits.handed
-    return member.handed
-
-
-def take_back(member: Member) -> None:
-    """Note that no such Binding is under way; one that our bind verb writes goes on."""
-    if member.handed < NEVER:
-        member.handed = NEVER
-        member.binding = False
-
-
 def ended(pod: Pod, before: Pod | None) -> bool:
     """Whether the pod as it is now says that the attempt to bind it is over."""
     refused = before is not None and pod.refusal != before.refusal
@@ -74,7 +60,7 @@ def ended(pod: Pod, before: Pod | None) -> bool:
 
 def lapsed(gang: Gang, now: float) -> list[Member]:
     """The members of which nothing was seen in time."""
-    return [member for member in gang.members.values() if member.handed <= now]
+    return [one for one in gang.members.values() if isinstance(one.data, Binding) and one.data.until <= now]
 
 
 def marked_go_first(gang: Gang) -> bool:

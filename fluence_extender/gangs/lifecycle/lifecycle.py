@@ -24,14 +24,26 @@ from fluence_extender.gangs.lifecycle.handover import (
     HandoverDenied,
     ended,
     first_to_steer,
-    hand_over,
     lapsed,
     marked_go_first,
-    take_back,
     unbindable,
 )
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
-from fluence_extender.gangs.lifecycle.pins import forget_placeless, pinning, spare_nodes
+from fluence_extender.gangs.lifecycle.member_states import (
+    BOUND,
+    ENDED,
+    HANDED_OVER,
+    PLANNED,
+    Binding,
+    MemberEvent,
+    Placed,
+    Waiting,
+    end_binding,
+    move,
+    steer_again,
+    update,
+)
+from fluence_extender.gangs.lifecycle.pins import forget_displaced, pinning, spare_nodes
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import last_verdicts
 from fluence_extender.gangs.lifecycle.resting import (
@@ -93,34 +105,31 @@ class Lifecycle:
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours, which was ``before`` if it was known."""
         self._registry.revision += 1
-        pod = member.pod
-        if ended(pod, before):
-            take_back(member)
+        pod, found = member.pod, self._registry.member(member.pod.uid)
+        assert found is not None, "the registry knows each pod of ours that has changed"
+        gang = found[0]
+        if member.state is HANDED_OVER and ended(pod, before):
+            end_binding(gang, member, MemberEvent.HANDOVER_OVER)
         note_failed_binding(member, before)
         if pod.refusal:
             member.refusals.verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
         if pod.finished:
-            if pod.uid in self._ledger.allocations:
-                self.note(pod.uid, HistoryKind.RELEASED, f"the pod has {pod.phase.lower()}")
+            move(gang, member, MemberEvent.END, detail=f"the pod has {pod.phase.lower()}")
             self._ledger.release(pod.uid)
-            member.assignment = None
         elif pod.node:
-            if member.bound != pod.node:
-                self.note(pod.uid, HistoryKind.BOUND, f"to {pod.node}")
-            if not self._holds_as_bound(member):
-                member.assignment = self._ledger.adopt(pod, self._gang_id(pod.uid), Strength.BOUND)
-            member.bound = pod.node
+            held = self._holds_as_bound(member)
+            assignment = None if held else self._ledger.adopt(pod, gang.key, Strength.BOUND)
+            move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {pod.node}", node=pod.node)
             if pod.deleting:
                 self.preemption.terminating(pod.uid)
             self._ledger.amend(pod)
             self._ledger.strengthen(pod.uid, Strength.BOUND)
         elif pod.deleting:
-            self._places.drop(member)
+            self._places.drop(gang, member)
         else:
-            found = self._registry.member(pod.uid)
-            if found is not None and not member.bound:
-                self._places.leave_if_unfit(found[0], member)
-            self._nomination_changed(member)
+            if member.state is not BOUND:
+                self._places.leave_if_unfit(gang, member)
+            self._nomination_changed(gang, member)
 
     def _holds_as_bound(self, member: Member) -> bool:
         """Whether a bound pod holds its node, and when it is first seen there the devices that its stamp names.
@@ -140,21 +149,18 @@ class Lifecycle:
         if found is not None:
             found[0].note(what, found[1].pod.name, detail)
 
-    def _gang_id(self, uid: str) -> object:
-        found = self._registry.member(uid)
-        return found[0].key if found is not None else uid
-
-    def _nomination_changed(self, member: Member) -> None:
-        """Follow our nomination by level: seen, then seen cleared, means that an attempt there failed."""
-        if not member.pod.nominated:
-            member.clearing = False
-        if member.assignment is None or member.bound:
+    def _nomination_changed(self, gang: Gang, member: Member) -> None:
+        """Follow our nomination by level: an attempt there has failed if it was seen, and then seen cleared."""
+        if member.clearing and not member.pod.nominated:
+            update(member, clearing=False)
+        data = member.data
+        if not isinstance(data, Placed) or member.assignment is None:
             return
         if member.pod.nominated == member.assignment.node:
-            member.nominated = True
-        elif member.nominated:
-            member.nominated = False
-            member.steer_wanted = True
+            if not data.nomination_seen:
+                update(member, nomination_seen=True)
+        elif data.nomination_seen:
+            steer_again(gang, member, MemberEvent.NOMINATION_CLEARED, nomination_seen=False)
             if member.excused:
                 member.excused = False
             else:
@@ -227,7 +233,7 @@ class Lifecycle:
             self.committing(gang)
         self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
         self._registry.revision += 1
-        member.binding = True
+        move(gang, member, MemberEvent.BIND)
 
     def hand_over(self, gang: Gang, member: Member) -> HandoverDenied | None:
         """Let kube-scheduler bind an unmarked member to its planned node itself; return why it may not, if so."""
@@ -242,7 +248,9 @@ class Lifecycle:
             return HandoverDenied(NOT_ITS_TURN, for_good=False)
         if not member.binding:
             self.binding(gang, member)
-        self._gang_index.look_at(gang, hand_over(member, self._clock(), self._limits))
+        until = self._clock() + self._limits.handed
+        move(gang, member, MemberEvent.HAND_OVER, until=until)
+        self._gang_index.look_at(gang, until)
         return None
 
     def bound(self, uid: str, node: str) -> None:
@@ -251,11 +259,8 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
-        member.binding = False
-        member.unbound = ""
-        if member.bound != node:
-            gang.note(HistoryKind.BOUND, member.pod.name, f"to {node}")
-        member.bound = node
+        if member.state is not ENDED:
+            move(gang, member, MemberEvent.BIND_SUCCEEDED, detail=f"to {node}", node=node)
         self._ledger.strengthen(uid, Strength.BOUND)
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
@@ -269,11 +274,10 @@ class Lifecycle:
         self._registry.revision += 1
         member.excused = True
         if member.binding:
-            member.binding = False
-            member.unbound = why
+            end_binding(gang, member, MemberEvent.BIND_FAILED, unbound=why)
             self._registry.dirty.add(gang.key)
             if not member.alive:
-                self._places.drop(member)
+                self._places.drop(gang, member)
             else:
                 self._places.leave_if_unfit(gang, member)
 
@@ -283,7 +287,9 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
-        member.heard = self._clock()
+        move(gang, member, MemberEvent.STEER_WRITTEN)
+        if isinstance(member.data, Placed):
+            update(member, requested_at=self._clock())
         if member.trouble:
             member.trouble = ""
             self._registry.revision += 1
@@ -297,10 +303,10 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
-        if member.assignment is not None:
-            member.heard = self._clock()
-        elif member.stalled:
-            member.stalled = False
+        if isinstance(member.data, Placed):
+            update(member, requested_at=self._clock())
+        elif isinstance(member.data, Waiting) and member.data.stalled:
+            update(member, stalled=False)
             gang.rest_until = 0.0
             self._registry.dirty.add(gang.key)
 
@@ -321,15 +327,16 @@ class Lifecycle:
     def steer_failed(self, uid: str) -> None:
         """A steer didn't reach the cluster: it is to be done again."""
         found = self._registry.member(uid)
-        if found is not None and found[1].assignment is not None and not found[1].bound:
-            found[1].steer_wanted = True
+        if found is not None and isinstance(found[1].data, Placed):
+            steer_again(*found, MemberEvent.STEER_FAILED)
             self._registry.dirty.add(found[0].key)
 
     def clear_failed(self, uid: str) -> None:
         """A clear didn't reach the cluster: it is to be done again, unless the pod has a place by now."""
         found = self._registry.member(uid)
         if found is not None:
-            found[1].clearing = False
+            if found[1].clearing:
+                update(found[1], clearing=False)
             self._registry.dirty.add(found[0].key)
 
     def resources_changed(self) -> None:
@@ -365,7 +372,10 @@ class Lifecycle:
         for gang in self._registry.gangs.values():
             gang.gather_anew()
         for _, member in self._registry.members():
-            member.heard, member.placeless = self._clock(), NEVER
+            if isinstance(member.data, Placed):
+                update(member, requested_at=self._clock())
+            elif member.displaced_since < NEVER:
+                update(member, displaced_since=NEVER)
         self.look_at_all()
 
     # What is to be done.
@@ -377,7 +387,7 @@ class Lifecycle:
         looked_at = self._gang_index.take_due(now)
         for gang in self._gang_index.existing(looked_at):
             for member in lapsed(gang, now):
-                take_back(member)
+                end_binding(gang, member, MemberEvent.HANDOVER_OVER)
                 note_silent_scheduler(member, self._limits)
                 self._places.leave_if_unfit(gang, member)
                 self._registry.dirty.add(gang.key)
@@ -403,7 +413,7 @@ class Lifecycle:
             self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
             actions.extend(undo(gang, now, self._limits))
-            forget_placeless(gang)
+            forget_displaced(gang)
             actions.extend(self._displacement.replacements(gang, now))
             actions.extend(announcements(gang, now, self._limits, self._registry))
             self._gang_index.update(gang, now)
@@ -460,12 +470,19 @@ class Lifecycle:
         gang.barrier.recheck(gang.gathered)
 
     def _steers(self, gang: Gang) -> list[Action]:
-        steerable = [m for m in gang.members.values() if m.steer_wanted and m.assignment is not None]
+        steerable = [
+            one
+            for one in gang.members.values()
+            if one.state is PLANNED or (isinstance(one.data, Binding) and one.data.steer_again)
+        ]
         wanted = first_to_steer(gang, steerable) if steerable else steerable
         names = list(self._planner.eligibility.nodes) if wanted else []
         actions: list[Action] = []
         for member in wanted:
-            member.steer_wanted = False
+            if member.binding:
+                move(gang, member, MemberEvent.STEER, steer_again=False)
+            else:
+                move(gang, member, MemberEvent.STEER)
             if member.assignment is not None and member.pending:
                 node = member.assignment.node
                 actions.append(Steer(member.pod, node, self._pin(gang, member.pod, node, names)))

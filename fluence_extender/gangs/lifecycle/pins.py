@@ -16,6 +16,7 @@ from zlib import crc32
 
 from fluence_extender.gangs.execution.actions import Evict
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.member_states import Waiting, update
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME
@@ -91,24 +92,25 @@ def unpinned(pod: Pod) -> Pod:
     return replace(pod, affinity=terms if written else None)
 
 
-def forget_placeless(gang: Gang) -> None:
+def forget_displaced(gang: Gang) -> None:
     """Members that have a place, or whose gang gathers, aren't to be replaced."""
     gathering = gang.reason is None or gang.reason.code in INCOMPLETE
     for member in gang.members.values():
-        if member.assignment is not None or gathering or not pinned(member):
-            member.placeless = NEVER
+        if member.displaced_since < NEVER and (gathering or not pinned(member)):
+            update(member, displaced_since=NEVER)
 
 
 def outlived_at(gang: Gang, limits: Limits) -> float:
-    """When the first of the pinned members is to be replaced, unless it gets a place before."""
-    return min((member.placeless for member in gang.members.values()), default=NEVER) + limits.unasked
+    """Return when the first of the pinned members is to be replaced, unless it gets a place before."""
+    waiting = (one.data for one in gang.members.values() if isinstance(one.data, Waiting))
+    return min((data.displaced_since for data in waiting), default=NEVER) + limits.unasked
 
 
 def outlived(gang: Gang, now: float, limits: Limits) -> list[Member]:
     """The members that are to be replaced now; should that fail, again after as long a time."""
-    found = [member for member in gang.members.values() if member.placeless + limits.unasked <= now]
+    found = [member for member in gang.members.values() if member.displaced_since + limits.unasked <= now]
     for member in found:
-        member.placeless = now
+        update(member, displaced_since=now)
     return found
 
 

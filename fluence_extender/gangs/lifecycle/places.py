@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from fluence_extender.gangs.execution.actions import Clear
 from fluence_extender.gangs.lifecycle.displaced import displaced
-from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING, MemberEvent, move, update
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.workloads import owner_topology
@@ -66,12 +66,7 @@ class Places:
         except GangRefused as refused:
             return refused.reason
         for member, assignment in zip(members, assignments, strict=True):
-            member.assignment = assignment
-            member.kept = ""
-            member.steer_wanted = True
-            member.clearing = False
-            member.heard = member.placeless = NEVER
-            member.unbound = ""
+            move(gang, member, MemberEvent.PLAN, assignment)
             member.refusals.start_over()
         gang.expect()
         gang.note(
@@ -111,7 +106,7 @@ class Places:
 
     def replan(self, gang: Gang, member: Member) -> None:
         """Find another place for one member; the whole gang moves when it can't be had and nothing is bound."""
-        self.drop(member)
+        self.drop(gang, member)
         self._registry.dirty.add(gang.key)
         if self.plan(gang, [member], self._clock()) is not None:
             self.withdraw(gang)
@@ -121,34 +116,31 @@ class Places:
 
         Members that keep each other away (anti-affinity, spread, ports) would otherwise meet again on each next node.
         """
-        self.drop(member)
+        self.drop(gang, member)
         others = {one.assignment.node for one in gang.alive() if one.assignment is not None}
         if not others or self.plan(gang, [member], self._clock(), frozenset(others)) is not None:
             self.replan(gang, member)
             return
         self._registry.dirty.add(gang.key)
 
-    def drop(self, member: Member) -> None:
+    def drop(self, gang: Gang, member: Member) -> None:
         """Take a member's place back, unless it is bound or being bound."""
-        if member.assignment is None or member.bound or member.binding:
+        if member.state not in MOVABLE:
             return
         self._ledger.release(member.pod.uid)
-        member.assignment = None
-        member.steer_wanted = False
+        move(gang, member, MemberEvent.DROP)
         self._clear(member)
-        member.nominated = False
-        member.unbound = ""
         member.refusals.start_over()
 
     def clear_unplanned(self, gang: Gang) -> None:
         """Take back nominations that no plan stands behind: kube-scheduler counts such a pod as sitting there."""
         for member in gang.pending():
-            if member.assignment is None and not member.binding:
+            if member.state is WAITING:
                 self._clear(member)
 
     def _clear(self, member: Member) -> None:
-        if member.pod.nominated and member.pod.nominated != member.kept and not member.clearing:
-            member.clearing = True
+        if member.pod.nominated and member.pod.nominated != member.held_node and not member.clearing:
+            update(member, clearing=True)
             self._clears.append(Clear(member.pod))
 
     def withdraw(self, gang: Gang) -> None:
@@ -157,7 +149,7 @@ class Places:
             if any(member.assignment is not None for member in gang.members.values()):
                 gang.note(HistoryKind.WITHDRAWN, "", "the plan of the gang was dropped")
             for member in gang.members.values():
-                self.drop(member)
+                self.drop(gang, member)
             gang.barrier.fail("the plan of the gang was withdrawn")
             gang.gather_anew()
 

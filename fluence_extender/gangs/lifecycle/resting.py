@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 from fluence_extender.gangs.lifecycle.deadlines import at_risk, stalls_at
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.member_states import HANDED_OVER, Placed, update
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import in_words, verdicts
@@ -66,17 +67,18 @@ class Resting:
         gang.rest_until = now + back_off(self._limits.rest, gang.rests, self._limits.longest_refused_rest)
         self._registry.dirty.add(gang.key)
         self._rest(gang, member, _refused_by_filters(gang), now)
-        member.placeless = now if pinned(member) else NEVER
+        if pinned(member):
+            update(member, displaced_since=now)
 
     def give_up_stalled(self, gang: Gang, now: float) -> None:
         """Let the gang rest if kube-scheduler refuses a member and doesn't request its node."""
         member = _stalled(gang, now, self._limits)
         if member is None:
             return
-        member.stalled = True
         self._rest_stalled(gang, member, _refused_unasked(member), now)
         # kube-scheduler requests no node for a pod that it refuses on all the nodes to which the pod is pinned.
-        member.placeless = now - self._limits.unasked if pinned(member) else NEVER
+        since = now - self._limits.unasked if pinned(member) else NEVER
+        update(member, stalled=True, displaced_since=since)
 
     def unbindable(self, gang: Gang, member: Member, why: Reason) -> None:
         """Let the gang rest because the caller of our filter can't bind the member: its place isn't held in vain."""
@@ -102,11 +104,12 @@ class Resting:
 
     def _rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
         """Take the gang's places back because of ``member``, whose pins aren't to blame."""
-        self._places.drop(member)
+        self._places.drop(gang, member)
         self._places.withdraw(gang)
         gang.explain(Reason(why.code, why.text + at_risk(gang, self._limits)), now)
         for one in gang.members.values():
-            one.placeless = NEVER
+            if one.displaced_since < NEVER:
+                update(one, displaced_since=NEVER)
 
 
 def may_block_others(gang: Gang, member: Member) -> bool:
@@ -152,17 +155,19 @@ def note_failed_binding(member: Member, before: Pod | None) -> None:
     Its report on a pod that it doesn't bind itself may be an answer of ours that it passes on.
     """
     pod, earlier = member.pod, before.failure if before is not None else ""
+    if not isinstance(member.data, Placed):
+        return
+    handed_over = member.state is HANDED_OVER
     if pod.node or pod.refusal:
-        member.unbound = ""
-    elif pod.failure not in ("", earlier) and (member.handed < NEVER or (member.unbound and not pod.marked)):
-        member.unbound = pod.failure
+        update(member, unbound="")
+    elif pod.failure not in ("", earlier) and (handed_over or (member.unbound and not pod.marked)):
+        update(member, unbound=pod.failure)
 
 
 def note_silent_scheduler(member: Member, limits: Limits) -> None:
     """Record that nothing was seen of kube-scheduler's Binding in time."""
-    member.unbound = (
-        member.unbound or f"kube-scheduler was told and has not bound it within {limits.handed:g} s"
-    )
+    silence = f"kube-scheduler was told and has not bound it within {limits.handed:g} s"
+    update(member, unbound=member.unbound or silence)
 
 
 def explain_unbound(gang: Gang, now: float) -> None:

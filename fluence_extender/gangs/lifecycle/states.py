@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.reason import Reason
@@ -31,7 +32,7 @@ def finish(gang: Gang, now: float) -> None:
 
 def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
     """Settle the state of a gang whose size is known."""
-    bound = sum(1 for member in alive if member.bound)
+    bound = sum(1 for member in alive if member.state is BOUND)
     assigned = sum(1 for member in alive if member.assignment is not None)
     gang.expect()
     whole = is_whole(gang, bound)
@@ -70,7 +71,7 @@ def is_whole(gang: Gang, bound: int) -> bool:
 
 def settle_without_size(gang: Gang, alive: Sequence[Member], why: Reason, now: float) -> None:
     """Settle the state of a gang of which nobody knows, any more, how large it is: who is bound stays where it is."""
-    bound = sum(1 for member in alive if member.bound)
+    bound = sum(1 for member in alive if member.state is BOUND)
     gang.whole = gang.whole and not gang.short
     if gang.whole and bound == len(alive):
         gang.state = GangState.BOUND

@@ -7,64 +7,106 @@ from dataclasses import dataclass, field
 
 from fluence_extender.gangs.execution.barrier import Barrier
 from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.member_states import (
+    BINDING,
+    BOUND,
+    HANDED_OVER,
+    PLANNED,
+    Bound,
+    Ended,
+    MemberState,
+    Placed,
+    StateData,
+    Waiting,
+)
 from fluence_extender.gangs.lifecycle.refusals import Refusals
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.reporting.history import History
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
-from fluence_extender.model.pod import ENDED, Pod
+from fluence_extender.model.pod import ENDED as ENDED_PHASES
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
 
 JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
 
+WITHOUT_PLACE = Waiting()
+
+
 @dataclass(slots=True)
 class Member:
     """One pod of a gang.
 
-    ``membership`` is what it says of the gang; ``assignment`` its planned or actual place; ``steer_wanted`` that the
-    place has yet to be told to the cluster; ``nominated`` that our nomination has been seen there; ``clearing`` that a
-    nomination is being taken back; ``excused`` that the next failed attempt was our own doing; ``binding`` that a
-    Binding is under way; ``bound`` is the node once it is bound (known from our own Binding before the watch shows it);
-    ``heard`` is when it was steered or last asked for by kube-scheduler, ``stalled`` says that it wasn't in time;
-    ``trouble`` is why it can't be steered; ``made_up`` says that its gang came to do without
-    it after kubelet had rejected it, or began anew. ``kept`` is the node on which others make way for it;
-    ``placeless`` is since when it is to be replaced because of its pin; ``handed`` is until when kube-scheduler is
-    trusted to bind it itself; ``unbound`` is why its Binding on its place didn't come about, "" as far as is known
-    nothing did.
+    ``membership`` is what the pod states about the gang. `move` alone changes ``state``, ``data`` (that of the state)
+    and ``assignment`` (the member's planned or actual place). ``refusals`` is what failed attempts have taught.
+    ``excused``: the next failed attempt was our own doing. ``trouble`` is why its node can't be written to the cluster.
+    ``written_off``: the gang does without this member since the kubelet rejected it.
     """
 
     pod: Pod
     membership: Membership
+    state: MemberState = MemberState.WAITING
+    data: StateData = WITHOUT_PLACE
     assignment: Assignment | None = None
-    steer_wanted: bool = False
-    nominated: bool = False
-    clearing: bool = False
-    excused: bool = False
-    binding: bool = False
-    bound: str = ""
-    heard: float = NEVER
-    stalled: bool = False
-    trouble: str = ""
-    promised: str = ""
-    kept: str = ""
-    placeless: float = NEVER
-    handed: float = NEVER
-    unbound: str = ""
-    made_up: bool = False
     refusals: Refusals = field(default_factory=Refusals)
+    excused: bool = False
+    trouble: str = ""
+    written_off: bool = False
+
+    @classmethod
+    def as_shown(cls, pod: Pod, membership: Membership, assignment: Assignment) -> Member:
+        """Return a member with a place: bound if its pod has a node, planned otherwise."""
+        if pod.node:
+            return cls(pod, membership, BOUND, Bound(pod.node), assignment)
+        return cls(pod, membership, PLANNED, Placed(), assignment)
 
     @property
     def alive(self) -> bool:
-        """Whether the pod still counts as a member: neither ended nor going away."""
+        """Whether the pod still counts as a member: neither ended nor being deleted."""
         pod = self.pod
-        return not pod.deleting and pod.phase not in ENDED
+        return not pod.deleting and pod.phase not in ENDED_PHASES
 
     @property
     def pending(self) -> bool:
         """Whether it still needs a node."""
-        return not self.bound and self.alive
+        return self.state is not BOUND and self.alive
+
+    @property
+    def binding(self) -> bool:
+        """Whether a Binding is under way, so that its place can't be taken from it."""
+        return self.state is BINDING or self.state is HANDED_OVER
+
+    @property
+    def bound(self) -> str:
+        """The node it is bound to, or ran on, "" if none."""
+        return self.data.node if isinstance(self.data, Bound | Ended) else ""
+
+    @property
+    def unbound(self) -> str:
+        """Why the Binding on its place failed, "" if none has failed."""
+        return self.data.unbound if isinstance(self.data, Placed) else ""
+
+    @property
+    def held_node(self) -> str:
+        """The node that is held for it while victims leave, "" if none is."""
+        return self.data.held_node if isinstance(self.data, Waiting) else ""
+
+    @property
+    def clearing(self) -> bool:
+        """Whether a nomination of ours is being taken back."""
+        return isinstance(self.data, Waiting) and self.data.clearing
+
+    @property
+    def steered_to(self) -> str:
+        """The node that the leader has steered it to while we stand by, "" if none."""
+        return self.data.steered_to if isinstance(self.data, Waiting) else ""
+
+    @property
+    def displaced_since(self) -> float:
+        """Since when it is to be replaced because of its pin; `NEVER` if it isn't."""
+        return self.data.displaced_since if isinstance(self.data, Waiting) else NEVER
 
 
 def run_of(pod: Pod) -> str:
@@ -123,7 +165,7 @@ class Gang:
         return [
             member
             for member in self.members.values()
-            if not member.pod.deleting and member.pod.phase not in ENDED
+            if not member.pod.deleting and member.pod.phase not in ENDED_PHASES
         ]
 
     def pending(self) -> list[Member]:
@@ -131,13 +173,16 @@ class Gang:
         return [
             member
             for member in self.members.values()
-            if not member.bound and not member.pod.deleting and member.pod.phase not in ENDED
+            if member.state is not BOUND and not member.pod.deleting and member.pod.phase not in ENDED_PHASES
         ]
 
     @property
     def begun(self) -> bool:
         """Whether a member is bound already or being bound, so that the rest is to be placed beside it."""
-        return any(member.binding or (member.bound and member.alive) for member in self.members.values())
+        return any(
+            member.state is BINDING or member.state is HANDED_OVER or (member.state is BOUND and member.alive)
+            for member in self.members.values()
+        )
 
     def explain(self, reason: Reason | None, now: float) -> None:
         """Note why the gang waits now, and that it has waited for its members for too long."""
@@ -169,7 +214,7 @@ class Gang:
         """The gang does without those of its members that kubelets have rejected so far."""
         for member in self.members.values():
             if member.pod.rejected:
-                member.made_up = True
+                member.written_off = True
 
     @property
     def short(self) -> bool:
@@ -180,11 +225,13 @@ class Gang:
         rejected = [
             member.pod.created
             for member in self.members.values()
-            if member.pod.rejected and not member.made_up
+            if member.pod.rejected and not member.written_off
         ]
         if not rejected:
             return False
-        started = [member.pod.started for member in self.alive() if member.bound and member.pod.started]
+        started = [
+            member.pod.started for member in self.alive() if member.state is BOUND and member.pod.started
+        ]
         return min(rejected) <= min(started, default=NEVER)
 
     def gather_anew(self) -> None:
@@ -203,7 +250,9 @@ class Gang:
         placed = [(member, member.assignment) for member in self.alive() if member.assignment is not None]
         led = self.led_by_marked
         return len(placed) + self.ended >= self.size and all(
-            member.bound or arrived.get(member.pod.uid) == assignment.node or (led and not member.pod.marked)
+            member.state is BOUND
+            or arrived.get(member.pod.uid) == assignment.node
+            or (led and not member.pod.marked)
             for member, assignment in placed
         )
 

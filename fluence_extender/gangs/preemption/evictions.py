@@ -16,6 +16,7 @@ from itertools import chain, takewhile
 
 from fluence_extender.gangs.execution.actions import Evict
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.member_states import BOUND, MOVABLE
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -85,8 +86,8 @@ class GangEviction:
 
     def remaining(self, gang: Gang) -> list[Member]:
         """Return the members that still have to go, by name; none if the gang can no longer run without them."""
-        holding = [one for one in gang.alive() if one.bound or one.binding or one.assignment is not None]
-        staying = sum(1 for one in holding if one.bound and one.pod.uid not in self.uids)
+        holding = [one for one in gang.alive() if one.assignment is not None or one.state is BOUND]
+        staying = sum(1 for one in holding if one.state is BOUND and one.pod.uid not in self.uids)
         if self.surplus and staying + gang.ended < gang.size:
             return []
         found = (one for one in holding if not self.surplus or one.pod.uid in self.uids)
@@ -231,15 +232,15 @@ class Evictions:
             return []
         found: list[Evict] = []
         for member in remaining:
-            if member.bound and member.pod.uid not in eviction.sent:
+            if member.state is BOUND and member.pod.uid not in eviction.sent:
                 if len(found) == most:
                     self._due[key] = None
                     break
                 eviction.sent.add(member.pod.uid)
                 self._of_pod[member.pod.uid] = eviction
                 found.append(Evict(member.pod, eviction.why, again=True))
-            elif not member.bound and not member.binding and member.assignment is not None:
-                self._places.drop(member)
+            elif member.state in MOVABLE:
+                self._places.drop(gang, member)
                 self._registry.dirty.add(key)
         return found
 

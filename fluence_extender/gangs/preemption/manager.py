@@ -24,6 +24,7 @@ from itertools import chain
 
 from fluence_extender.gangs.execution.actions import Action, AskBudgets, NominateGated
 from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.member_states import BOUND, update
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -142,7 +143,7 @@ class PreemptionManager:
         if (
             preemption is None
             or not preemption.awaits(self._ledger.allocations)
-            or not all(member.kept for member in members)
+            or not all(member.held_node for member in members)
         ):
             return None
         if preemption.check_next or now < preemption.plan_at:
@@ -210,7 +211,7 @@ class PreemptionManager:
         if preemption is None or found.victims:
             preemption = self._begin(gang, members, found.victims, preemption)
         elsewhere = any(
-            member.kept != place.node for member, place in zip(members, found.places, strict=True)
+            member.held_node != place.node for member, place in zip(members, found.places, strict=True)
         )
         if found.victims or preemption.projection is None or elsewhere:
             self._hold(gang, members, found, preemption, now)
@@ -240,7 +241,7 @@ class PreemptionManager:
             known = self._registry.gangs.get(victim.gang)
             there = known.members if known is not None else {}
             begun.pods.update(
-                (uid, there[uid].pod) for uid in victim.uids if uid in there and there[uid].bound
+                (uid, there[uid].pod) for uid in victim.uids if uid in there and there[uid].state is BOUND
             )
         self._preemptions[gang.key] = begun
         return begun
@@ -252,7 +253,7 @@ class PreemptionManager:
         nodes = {place.uid: place.node for place in found.places}
         self._ledger.preemptor_holds.hold(gang.key, nodes.values())
         for member in members:
-            member.kept = nodes[member.pod.uid]
+            update(member, held_node=nodes[member.pod.uid])
         demands = self._places.demands(members, now) if found.projection is None else ()
         preemption.projection = found.projection or project(
             self._ledger, self._planner, gang.key, demands, found.places
@@ -278,7 +279,8 @@ class PreemptionManager:
         gang = self._registry.gangs.get(key)
         if gang is not None:
             for member in gang.members.values():
-                member.kept = ""
+                if member.held_node:
+                    update(member, held_node="")
             self._registry.dirty.add(key)
 
     # Carrying it out.
@@ -334,11 +336,11 @@ class PreemptionManager:
         nominating = preemption.nominating
         for member in self._registry.gangs[key].pending():
             uid = member.pod.uid
-            if member.kept == member.pod.nominated:
+            if member.held_node == member.pod.nominated:
                 nominating.pop(uid, None)
-            elif member.kept and nominating.get(uid) != member.kept and _may_be_nominated(member):
-                nominating[uid] = member.kept
-                yield NominateGated(member.pod, member.kept)
+            elif member.held_node and nominating.get(uid) != member.held_node and _may_be_nominated(member):
+                nominating[uid] = member.held_node
+                yield NominateGated(member.pod, member.held_node)
 
     # What came of the actions.
 
@@ -417,7 +419,7 @@ class PreemptionManager:
     def take_over(self) -> None:
         """Hold the nodes that the previous leader held: those for which gated pods are nominated."""
         for _, member in self._registry.members():
-            if member.bound and member.pod.deleting:
+            if member.state is BOUND and member.pod.deleting:
                 self.terminating(member.pod.uid)
         for gang in self._registry.gangs.values():
             nominated = [
@@ -438,7 +440,7 @@ class PreemptionManager:
             nodes = {member.pod.nominated for member in nominated}
             self._ledger.preemptor_holds.hold(gang.key, nodes)
             for member in nominated:
-                member.kept = member.pod.nominated
+                update(member, held_node=member.pod.nominated)
 
     def forget(self) -> None:
         """End all preemptions, because another replica leads."""

@@ -116,7 +116,7 @@ class SearchRunner:
         """
         if running is None:
             if preemption is not None and self._enough_depart(gang, members, preemption, now, patient):
-                return Found((), tuple(Assignment(member.pod.uid, member.kept) for member in members))
+                return Found((), tuple(Assignment(member.pod.uid, member.held_node) for member in members))
             query = self._query(gang, members, preemption, now, patient)
             found = None
             if query.departing or self._registry.lowest_priority < query.priority:
@@ -147,7 +147,7 @@ class SearchRunner:
         self, gang: Gang, members: Sequence[Member], preemption: Preemption, now: float, patient: bool
     ) -> bool:
         """Return whether the nodes held for ``members`` suffice once the departing pods are gone."""
-        if preemption.projection is None or not all(member.kept for member in members):
+        if preemption.projection is None or not all(member.held_node for member in members):
             return False
         departs = partial(self._evictions.departs, preemption=preemption, now=now, patient=patient)
         return preemption.projection.good_everywhere(departs, self._preemptions.passes(gang))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from math import comb
 
+from fluence_extender.gangs.lifecycle.member_states import BINDING, BOUND, HANDED_OVER
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import GangKey
 from fluence_extender.placement.ranks import rank_key
@@ -44,14 +45,14 @@ def victims_of(gang: Gang) -> list[Victim]:
     """
     alive = [member for member in gang.members.values() if member.alive]
     holding = [member for member in alive if member.assignment is not None]
-    if not holding or any(member.binding for member in holding):
+    if not holding or any(member.state is BINDING or member.state is HANDED_OVER for member in holding):
         return []
     created = min(member.pod.created for member in alive)
     priority = max(member.pod.priority for member in alive)
     found = [Victim(gang.key, priority, created, frozenset([member.pod.uid for member in holding]))]
     if not gang.whole or len(holding) <= gang.size - gang.ended:
         return found
-    bound = [member for member in holding if member.bound]
+    bound = [member for member in holding if member.state is BOUND]
     surplus = len(bound) + gang.ended - gang.size
     if surplus > 0:
         bound.sort(key=lambda member: rank_key(member.pod))

@@ -146,7 +146,9 @@ def _revision(controller: Controller) -> str:
 
 def _member(member: Member) -> v1.Member:
     assignment = member.assignment
-    node = member.bound or member.pod.node or (assignment.node if assignment is not None else member.promised)
+    node = (
+        member.bound or member.pod.node or (assignment.node if assignment is not None else member.steered_to)
+    )
     backend = assignment.backend if assignment is not None else ""
     return v1.Member(member.pod.name, member.pod.uid, node, backend)
 

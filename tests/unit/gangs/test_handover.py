@@ -11,7 +11,7 @@ import pytest
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.lifecycle.handover import NOT_ITS_TURN, ended
-from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.member_states import MemberState
 from fluence_extender.http.scheduler.port import Nowhere, On, Undecided
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
@@ -179,7 +179,7 @@ def test_standby_trusts_nobody(world: MakeWorld) -> None:
     w.controller.stand_down("the lease was lost")
     found = w.controller.member(one.uid)
     assert found is not None
-    assert (found[1].binding, found[1].handed) == (False, NEVER)
+    assert found[1].state is MemberState.WAITING
 
 
 def test_marked_members_gather_before_the_others_lose_their_gates(world: MakeWorld) -> None:

@@ -107,7 +107,7 @@ def test_standby_shows_what_the_leader_has_written(pair: MakePair) -> None:
     assert [w.now(pod).nominated for pod in pods] == ["n0", "n0"]
     (seen,) = [one for one in standby(w).controller.registry.gangs.values()]
     assert seen.state is GangState.COMMITTED
-    assert {member.promised for member in seen.members.values()} == {"n0"}
+    assert {member.steered_to for member in seen.members.values()} == {"n0"}
     assert not standby(w).ledger.allocations
     gang(w, "h", 1000, size=3)
     gang(w, "i", 9000, size=1)
