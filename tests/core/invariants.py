@@ -9,6 +9,7 @@ from collections import Counter
 
 from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.attempts import needy, size_of
+from fluence_extender.gangs.lifecycle.member_states import DATA, UNDER_WAY, MemberState
 from fluence_extender.gangs.lifecycle.pins import unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.graph.catalogue import Device
@@ -32,6 +33,7 @@ def check(world: World) -> None:
     accounts_equal_the_cluster(world)
     matcher_equals_the_accounts(world)
     no_device_is_held_twice(world)
+    member_states_agree_with_ledger_and_cluster(world)
     no_gang_breaks_the_planning(world)
     an_audit_finds_nothing(world)
     equal_revisions_are_equal_answers(world)
@@ -80,6 +82,29 @@ def holdings_are_those_of_living_pods(world: World) -> None:
             found = world.controller.member(uid)
             assert found is not None
             assert found[1].assignment == held.assignment, f"{held.name} holds what isn't its place"
+
+
+def member_states_agree_with_ledger_and_cluster(world: World) -> None:
+    """Each member's state tells what the ledger holds for it, and whether the cluster shows its pod on a node."""
+    pods = {pod.uid: pod for pod in world.cluster.pods()}
+    for _, member in world.controller.registry.members():
+        name, state, pod = member.pod.key, member.state, pods[member.pod.uid]
+        held = world.ledger.allocations.get(pod.uid)
+        assert type(member.data) is DATA[state], f"{name} is {state} and has {member.data}"
+        assert (state is MemberState.ENDED) == pod.finished, f"{name} is {state}"
+        assert (held.assignment if held is not None else None) == member.assignment, f"{name} holds {held}"
+        if state in (MemberState.WAITING, MemberState.ENDED):
+            assert held is None, f"{name} is {state} and holds {held}"
+            assert pod.finished or not pod.node, f"{name} is {state} on {pod.node}"
+        elif state is MemberState.BOUND:
+            assert held is not None, f"{name} is bound and holds nothing"
+            assert held.strength is Strength.BOUND, f"{name} is bound and holds its place as {held.strength}"
+            assert pod.node == member.bound == held.assignment.node, f"{name} is bound to {member.bound}"
+        else:
+            assert held is not None, f"{name} is {state} and holds nothing"
+            assert not pod.node, f"{name} is {state} on {pod.node}"
+            if state in UNDER_WAY:
+                assert held.strength is not Strength.PLANNED, f"{name} is {state} and only planned"
 
 
 def accounts_equal_the_cluster(world: World) -> None:

@@ -359,6 +359,9 @@ class Lifecycle:
 
     def replay(self) -> None:
         """Take over bound pods after a start."""
+        for gang, member in self._registry.members():
+            if member.pod.finished:
+                move(gang, member, MemberEvent.END)
         for member in take_over_bound(self._registry, self._ledger):
             if member.pod.deleting:
                 self.pod_changed(member)

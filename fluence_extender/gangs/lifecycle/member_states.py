@@ -272,21 +272,42 @@ def end_binding(gang: Gang, member: Member, event: MemberEvent, **data: Any) -> 
         move(gang, member, MemberEvent.NOMINATION_CLEARED)
 
 
-def diagram() -> str:
-    """Return the transitions between different states as a Mermaid state diagram, for the documentation."""
-    labels: dict[tuple[MemberState, MemberState], list[str]] = {}
+def documentation() -> str:
+    """Return the table for the documentation, in Markdown.
+
+    A Mermaid diagram shows the transitions between different states. Events that lead from most states to one would
+    clutter it, so they are listed below it.
+    """
+    edges: dict[tuple[MemberState, MemberState], list[str]] = {}
+    sources: dict[tuple[MemberEvent, MemberState], list[MemberState]] = {}
     for (before, event), after in TRANSITIONS.items():
         if before is not after:
-            labels.setdefault((before, after), []).append(event.value)
-    lines = ["stateDiagram-v2", f"    [*] --> {WAITING.name}"]
-    lines += [f"    {state.name}: {state.value}" for state in MemberState]
-    for (before, after), events in sorted(labels.items(), key=_in_order):
+            sources.setdefault((event, after), []).append(before)
+    for (event, after), states in sources.items():
+        for before in states if len(states) < FROM_MOST else [one for one in states if (one, event) in USUAL]:
+            edges.setdefault((before, after), []).append(event.value)
+    order = list(MemberState)
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {WAITING.name}"]
+    lines += [f"    {state.name}: {state.value}" for state in order]
+    for (before, after), events in sorted(
+        edges.items(), key=lambda edge: [order.index(one) for one in edge[0]]
+    ):
         lines.append(f"    {before.name} --> {after.name}: {' / '.join(events)}")
-    lines.append(f"    {ENDED.name} --> [*]")
+    lines += [f"    {ENDED.name} --> [*]", "```", "", "| event | from | to |", "|---|---|---|"]
+    for (event, after), states in sources.items():
+        if len(states) >= FROM_MOST:
+            from_all = len(states) == len(order) - 1
+            names = "every other state" if from_all else ", ".join(one for one in order if one in states)
+            lines.append(f"| {event} | {names} | {after} |")
     return "\n".join(lines)
 
 
-def _in_order(edge: tuple[tuple[MemberState, MemberState], list[str]]) -> tuple[int, int]:
-    order = list(MemberState)
-    (before, after), _ = edge
-    return order.index(before), order.index(after)
+FROM_MOST = 5
+"""An event that leads from so many states to one state is listed below the diagram."""
+
+USUAL = (
+    (BINDING, MemberEvent.BIND_SUCCEEDED),
+    (HANDED_OVER, MemberEvent.SEEN_BOUND),
+    (BOUND, MemberEvent.END),
+)
+"""The diagram shows these transitions in any case."""
