@@ -50,8 +50,8 @@ GARBAGE = 20_000, 20, 50
 """How seldom the collector of cyclic garbage runs; see `gc.set_threshold`."""
 
 DRAIN = 1.0
-"""Seconds in which clients are told to use another connection before theirs is closed: a client doesn't repeat a POST
-that crosses with the closing."""
+"""Seconds in which answers ask clients to use another connection, before theirs is closed: a client doesn't repeat a
+POST that crosses with the closing."""
 
 
 async def run(settings: WebhookSettings, listening: Callable[[Address], None]) -> None:

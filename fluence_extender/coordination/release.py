@@ -1,8 +1,8 @@
 """Release consumers: one patch each hands over the task and removes the gate by its name.
 
-Invariant: a consumer is written to only after the decision stands on its producer, so the next one that releases (this
-sidecar after a restart, or the webhook) continues where the last one stopped. A consumer that can't be patched now is
-tried again while others go ahead; the extender starts no gang that has a gated member.
+Invariant: a consumer is written to only after the decision is recorded on its producer, so the next one that releases
+(this sidecar after a restart, or the webhook) continues where the last one stopped. A consumer that can't be patched
+now is tried again while others go ahead; the extender starts no gang that has a gated member.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class ProducerNames:
     """The groups whose names end like a producer's: ``of_producers``, and ``of_others``, which aren't producers.
 
     The producer of a shared group ``g`` is in the group ``g-producer``. A user may have a group of that name too, and
-    then its pods and the producer would be one gang. No valid name can be kept from users, so the clash is reported: to
+    then its pods and the producer would be one gang. Users may choose any valid name, so the clash is reported: to
     the user of the pod that comes second, and in the log. Invariant: a group is known as long as it has a pod that
     hasn't ended.
     """

@@ -23,7 +23,8 @@ log = structlog.get_logger(__name__)
 class Identity:
     """A server's certificate with its key, both in PEM, and the bundle of authorities to trust for it.
 
-    ``expires`` is when the certificate does. ``fault`` is what is wrong with how it is kept, "" if nothing is.
+    ``expires`` is when the certificate does. ``fault`` says what is wrong with the Secret or the files, "" if nothing
+    is.
     """
 
     certificate: bytes
@@ -49,7 +50,7 @@ class IdentitySource(Protocol):
 
 
 class CertificateFiles:
-    """``tls.crt``, ``tls.key`` and ``ca.crt`` in a folder, as a mounted Secret has them; read anew each time."""
+    """``tls.crt``, ``tls.key`` and ``ca.crt`` in a folder, as a mounted Secret has them, read again each time."""
 
     def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
         self._folder = folder

@@ -50,7 +50,7 @@ class WebhookMetrics:
         )
         self.resources_rejected = Counter(
             "fluence_webhook_resources_rejected",
-            "Changes of resources.yaml that were refused, the old resources kept.",
+            "Changes of resources.yaml that were refused; the old resources stay in use.",
             registry=registry,
         )
         self._expiry = Gauge(

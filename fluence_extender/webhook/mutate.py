@@ -86,7 +86,7 @@ def settle_role(
         and request.owned is not None
         and request.owned.at_once == 1
     ):
-        # A shared group of one pod has nobody to share with.
+        # A shared group of one pod needs no roles.
         return _without_role(declared)
     if declared.role == NUMBERED:
         first = request.owned is not None and request.owned.first == declared.number

@@ -193,7 +193,7 @@ class PodGroups:
         self._empty_since.pop(_ref(group), None)
 
     def size_is_fixed(self, action: Resize) -> None:
-        """Note that the API server refuses this size, so it isn't asked again."""
+        """Note that the API server refuses this size, so it isn't requested again."""
         self._fixed_sizes.add((action.group.uid, action.size))
 
     def _removal(self, ref: Ref, group: Group) -> Remove | None:
@@ -209,7 +209,7 @@ class PodGroups:
         for pod in members:
             membership = self._workloads.membership(pod)
             parts.setdefault(membership.key, []).append(_Member(pod, membership))
-        sizes = [required_size(key, alike) for key, alike in parts.items()]
+        sizes = [required_size(key, part) for key, part in parts.items()]
         known = [size for size in sizes if not isinstance(size, Reason)]
         return min(known) if len(known) == len(sizes) else None
 

@@ -1,4 +1,4 @@
-"""Choose the producer of a shared group whose pods are all alike: the first pod that is admitted.
+"""Choose the producer of a shared group whose pods are all equal: the first pod that is admitted.
 
 The producer record settles which pod that is. It is a Lease named like the producer's group, which only one request
 can create. Once the producer's pod exists it owns the Lease, so both go together. A record is void once its pod is

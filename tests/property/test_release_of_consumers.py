@@ -1,7 +1,7 @@
-"""Consumers of a quantum task through whatever happens: API errors, kills, late comers, a vendor that misbehaves.
+"""Consumers of a quantum task are released in spite of API errors, kills, late consumers and a misbehaving vendor.
 
-A world of pods in memory is served to sidecars that are killed and started again at any call, as kubelet does, and to
-the keeper that releases whom no sidecar can. At the end everything works, and then every consumer must be released.
+Pods in memory are served to sidecars that are killed and started again at any call, as the kubelet does, and to the
+decisions about late consumers. At the end everything works, and then every consumer must be released.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ class World:
                 self.pods.pods[late] = consumer(late)
 
     def check(self, verb: str, name: str) -> None:
-        """Nobody is released before the task was ready and the decision stands on the producer."""
+        """Note consumers released before the task was ready or before the decision was recorded on the producer."""
         if verb == "release" and (not self.vendor.ready or recorded_verdict(self.pods.pods["lead"]) is None):
             self.early.append(name)
 
     async def live(self) -> None:
-        """Sidecars, one after the other, until nothing is left of the script and nobody is gated."""
+        """Run sidecars, one after the other, until the script is empty and no consumer is gated."""
         for _ in range(100):
             one = Sidecar(OPTIONS, self.pods, GuardedQueue(lambda: self.vendor, OPTIONS.call))
             running = asyncio.create_task(one.run())

@@ -1,1 +1,1 @@
-"""The vendors that are known without anybody's help."""
+"""The providers that come with this package."""

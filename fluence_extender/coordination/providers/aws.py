@@ -57,7 +57,7 @@ class Credentials:
         return known
 
     def forget(self) -> None:
-        """Find keys anew next time, because these were refused."""
+        """Find other keys next time, because these were refused."""
         self._keys = None
 
     def _find(self) -> Keys:

@@ -89,9 +89,10 @@ def _make_consumer(draft: Draft, declared: PodDeclaration, context: Context) -> 
 
 
 def _prioritize(draft: Draft, context: Context) -> None:
-    """Name the priority class of consumers if the user names none. The priority that the API server has filled in goes.
+    """Name the priority class of consumers if the user names none.
 
-    The API server refuses a pod whose priority contradicts its class.
+    The priority that the API server has filled in is removed, because it would refuse a pod whose priority contradicts
+    its class.
     """
     if draft.spec.get("priorityClassName"):
         return

@@ -24,8 +24,8 @@ BACKEND = {
 }
 
 
-class Told(TypedDict, total=False):
-    """What a test says of a pod besides its names; see `Pod`."""
+class PodFields(TypedDict, total=False):
+    """The fields of a `Pod` that a test may set, besides its names."""
 
     uid: str
     annotations: Mapping[str, str]
@@ -38,8 +38,8 @@ class Told(TypedDict, total=False):
     created: float
 
 
-def producer(name: str = "lead", group: str = "g", **fields: Unpack[Told]) -> Pod:
-    """The producer of ``group``, bound to a backend."""
+def producer(name: str = "lead", group: str = "g", **fields: Unpack[PodFields]) -> Pod:
+    """Return the producer of ``group``, bound to a backend."""
     notes = {**BACKEND, ROLE_ANNOTATION: PRODUCER, **fields.pop("annotations", {})}
     pod = Pod(
         "ns",
@@ -54,8 +54,8 @@ def producer(name: str = "lead", group: str = "g", **fields: Unpack[Told]) -> Po
     return replace(pod, **fields)
 
 
-def consumer(name: str, group: str = "g", **fields: Unpack[Told]) -> Pod:
-    """A consumer of ``group``, gated."""
+def consumer(name: str, group: str = "g", **fields: Unpack[PodFields]) -> Pod:
+    """Return a gated consumer of ``group``."""
     notes = {DEPENDS_ON_PRODUCER: producer_group(group), **fields.pop("annotations", {})}
     pod = Pod("ns", name, f"uid-{name}", {GROUP_LABEL: group}, notes, gates=(GATE, READY_GATE), created=20.0)
     return replace(pod, **fields)

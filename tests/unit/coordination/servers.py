@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A request as a server got it; header names in lower case."""
+    """A request as a server received it. Header names are in lower case."""
 
     method: str
     path: str
@@ -27,7 +27,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server answers."""
+    """A server's answer."""
 
     status: int = 200
     body: Any = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Reply:
 
 @contextmanager
 def serving(answer: Callable[[Call], Reply]) -> Iterator[str]:
-    """A server on a free port while the context lasts; its URL."""
+    """Serve on a free port while the context lasts, and return the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -79,7 +79,7 @@ def serving(answer: Callable[[Call], Reply]) -> Iterator[str]:
 
 @dataclass
 class FakeBraket:
-    """Amazon Braket: creates, searches and describes tasks; ``page`` of them at a time."""
+    """A fake Amazon Braket, which creates, searches and describes tasks, ``page`` at a time."""
 
     page: int = 2
     tasks: list[Json] = field(default_factory=list)
@@ -89,7 +89,7 @@ class FakeBraket:
     refuse: Callable[[Call], Reply | None] = lambda call: None
 
     def add(self, name: str, status: str = "QUEUED", position: str | None = None, **tags: str) -> str:
-        """A task; its ARN."""
+        """Add a task and return its ARN."""
         arn = f"arn:aws:braket:us-west-1:123456789012:quantum-task/{name}"
         created = f"2026-01-01T00:00:{len(self.tasks):02d}.000Z"
         queue = {"queue": "QUANTUM_TASKS_QUEUE", "position": position}
@@ -99,7 +99,7 @@ class FakeBraket:
         return arn
 
     def answer(self, call: Call) -> Reply:
-        """See `serving`."""
+        """Answer one request."""
         self.calls.append(call)
         refused = self.refuse(call)
         if refused is not None:
@@ -108,8 +108,8 @@ class FakeBraket:
         if region in self.denied_regions:
             return Reply(403, {"message": "not authorized to perform braket:SearchQuantumTasks"})
         if call.path == "/quantum-tasks":
-            asked = json.loads(call.body)
-            first = int(asked.get("nextToken") or 0)
+            request = json.loads(call.body)
+            first = int(request.get("nextToken") or 0)
             shown = [
                 {k: v for k, v in one.items() if k != "queue"}
                 for one in self.tasks[first : first + self.page]
@@ -117,23 +117,23 @@ class FakeBraket:
             more = {"nextToken": str(first + self.page)} if first + self.page < len(self.tasks) else {}
             return Reply(200, {"quantumTasks": shown, **more})
         if call.path == "/quantum-task":
-            asked = json.loads(call.body)
-            if asked.get("tags") and self.denies_tags:
+            request = json.loads(call.body)
+            if request.get("tags") and self.denies_tags:
                 error = {"x-amzn-errortype": "AccessDeniedException"}
                 return Reply(403, {"message": "not authorized to perform braket:TagResource"}, error)
-            arn = self.add(f"made-{len(self.tasks)}", "QUEUED", "2", **(asked.get("tags") or {}))
+            arn = self.add(f"made-{len(self.tasks)}", "QUEUED", "2", **(request.get("tags") or {}))
             return Reply(201, {"quantumTaskArn": arn})
         arn = unquote(call.path.removeprefix("/quantum-task/"))
         found = next((one for one in self.tasks if one["quantumTaskArn"] == arn), None)
         if found is None:
             return Reply(404, {"message": f"no task {arn}"})
-        asked_more = "QueueInfo" in call.query.get("additionalAttributeNames", ())
-        return Reply(200, {**found, **({"queueInfo": found["queue"]} if asked_more else {})})
+        with_queue = "QueueInfo" in call.query.get("additionalAttributeNames", ())
+        return Reply(200, {**found, **({"queueInfo": found["queue"]} if with_queue else {})})
 
 
 @dataclass
 class FakeIbm:
-    """IBM Quantum and its IAM: jobs by id, and how many wait for each backend."""
+    """A fake IBM Quantum with its IAM: jobs by id, and how many wait for each backend."""
 
     jobs: dict[str, Json] = field(default_factory=dict)
     waiting: dict[str, Any] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class FakeIbm:
     calls: list[Call] = field(default_factory=list)
 
     def add(self, name: str, status: str = "Queued", *tags: str, backend: str = "ibm_fez") -> str:
-        """A job; its id."""
+        """Add a job and return its id."""
         created = f"2026-01-01T00:00:{len(self.jobs):02d}Z"
         self.jobs[name] = {
             "id": name, "state": {"status": status}, "tags": list(tags), "backend": backend, "created": created
@@ -150,7 +150,7 @@ class FakeIbm:
         return name
 
     def answer(self, call: Call) -> Reply:
-        """See `serving`."""
+        """Answer one request."""
         self.calls.append(call)
         if call.path == "/identity/token":
             form = parse_qs(call.body.decode())

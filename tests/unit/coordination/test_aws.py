@@ -90,12 +90,12 @@ def expiring(seconds: float) -> str:
 def test_web_identity_is_exchanged_and_renewed_before_it_expires(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("jwt\n")
-    asked: list[Call] = []
+    calls: list[Call] = []
 
     def answer(call: Call) -> Reply:
-        asked.append(call)
-        lasts = EARLY - 10 if len(asked) == 1 else 3600
-        return Reply(200, STS.format(key=f"K{len(asked)}", expires=expiring(lasts)).encode())
+        calls.append(call)
+        lasts = EARLY - 10 if len(calls) == 1 else 3600
+        return Reply(200, STS.format(key=f"K{len(calls)}", expires=expiring(lasts)).encode())
 
     with serving(answer) as url:
         environ = {
@@ -109,7 +109,7 @@ def test_web_identity_is_exchanged_and_renewed_before_it_expires(tmp_path: Path)
         assert credentials.keys().access == "K2"
         credentials.forget()
         assert credentials.keys().access == "K3"
-    form = parse_qs(asked[0].body.decode())
+    form = parse_qs(calls[0].body.decode())
     assert form["WebIdentityToken"] == ["jwt"]
     assert form["RoleArn"] == ["arn:aws:iam::1:role/r"]
 
@@ -139,17 +139,17 @@ def test_unreadable_token_is_reported(tmp_path: Path) -> None:
 def test_containers_endpoint_is_asked_with_its_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("pod-identity")
-    asked: list[Call] = []
+    calls: list[Call] = []
 
     def answer(call: Call) -> Reply:
-        asked.append(call)
-        told = {
+        calls.append(call)
+        fields = {
             "AccessKeyId": "K",
             "SecretAccessKey": "s",
             "Token": "t",
             "Expiration": "2100-01-01T00:00:00Z",
         }
-        return Reply(200, json.dumps(told).encode())
+        return Reply(200, json.dumps(fields).encode())
 
     with serving(answer) as url:
         environ = {
@@ -159,4 +159,4 @@ def test_containers_endpoint_is_asked_with_its_token(tmp_path: Path) -> None:
         }
         keys = Credentials(environ, "us-east-1").keys()
     assert (keys.access, keys.secret, keys.token) == ("K", "s", "t")
-    assert asked[0].headers["authorization"] == "pod-identity"
+    assert calls[0].headers["authorization"] == "pod-identity"

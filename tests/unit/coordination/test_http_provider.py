@@ -139,6 +139,6 @@ def test_invalid_position_is_unknown(position: str) -> None:
 
 
 def test_errors_do_not_show_the_query() -> None:
-    with pytest.raises(ProviderError) as told:
+    with pytest.raises(ProviderError) as raised:
         Http().connect({"endpoint": "http://127.0.0.1:9"}, {}).find_my_tasks("secret-uid")
-    assert "secret-uid" not in str(told.value)
+    assert "secret-uid" not in str(raised.value)

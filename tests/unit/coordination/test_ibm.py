@@ -94,7 +94,7 @@ def test_search_without_a_result_is_no_error(ibm: FakeIbm, queue: IbmQueue) -> N
 
 
 @pytest.mark.parametrize(
-    ("said", "state"),
+    ("value", "state"),
     [
         ("Running", State.RUNNING),
         ("Completed", State.COMPLETED),
@@ -103,8 +103,8 @@ def test_search_without_a_result_is_no_error(ibm: FakeIbm, queue: IbmQueue) -> N
         ("Cancelled - Ran too long", State.CANCELLED),
     ],
 )
-def test_status(ibm: FakeIbm, queue: IbmQueue, said: str, state: State) -> None:
-    assert queue.status(ibm.add("a", said)) == Status(state)
+def test_status(ibm: FakeIbm, queue: IbmQueue, value: str, state: State) -> None:
+    assert queue.status(ibm.add("a", value)) == Status(state)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_job_that_waits_alone_is_next(
     assert queue.status(ibm.add("a", "Queued")) == Status(State.QUEUED, position)
 
 
-@pytest.mark.parametrize("said", ["", "Pondering", None])
-def test_unknown_states_are_errors(ibm: FakeIbm, queue: IbmQueue, said: str) -> None:
+@pytest.mark.parametrize("value", ["", "Pondering", None])
+def test_unknown_states_are_errors(ibm: FakeIbm, queue: IbmQueue, value: str) -> None:
     with pytest.raises(ProviderError, match="has the unknown"):
-        queue.status(ibm.add("a", said))
+        queue.status(ibm.add("a", value))
 
 
 def test_token_serves_many_calls_and_is_renewed_once_refused(ibm: FakeIbm, queue: IbmQueue) -> None:

@@ -139,7 +139,7 @@ def hooked(container: Container, module: str, text: str) -> None:
 
 
 def test_braket_tasks_have_the_pods_uid_beside_the_users_tags(container: Container) -> None:
-    said = container.says(
+    printed = container.says(
         """
         import json
         from braket.aws.aws_device import AwsDevice
@@ -153,11 +153,11 @@ def test_braket_tasks_have_the_pods_uid_beside_the_users_tags(container: Contain
         """
     )
     tag = {"fluence-pod-uid": container.uid}
-    assert said == [tag, {**tag, "mine": "1"}, {"fluence-pod-uid": "kept"}, "Run a circuit."]
+    assert printed == [tag, {**tag, "mine": "1"}, {"fluence-pod-uid": "kept"}, "Run a circuit."]
 
 
 def test_tasks_of_the_client_are_tagged_and_other_calls_left_alone(container: Container) -> None:
-    said = container.says(
+    printed = container.says(
         """
         import json
         from botocore.client import BaseClient
@@ -170,11 +170,11 @@ def test_tasks_of_the_client_are_tagged_and_other_calls_left_alone(container: Co
     )
     tags = {"fluence-pod-uid": container.uid, "mine": "1"}
     created = ["CreateQuantumTask", {"shots": 1, "tags": tags}]
-    assert said == [[created, ["PutObject", {"Key": "x"}]], {"shots": 1, "tags": {"mine": "1"}}]
+    assert printed == [[created, ["PutObject", {"Key": "x"}]], {"shots": 1, "tags": {"mine": "1"}}]
 
 
 def test_role_that_may_not_tag_still_creates_its_task(container: Container) -> None:
-    said = container.says(
+    printed = container.says(
         """
         import json
         from botocore.client import BaseClient
@@ -184,7 +184,7 @@ def test_role_that_may_not_tag_still_creates_its_task(container: Container) -> N
         print(json.dumps([answer["quantumTaskArn"], [params for _, params in client.calls]]))
         """
     )
-    assert said == ["arn:task", [{"shots": 1, "tags": {"fluence-pod-uid": container.uid}}, {"shots": 1}]]
+    assert printed == ["arn:task", [{"shots": 1, "tags": {"fluence-pod-uid": container.uid}}, {"shots": 1}]]
 
 
 def test_device_of_a_role_that_may_not_tag_still_runs(container: Container) -> None:
@@ -199,7 +199,7 @@ def test_device_of_a_role_that_may_not_tag_still_runs(container: Container) -> N
                 return BaseClient()._make_api_call("CreateQuantumTask", {"shots": 1, **kwargs})
         """.replace("        ", "", 1).replace("\n        ", "\n"),
     )
-    said = container.says(
+    printed = container.says(
         """
         import json
         from botocore.client import BaseClient
@@ -209,11 +209,11 @@ def test_device_of_a_role_that_may_not_tag_still_runs(container: Container) -> N
         print(json.dumps([answer["quantumTaskArn"], BaseClient.calls[-1]]))
         """
     )
-    assert said == ["arn:task", ["CreateQuantumTask", {"shots": 1}]]
+    assert printed == ["arn:task", ["CreateQuantumTask", {"shots": 1}]]
 
 
 def test_exception_of_the_users_own_call_reaches_the_user(container: Container) -> None:
-    said = container.says(
+    printed = container.says(
         """
         import json
         from botocore.client import BaseClient, Denied
@@ -232,11 +232,11 @@ def test_exception_of_the_users_own_call_reaches_the_user(container: Container) 
         print(json.dumps([raised, len(client.calls)]))
         """
     )
-    assert said == [["Denied()", "ValueError('no payload')"], 1]
+    assert printed == [["Denied()", "ValueError('no payload')"], 1]
 
 
 def test_jobs_of_qiskit_runtime_are_tagged(container: Container) -> None:
-    said = container.says(
+    printed = container.says(
         """
         import json
         from qiskit_ibm_runtime.api.rest.runtime import Runtime
@@ -247,7 +247,7 @@ def test_jobs_of_qiskit_runtime_are_tagged(container: Container) -> None:
         """
     )
     tag = f"fluence-pod-uid={container.uid}"
-    assert said == [{"id": "job-1", "tags": [tag]}, {"id": "job-1", "tags": ["mine", tag]}]
+    assert printed == [{"id": "job-1", "tags": [tag]}, {"id": "job-1", "tags": ["mine", tag]}]
 
 
 def test_only_requests_to_the_backends_endpoint_name_the_pod(container: Container) -> None:
@@ -321,8 +321,8 @@ def test_task_is_reported_to_a_sidecar_that_starts_late(container: Container) ->
 
 
 def test_program_without_quantum_libraries_runs_unchanged(container: Container) -> None:
-    said = container.says("import json, sys; print(json.dumps(['socket' in sys.modules, sys.argv]))")
-    assert said == [False, ["-c"]]
+    printed = container.says("import json, sys; print(json.dumps(['socket' in sys.modules, sys.argv]))")
+    assert printed == [False, ["-c"]]
 
 
 @pytest.mark.parametrize("missing", ["FLUENCE_POD_UID", "hooks.txt", "fluence_interceptor.py", "hooks"])
@@ -333,11 +333,11 @@ def test_missing_parts_change_nothing(container: Container, missing: str) -> Non
     else:
         path = container.staged / missing
         path.rename(container.staged / "gone")
-    said = container.says(
+    printed = container.says(
         "import json; from braket.aws.aws_device import AwsDevice; print(json.dumps(AwsDevice().run('c').tags))",
         **environ,
     )
-    assert said is None
+    assert printed is None
 
 
 @pytest.mark.parametrize(
@@ -367,8 +367,8 @@ def test_damaged_interceptor_changes_nothing(container: Container, damage: str) 
 def test_failing_hook_changes_nothing(container: Container, hook: str) -> None:
     container.write("acme.client", "def submit(x):\n    return x * 2\n")
     hooked(container, "acme.client", hook)
-    said = container.says("import json, acme.client; print(json.dumps(acme.client.submit(21)))")
-    assert said == 42
+    printed = container.says("import json, acme.client; print(json.dumps(acme.client.submit(21)))")
+    assert printed == 42
 
 
 @pytest.mark.parametrize(
@@ -385,10 +385,10 @@ def test_hanging_hook_is_not_called_again(container: Container, hook: str) -> No
     """A hundred calls end within the time limit of the process, which isn't enough to wait for each."""
     container.write("acme.client", "def submit(x):\n    return x * 2\n")
     hooked(container, "acme.client", hook)
-    said = container.says(
+    printed = container.says(
         "import json, acme.client; print(json.dumps([acme.client.submit(n) for n in range(100)][-1]))"
     )
-    assert said == 198
+    assert printed == 198
 
 
 def test_problems_are_printed_on_request(container: Container) -> None:
@@ -407,8 +407,8 @@ def test_hook_of_a_third_party_changes_arguments(container: Container) -> None:
         "def install(module, pod):\n"
         "    pod.wrap(module, 'submit', lambda args, kwargs: (args, {**kwargs, 'note': pod.uid}))\n",
     )
-    said = container.says("import json, acme.client; print(json.dumps(acme.client.submit(1)))")
-    assert said == [1, container.uid]
+    printed = container.says("import json, acme.client; print(json.dumps(acme.client.submit(1)))")
+    assert printed == [1, container.uid]
 
 
 def test_library_that_can_not_be_imported_fails_unchanged(container: Container) -> None:
@@ -421,7 +421,7 @@ def test_library_that_can_not_be_imported_fails_unchanged(container: Container) 
 
 
 def test_reloaded_library_is_changed_again(container: Container) -> None:
-    said = container.says(
+    printed = container.says(
         """
         import importlib, json
         import braket.aws.aws_device as library
@@ -429,11 +429,11 @@ def test_reloaded_library_is_changed_again(container: Container) -> None:
         print(json.dumps(library.AwsDevice().run("c").tags))
         """
     )
-    assert said == {"fluence-pod-uid": container.uid}
+    assert printed == {"fluence-pod-uid": container.uid}
 
 
 def test_child_processes_are_watched_too(container: Container) -> None:
-    said = container.says(
+    printed = container.says(
         """
         import subprocess, sys
         subprocess.run([sys.executable, "-c", '''
@@ -443,7 +443,7 @@ def test_child_processes_are_watched_too(container: Container) -> None:
         '''.replace("        ", "")], check=True)
         """
     )
-    assert said == {"fluence-pod-uid": container.uid}
+    assert printed == {"fluence-pod-uid": container.uid}
 
 
 # The user's own sitecustomize.
@@ -451,20 +451,20 @@ def test_child_processes_are_watched_too(container: Container) -> None:
 
 def test_users_own_sitecustomize_runs(container: Container) -> None:
     container.write("sitecustomize", "import sys\nsys.mine = 'ran'\nVALUE = 5\n")
-    said = container.says(
+    printed = container.says(
         """
         import json, sys, sitecustomize
         from braket.aws.aws_device import AwsDevice
         print(json.dumps([sys.mine, sitecustomize.VALUE, AwsDevice().run("c").tags]))
         """
     )
-    assert said == ["ran", 5, {"fluence-pod-uid": container.uid}]
+    assert printed == ["ran", 5, {"fluence-pod-uid": container.uid}]
 
 
 def test_path_is_the_same_as_without_the_interceptor(container: Container) -> None:
     container.write("sitecustomize", "import sys\nsys.path.append('/added')\n")
-    said = container.says("import json, sys; print(json.dumps([sys.path[1:3], sys.path[-1]]))")
-    assert said == [[str(container.staged), str(container.own)], "/added"]
+    printed = container.says("import json, sys; print(json.dumps([sys.path[1:3], sys.path[-1]]))")
+    assert printed == [[str(container.staged), str(container.own)], "/added"]
 
 
 def test_exception_of_the_users_sitecustomize_is_shown_unchanged(container: Container) -> None:

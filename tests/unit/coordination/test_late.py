@@ -194,13 +194,13 @@ def test_consumers_wait_for_a_producer_that_was_never_seen(late: LateConsumers, 
 def test_consumers_get_what_others_received_after_the_producer_is_gone(
     late: LateConsumers, clock: Clock
 ) -> None:
-    told = {QUANTUM_JOB_ID_ANNOTATION: "t", PRODUCER_BACKEND_ANNOTATION: "ibm_fez"}
-    sibling = consumer("first", gates=(), annotations=told)
+    received = {QUANTUM_JOB_ID_ANNOTATION: "t", PRODUCER_BACKEND_ANNOTATION: "ibm_fez"}
+    sibling = consumer("first", gates=(), annotations=received)
     assert sees(late, sibling, consumer("a")) == []
     clock.now += PATIENCE
     late.observe(Changed(Kind.POD, sibling))
     (one,) = releases(late)
-    assert one.annotations == told
+    assert one.annotations == received
 
 
 def test_release_is_repeated_until_it_is_observed(late: LateConsumers, clock: Clock) -> None:

@@ -39,7 +39,7 @@ def test_sidecar_without_a_cluster_says_what_it_looked_for() -> None:
 
 def test_unreadable_options_are_reported_and_do_not_stop_the_sidecar() -> None:
     ended = run(str(BIN / "fluence-sidecar"), **OWN, FLUENCE_POLL_INTERVAL="soon")
-    assert "poll 'soon' is no duration" in ended.stderr
+    assert "poll 'soon' isn't a duration" in ended.stderr
     assert "no cluster to connect to" in ended.stderr
 
 
@@ -52,8 +52,8 @@ def test_signal_during_the_start_is_not_lost(one: signal.Signals, monkeypatch: p
         signal.raise_signal(one)
         return Options("u", "p"), []
 
-    async def runs(options: Options, environ: object, told: list[int]) -> int:
-        known.extend(told)
+    async def runs(options: Options, environ: object, signals: list[int]) -> int:
+        known.extend(signals)
         return 0
 
     monkeypatch.setattr("fluence_extender.coordination.options.read_options", reads)
@@ -86,8 +86,8 @@ def test_mock_qpu_serves_until_a_signal(one: signal.Signals) -> None:
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
         assert running.stdout is not None
-        said = running.stdout.readline()
-        port = said.split()[4].rstrip(":")
+        line = running.stdout.readline()
+        port = line.split()[4].rstrip(":")
         request = urllib.request.Request(f"http://127.0.0.1:{port}/tasks", data=b"{}")
         with urllib.request.urlopen(request) as answer:
             assert json.loads(answer.read())["state"] == "queued"

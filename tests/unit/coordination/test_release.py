@@ -24,7 +24,7 @@ from fluence_extender.model.coordination import (
 from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION, GATE, GROUP_LABEL
 from tests.unit.coordination.fake_pods import FakePods, consumer, failing, producer
 
-TOLD = {QUANTUM_JOB_ID_ANNOTATION: "task"}
+ANNOTATIONS = {QUANTUM_JOB_ID_ANNOTATION: "task"}
 
 
 def test_gated_consumers_of_the_group_are_released() -> None:
@@ -91,7 +91,7 @@ def test_long_reason_is_shortened() -> None:
 
 async def test_each_consumer_is_released_once_and_other_gates_stay() -> None:
     pods = FakePods({name: consumer(name, gates=("others", READY_GATE, GATE)) for name in "abc"})
-    assert await release_all(pods, list(pods.pods.values()), TOLD) == []
+    assert await release_all(pods, list(pods.pods.values()), ANNOTATIONS) == []
     assert sorted(pods.released) == ["a", "b", "c"]
     assert all(pod.gates == ("others", GATE) for pod in pods.pods.values())
     assert all(pod.annotations[QUANTUM_JOB_ID_ANNOTATION] == "task" for pod in pods.pods.values())
@@ -105,7 +105,7 @@ async def test_failed_release_is_reported_and_stops_no_other() -> None:
             failing(1, "release")(verb, name)
 
     pods.fault = fault
-    assert await release_all(pods, list(pods.pods.values()), TOLD) == ["release b failed"]
+    assert await release_all(pods, list(pods.pods.values()), ANNOTATIONS) == ["release b failed"]
     assert pods.gated() == ["b"]
 
 
@@ -116,18 +116,18 @@ async def test_consumer_that_is_gone_is_no_failure() -> None:
         raise Gone("no such pod", 404)
 
     pods.fault = fault
-    assert await release_all(pods, [consumer("a")], TOLD) == []
+    assert await release_all(pods, [consumer("a")], ANNOTATIONS) == []
 
 
 async def test_pod_of_the_same_name_with_another_uid_is_not_changed() -> None:
     pods = FakePods({"a": consumer("a", uid="new")})
-    assert await release_all(pods, [consumer("a")], TOLD) == []
+    assert await release_all(pods, [consumer("a")], ANNOTATIONS) == []
     assert pods.gated() == ["a"]
 
 
 async def test_groups_of_hundreds_are_released_completely() -> None:
     pods = FakePods({f"c{number}": consumer(f"c{number}") for number in range(300)})
-    assert await release_all(pods, list(pods.pods.values()), TOLD) == []
+    assert await release_all(pods, list(pods.pods.values()), ANNOTATIONS) == []
     assert len(pods.released) == 300
     assert not pods.gated()
     assert all(pod.labels[GROUP_LABEL] == "g" for pod in pods.pods.values())

@@ -44,12 +44,12 @@ def test_other_messages_are_dropped(message: bytes) -> None:
 
 async def test_reports_arrive_among_nonsense() -> None:
     uid = str(uuid4())
-    told: list[str] = []
+    reported: list[str] = []
     arrived = asyncio.Event()
 
     def take(task: str) -> None:
-        told.append(task)
-        if len(told) == 2:
+        reported.append(task)
+        if len(reported) == 2:
             arrived.set()
 
     transport = await listen(uid, take)
@@ -62,7 +62,7 @@ async def test_reports_arrive_among_nonsense() -> None:
     finally:
         transport.close()
         await asyncio.sleep(0)
-    assert told == ["a", "b"]
+    assert reported == ["a", "b"]
 
 
 async def test_second_listener_is_refused() -> None:

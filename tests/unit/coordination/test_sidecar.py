@@ -1,4 +1,4 @@
-"""One life of the sidecar, with vendors that hang, raise and lie, and an API server that fails."""
+"""One run of the sidecar, with vendors that hang, raise and lie, and an API server that fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUICK = Options(
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries follow at once."""
+    """Let retries follow at once."""
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.002)
     monkeypatch.setattr(module, "LAST_SEARCH", 2.0)
@@ -41,13 +41,13 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Vendor:
-    """A queue that answers by script; the last answer of each script is given for ever. Exceptions are raised."""
+    """A queue that answers by script; the last answer of each script is repeated. Exceptions are raised."""
 
     finds: Sequence[Any] = (["task"],)
     says: Sequence[Any] = (QUEUED, RUNNING)
     looked: int = 0
-    asked: list[str] = field(default_factory=list)
-    told: list[Any] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+    answered: list[Any] = field(default_factory=list)
 
     def find_my_tasks(self, pod_uid: str) -> Any:
         assert pod_uid == "uid-lead"
@@ -56,9 +56,9 @@ class Vendor:
         return self._given(answer)
 
     def status(self, task: str) -> Any:
-        answer = self.says[min(len(self.asked), len(self.says) - 1)]
-        self.asked.append(task)
-        self.told.append(answer)
+        answer = self.says[min(len(self.read), len(self.says) - 1)]
+        self.read.append(task)
+        self.answered.append(answer)
         return self._given(answer)
 
     @staticmethod
@@ -82,7 +82,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 @dataclass
 class Life:
-    """A sidecar that is told to stop once ``until`` holds."""
+    """A sidecar that is stopped once ``until`` holds."""
 
     pods: FakePods
     vendor: Any
@@ -110,7 +110,7 @@ async def test_consumers_are_released_when_the_task_is_next_and_not_before() -> 
     pods = cluster("a", "b", "c")
     vendor = Vendor(finds=([], [], ["task"]), says=(Status(State.QUEUED, 3), Status(State.QUEUED, 2), NEXT))
     at_release: list[Any] = []
-    pods.seen = lambda verb, name: at_release.append(vendor.told[-1]) if verb == "release" else None
+    pods.seen = lambda verb, name: at_release.append(vendor.answered[-1]) if verb == "release" else None
     assert await Life(pods, vendor).live(all_released(pods)) == 0
     assert at_release == [NEXT] * 3
     for name in "abc":
@@ -199,7 +199,7 @@ async def test_restarted_sidecar_releases_without_asking_the_vendor() -> None:
         "b",
         lead={RELEASED_ANNOTATION: "task t is running (pod uid-lead)", QUANTUM_JOB_ID_ANNOTATION: "t"},
     )
-    vendor = Vendor(finds=(AssertionError("asked"),))
+    vendor = Vendor(finds=(AssertionError("searched"),))
     assert await Life(pods, vendor).live(all_released(pods)) == 0
     assert vendor.looked == 0
     assert pods.pods["b"].annotations[QUANTUM_JOB_ID_ANNOTATION] == "t"
@@ -234,7 +234,7 @@ async def test_sidecar_killed_at_any_step_and_restarted_releases_each_consumer(k
 async def test_end_of_the_producer_releases_consumers_of_a_queued_task() -> None:
     pods = cluster("a", "b")
     vendor = Vendor(says=(QUEUED,))
-    assert await Life(pods, vendor).live(lambda: len(vendor.asked) >= 2) == 0
+    assert await Life(pods, vendor).live(lambda: len(vendor.read) >= 2) == 0
     assert not pods.gated()
     assert pods.pods["a"].annotations[QUANTUM_JOB_ID_ANNOTATION] == "task"
 
@@ -251,7 +251,7 @@ async def test_deleted_producer_releases_no_consumers() -> None:
     vendor = Vendor(says=(QUEUED,))
 
     def deleted() -> bool:
-        if len(vendor.asked) < 2:
+        if len(vendor.read) < 2:
             return False
         pods.pods["lead"] = replace(pods.pods["lead"], deleting=True)
         return True
@@ -313,7 +313,10 @@ async def test_observer_releases_no_consumers_and_writes_nothing() -> None:
     pods = cluster("a")
     vendor = Vendor(says=(QUEUED, NEXT, RUNNING))
     options = replace(QUICK, observes=True, gang_group="")
-    assert await Life(pods, vendor, options).live(lambda: RUNNING in vendor.told or NEXT in vendor.told) == 0
+    assert (
+        await Life(pods, vendor, options).live(lambda: RUNNING in vendor.answered or NEXT in vendor.answered)
+        == 0
+    )
     assert pods.gated() == ["a"]
     assert {verb for verb, _ in pods.calls} == {"own"}
 
@@ -334,7 +337,7 @@ async def test_reported_task_needs_no_search() -> None:
     assert (
         await Life(pods, vendor).live(all_released(pods), begin=lambda one: one.reported("from-inside")) == 0
     )
-    assert set(vendor.asked) == {"from-inside"}
+    assert set(vendor.read) == {"from-inside"}
     assert pods.pods["a"].annotations[QUANTUM_JOB_ID_ANNOTATION] == "from-inside"
 
 
@@ -374,7 +377,7 @@ async def test_vendor_that_returns_nonsense_is_asked_again(nonsense: Any) -> Non
     pods = cluster("a")
     vendor = Vendor(finds=(nonsense, nonsense, ["task"]))
     assert await Life(pods, vendor).live(all_released(pods)) == 0
-    assert vendor.asked[0] == "task"
+    assert vendor.read[0] == "task"
 
 
 @pytest.mark.parametrize(
@@ -395,7 +398,7 @@ async def test_nonsensical_status_releases_no_consumers(nonsense: Any) -> None:
     pods = cluster("a")
     vendor = Vendor(says=(nonsense, nonsense, NEXT))
     at_release: list[Any] = []
-    pods.seen = lambda verb, name: at_release.append(vendor.told[-1]) if verb == "release" else None
+    pods.seen = lambda verb, name: at_release.append(vendor.answered[-1]) if verb == "release" else None
     assert await Life(pods, vendor).live(all_released(pods)) == 0
     assert at_release == [NEXT]
 
@@ -458,4 +461,4 @@ async def test_later_status_changes_nothing_after_the_release() -> None:
     pods = cluster("a")
     vendor = Vendor(says=(RUNNING, QUEUED))
     assert await Life(pods, vendor).live(all_released(pods)) == 0
-    assert vendor.asked == ["task"]
+    assert vendor.read == ["task"]

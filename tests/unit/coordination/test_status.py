@@ -8,18 +8,18 @@ from fluence_extender.coordination.provider import LONGEST_ID, State, Status, re
 
 
 @pytest.mark.parametrize(
-    ("said", "position"),
+    ("value", "position"),
     [(1, 1), (0, 0), ("2", 2), (" 7 ", 7), (">2000", 2001), ("> 15", 16), (4000, 4000)],
 )
-def test_positions_as_vendors_write_them(said: object, position: int) -> None:
-    assert read_position(said) == position
+def test_positions_as_vendors_write_them(value: object, position: int) -> None:
+    assert read_position(value) == position
 
 
 @pytest.mark.parametrize(
-    "said", [None, "None", "", "first", "-1", -1, True, 1.5, "1.5", [], {}, "9" * 10, "1;2", "<5"]
+    "value", [None, "None", "", "first", "-1", -1, True, 1.5, "1.5", [], {}, "9" * 10, "1;2", "<5"]
 )
-def test_invalid_position_is_none(said: object) -> None:
-    assert read_position(said) is None
+def test_invalid_position_is_none(value: object) -> None:
+    assert read_position(value) is None
 
 
 @pytest.mark.parametrize("position", [None, 2, 3, 2001])
@@ -43,11 +43,11 @@ def test_only_final_states_are_ended(state: State) -> None:
     assert Status(state).ended == (state in (State.COMPLETED, State.FAILED, State.CANCELLED))
 
 
-@pytest.mark.parametrize("said", ["", None, 5, b"x", "a\nb", "\x00", "a" * (LONGEST_ID + 1), ["x"]])
-def test_invalid_id_is_none(said: object) -> None:
-    assert read_id(said) is None
+@pytest.mark.parametrize("value", ["", None, 5, b"x", "a\nb", "\x00", "a" * (LONGEST_ID + 1), ["x"]])
+def test_invalid_id_is_none(value: object) -> None:
+    assert read_id(value) is None
 
 
 def test_arns_and_plain_ids_are_ids() -> None:
-    for said in ("c5dge2d3rn7breq27i9g", "arn:aws:braket:us-west-1:1:quantum-task/a-b", "a" * LONGEST_ID):
-        assert read_id(said) == said
+    for value in ("c5dge2d3rn7breq27i9g", "arn:aws:braket:us-west-1:1:quantum-task/a-b", "a" * LONGEST_ID):
+        assert read_id(value) == value

@@ -1,4 +1,4 @@
-"""What the tests of certificates share: a clock to turn, and who trusts whom."""
+"""Helpers for tests of certificates: a clock that tests move, and TLS connections that check trust."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def shaken(server: ssl.SSLContext, bundle: bytes, host: str) -> bytes:
 
 
 def shown_by(port: int, bundle: bytes, host: str = "127.0.0.1") -> bytes:
-    """The certificate that a listener on loopback shows to who trusts ``bundle``. Raises `ssl.SSLError`."""
+    """Return the certificate that a listener on loopback shows to a client that trusts ``bundle``.
+
+    Raises `ssl.SSLError`.
+    """
     client = ssl.create_default_context(cadata=bundle.decode())
     with (
         socket.create_connection(("127.0.0.1", port), timeout=10) as plain,

@@ -1,4 +1,4 @@
-"""Pods as the API server hands them to a webhook, and what becomes of them."""
+"""Pods as the API server sends them to a webhook, and their patched form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUEST = AdmissionRequest("lab", "p", uid="r1")
 
 
 def container(name: str = "app", asks: Mapping[str, str] | None = None, **fields: Any) -> Json:
-    """A container as the API server stores it; extended resources are requested and limited alike."""
+    """Return a container as the API server stores it; extended resources are requested and limited."""
     extended = {key: value for key, value in (asks or {}).items() if "/" in key}
     resources = {"requests": dict(asks or {}), "limits": extended} if asks else {}
     return {"name": name, "image": "registry.example/app", "resources": resources, **fields}
@@ -44,7 +44,7 @@ def pod(
     scheduler: str = "fluence",
     **spec: Any,
 ) -> Json:
-    """A pod; ``owner`` is kind and name of its controller."""
+    """Return a pod; ``owner`` is kind and name of its controller."""
     metadata: Json = {"generateName": "p-", "namespace": "lab"}
     if labels:
         metadata["labels"] = dict(labels)
@@ -106,7 +106,7 @@ def admitted(
     request: AdmissionRequest = REQUEST,
     handlers: Sequence[str] = ALL,
 ) -> Json:
-    """The pod after admission; nobody is warned."""
+    """Return the pod after admission, which gives no warning."""
     before = copy.deepcopy(body)
     outcome = mutate(body, request, handlers, context)
     assert body == before, "the pod itself is left alone"
@@ -115,7 +115,7 @@ def admitted(
 
 
 def warned(body: Json, context: Context = CONTEXT, request: AdmissionRequest = REQUEST) -> tuple[str, ...]:
-    """What the pod's user is told; the pod isn't patched."""
+    """Return the warnings for a pod that isn't patched."""
     outcome = mutate(body, request, ALL, context)
     assert outcome.patch == ()
     return outcome.warnings

@@ -1,4 +1,4 @@
-"""Objects as an API server keeps them: with versions, and refusing writes of what has changed since."""
+"""Objects stored as an API server stores them: with versions, and refusing writes of an older version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 class StoredObjects:
-    """``before`` is called ahead of each call with its verb and path; what it raises is the answer."""
+    """``before`` is called before each call with its verb and path, and may raise the answer."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
@@ -38,7 +38,7 @@ class StoredObjects:
         return self.put(path, body)
 
     def put(self, path: str, body: Json) -> Json:
-        """Write as somebody else does, who asks for nothing."""
+        """Store an object as another program would."""
         self._version += 1
         kept = copy.deepcopy(body)
         kept.setdefault("metadata", {})["resourceVersion"] = str(self._version)
@@ -54,10 +54,10 @@ class StoredObjects:
 
 
 def refusing(verb: str, error: ClusterError | None = None) -> Callable[[str, str], None]:
-    """Answers each call of this verb with an error."""
+    """Return a ``before`` that answers each call of this verb with an error."""
 
-    def before(asked: str, path: str) -> None:
-        if asked == verb:
+    def before(called: str, path: str) -> None:
+        if called == verb:
             raise error or Denied(f"{verb} is forbidden (HTTP 403)", 403)
 
     return before

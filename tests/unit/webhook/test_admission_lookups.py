@@ -26,15 +26,15 @@ class Cluster:
         self, account: bool = True, produces: bool | None = True, size: int | None = 3, first: int = 0
     ) -> None:
         self.account, self.produces, self.size, self.first = account, produces, size, first
-        self.asked: list[str] = []
+        self.looked_up: list[str] = []
         self.read: list[str] = []
 
     async def has_account(self, namespace: str) -> bool:
-        self.asked.append(f"account in {namespace}")
+        self.looked_up.append(f"account in {namespace}")
         return self.account
 
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
-        self.asked.append(f"producer of {namespace}/{group} by {uid}")
+        self.looked_up.append(f"producer of {namespace}/{group} by {uid}")
         if self.produces is None:
             raise ProducerUnknown("a Lease of others")
         return self.produces
@@ -44,7 +44,7 @@ class Cluster:
         return {"cpu": Bound(minimum="1")}
 
     async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
-        self.asked.append(f"owner {kind} {namespace}/{name}")
+        self.looked_up.append(f"owner {kind} {namespace}/{name}")
         return None if self.size is None else OwnedPods(self.size, self.first)
 
 
@@ -80,7 +80,7 @@ async def settled(
 async def test_most_pods_need_nothing(body: Json) -> None:
     cluster = Cluster()
     assert await settled(body, cluster) == (REQUEST, CONTEXT)
-    assert cluster.asked == cluster.read == []
+    assert cluster.looked_up == cluster.read == []
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -109,10 +109,10 @@ async def test_consumers_get_no_containers_of_ours() -> None:
 async def test_sidecar_needs_its_account(body: Json) -> None:
     cluster = Cluster()
     _, context = await settled(body, cluster)
-    assert cluster.asked == ["account in lab"]
+    assert cluster.looked_up == ["account in lab"]
     assert context.accounts == {"lab"}
     assert (await settled(body, cluster, context=context))[1] == context
-    assert cluster.asked == ["account in lab"]
+    assert cluster.looked_up == ["account in lab"]
 
 
 async def test_account_that_can_not_be_made_is_not_used() -> None:
@@ -123,13 +123,13 @@ async def test_account_that_can_not_be_made_is_not_used() -> None:
 async def test_pod_with_an_account_of_its_own_needs_no_account() -> None:
     cluster = Cluster()
     await settled(grouped(ASKING, mode="shared", index="0", serviceAccountName="mine"), cluster)
-    assert cluster.asked == []
+    assert cluster.looked_up == []
 
 
 async def test_pod_that_is_equal_to_all_others_looks_up_the_producer() -> None:
     cluster = Cluster(produces=True)
     request, context = await settled(grouped(ASKING, mode="shared"), cluster)
-    assert cluster.asked == ["producer of lab/g by r1", "account in lab"]
+    assert cluster.looked_up == ["producer of lab/g by r1", "account in lab"]
     assert request.produces is True
     assert context.accounts == {"lab"}
 
@@ -137,14 +137,14 @@ async def test_pod_that_is_equal_to_all_others_looks_up_the_producer() -> None:
 async def test_consumer_needs_no_account() -> None:
     cluster = Cluster(produces=False)
     request, _ = await settled(grouped(ASKING, mode="shared"), cluster)
-    assert cluster.asked == ["producer of lab/g by r1"]
+    assert cluster.looked_up == ["producer of lab/g by r1"]
     assert request.produces is False
 
 
 async def test_group_without_a_label_is_named_after_its_owner() -> None:
     cluster = Cluster(produces=False)
     await settled(grouped(ASKING, group="", mode="shared", owner=("ReplicaSet", "web-5")), cluster)
-    assert cluster.asked == ["owner ReplicaSet lab/web-5", "producer of lab/web-5 by r1"]
+    assert cluster.looked_up == ["owner ReplicaSet lab/web-5", "producer of lab/web-5 by r1"]
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
@@ -152,7 +152,7 @@ async def test_size_that_only_the_owner_knows_is_looked_up(kind: str) -> None:
     cluster = Cluster(size=3)
     body = grouped(owner=(kind, "o"))
     request, context = await settled(body, cluster)
-    assert cluster.asked == [f"owner {kind} lab/o"]
+    assert cluster.looked_up == [f"owner {kind} lab/o"]
     after = applied(body, mutate(body, request, ALL, context))
     assert after["metadata"]["annotations"] == {"fluence.flux-framework.org/owner-size": "3"}
     silent = await settled(body, Cluster(size=None))
@@ -178,7 +178,7 @@ async def test_dry_run_reads_the_owner_and_makes_nothing() -> None:
     await settled(grouped(owner=("ReplicaSet", "o")), cluster, dry)
     await settled(grouped(ASKING, mode="shared"), cluster, dry)
     await settled(grouped(ASKING, mode="shared", index="0"), cluster, dry)
-    assert cluster.asked == ["owner ReplicaSet lab/o"]
+    assert cluster.looked_up == ["owner ReplicaSet lab/o"]
 
 
 @pytest.mark.parametrize("index", [None, "0", "1"])
@@ -186,7 +186,7 @@ async def test_shared_job_of_one_pod_has_no_roles(index: str | None) -> None:
     body = grouped(ASKING, group="", mode="shared", owner=("Job", "j"), index=index)
     cluster = Cluster(size=1)
     request, context = await settled(body, cluster)
-    assert cluster.asked == ["owner Job lab/j"]
+    assert cluster.looked_up == ["owner Job lab/j"]
     after = applied(body, mutate(body, request, ALL, context))
     assert "FLUENCE_COORDINATION_ROLE" not in env(after)
     assert after["spec"]["initContainers"][0]["name"] == "fluence-stage"
@@ -197,40 +197,40 @@ async def test_shared_job_of_one_pod_has_no_roles(index: str | None) -> None:
 async def test_job_of_one_pod_may_share_a_labeled_group_with_others() -> None:
     cluster = Cluster(size=1)
     await settled(grouped(ASKING, mode="shared", owner=("Job", "j"), index="1"), cluster)
-    assert cluster.asked == []
+    assert cluster.looked_up == []
 
 
 async def test_size_in_the_pods_annotation_is_not_looked_up() -> None:
     cluster = Cluster()
     await settled(grouped(ASKING, group="", mode="shared", owner=("Job", "j"), index="1", size="3"), cluster)
-    assert cluster.asked == []
+    assert cluster.looked_up == []
 
 
 async def test_handlers_that_are_not_selected_need_nothing() -> None:
     cluster = Cluster()
     await settled(grouped(ASKING, mode="shared"), cluster, handlers=("fluxion", "gang"))
     await settled(grouped(owner=("ReplicaSet", "o")), cluster, handlers=("fluxion", "quantum"))
-    assert cluster.asked == []
+    assert cluster.looked_up == []
 
 
-def numbered(number: str, **said: Any) -> Json:
-    body = grouped(ASKING, mode="shared", owner=("StatefulSet", "s"), **said)
+def numbered(number: str, **fields: Any) -> Json:
+    body = grouped(ASKING, mode="shared", owner=("StatefulSet", "s"), **fields)
     body["metadata"].setdefault("labels", {})["apps.kubernetes.io/pod-index"] = number
     return body
 
 
-@pytest.mark.parametrize("said", [{}, {"group": ""}, {"size": "3"}])
+@pytest.mark.parametrize("fields", [{}, {"group": ""}, {"size": "3"}])
 @pytest.mark.parametrize(
     ("number", "first", "role"),
     [("5", 5, "producer"), ("6", 5, "consumer"), ("1", 0, "consumer"), ("0", 0, "producer")],
 )
 async def test_first_pod_of_a_stateful_set_produces_whatever_its_index(
-    number: str, first: int, role: str, said: Json
+    number: str, first: int, role: str, fields: Json
 ) -> None:
-    body, cluster = numbered(number, **said), Cluster(first=first)
+    body, cluster = numbered(number, **fields), Cluster(first=first)
     request, context = await settled(body, cluster)
-    assert "owner StatefulSet lab/s" in cluster.asked or number == "0"
-    assert ("account in lab" in cluster.asked) is (role == "producer")
+    assert "owner StatefulSet lab/s" in cluster.looked_up or number == "0"
+    assert ("account in lab" in cluster.looked_up) is (role == "producer")
     after = applied(body, mutate(body, request, ALL, context))
     assert env(after)["FLUENCE_COORDINATION_ROLE"] == role
     assert mutate(after, request, ALL, context).patch == ()
@@ -253,10 +253,10 @@ async def test_workers_of_a_leader_worker_set_begin_with_1_and_consume() -> None
 async def test_warning_says_why_the_producer_is_unknown() -> None:
     body = grouped(ASKING, mode="shared")
     request, context = await settled(body, Cluster(produces=None))
-    (said,) = mutate(body, request, ALL, context).warnings
+    (warning,) = mutate(body, request, ALL, context).warnings
     assert (
         "the producer of shared group 'g' couldn't be looked up (a Lease of others), so this pod is made one"
-        in said
+        in warning
     )
 
 
@@ -266,7 +266,7 @@ async def test_patched_pod_needs_nothing_any_more() -> None:
     request, context = await settled(body, cluster)
     after = applied(body, mutate(body, request, ALL, context))
     assert env(after)["FLUENCE_COORDINATION_ROLE"] == "producer"
-    cluster.asked.clear()
+    cluster.looked_up.clear()
     known = replace(REQUEST, bounds={})
     assert await settled(after, cluster, known, context) == (known, context)
-    assert cluster.asked == []
+    assert cluster.looked_up == []

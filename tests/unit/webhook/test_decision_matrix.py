@@ -31,7 +31,7 @@ PREFIX = "fluence.flux-framework.org/"
 
 
 @dataclass(frozen=True)
-class Said:
+class Declared:
     """What a pod says, and what is known when it is admitted."""
 
     asks: str
@@ -43,7 +43,7 @@ class Said:
     size: str | None
     kind: GroupKind
     handlers: tuple[str, ...]
-    leads: bool | None
+    produces: bool | None
 
     @property
     def base(self) -> str:
@@ -51,7 +51,7 @@ class Said:
 
     @property
     def role(self) -> str:
-        """The rows of the matrix: who is part of a shared job, and as what."""
+        """Return the pod's row of the matrix: whether it is part of a shared job, and its role."""
         shared = self.mode == "shared" and self.size != "1" and (self.group or self.owner)
         if not shared or "quantum" not in self.handlers:
             return ""
@@ -59,7 +59,7 @@ class Said:
             return AWAITS if self.group else ""
         if self.index is not None:
             return SUBMITS if self.index == "0" else AWAITS
-        return AWAITS if self.leads is False else SUBMITS
+        return AWAITS if self.produces is False else SUBMITS
 
     @property
     def runs_task(self) -> bool:
@@ -73,7 +73,7 @@ class Said:
 
     @property
     def linked(self) -> str | None:
-        """The group by whose name a PodGroup is to be."""
+        """Return the group after which its PodGroup is named."""
         return self.label if self.role or "gang" in self.handlers else None
 
     @property
@@ -98,8 +98,8 @@ class Said:
 
 
 ROWS = [
-    Said(asks, mode, group, owner, observed, index, size, kind, handlers, leads)
-    for asks, mode, group, owner, observed, index, size, kind, handlers, leads in itertools.product(
+    Declared(asks, mode, group, owner, observed, index, size, kind, handlers, produces)
+    for asks, mode, group, owner, observed, index, size, kind, handlers, produces in itertools.product(
         ("", QUBIT, QPU),
         (None, "independent", "shared"),
         ("", "g"),
@@ -111,7 +111,7 @@ ROWS = [
         SELECTIONS,
         (None, True, False),
     )
-    if leads is None or (mode == "shared" and index is None and asks == QPU)
+    if produces is None or (mode == "shared" and index is None and asks == QPU)
 ]
 
 
@@ -128,14 +128,14 @@ def test_each_pod_gets_what_the_matrix_says_and_keeps_the_rest(
     for row in (row for row in ROWS if (row.asks, row.mode, row.kind) == (asks, mode, kind)):
         before = row.pod()
         context = replace(CONTEXT, groups=kind)
-        request = replace(REQUEST, produces=row.leads)
+        request = replace(REQUEST, produces=row.produces)
         after = applied(before, mutate(before, request, row.handlers, context))
         assert _found(after) == _wanted(row), row
         assert mutate(after, REQUEST, row.handlers, context).patch == (), row
         assert _untouched(after) == _untouched(before), row
 
 
-def _wanted(row: Said) -> Json:
+def _wanted(row: Declared) -> Json:
     producer, consumer = row.role == SUBMITS, row.role == AWAITS
     native, coscheduled = row.kind is GroupKind.NATIVE, row.kind is GroupKind.COSCHEDULING
     watched = row.runs_task and (producer or row.observed)

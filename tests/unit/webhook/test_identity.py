@@ -169,7 +169,7 @@ async def test_emptied_secret_gives_all_replicas_a_new_authority_without_a_gap()
 
 async def test_secret_that_is_not_ours_is_left_alone() -> None:
     objects, clock = StoredObjects(), Clock()
-    objects.put(PATH, {"metadata": {"name": SECRET, "labels": {"app": "somebody's"}}, "data": {}})
+    objects.put(PATH, {"metadata": {"name": SECRET, "labels": {"app": "another"}}, "data": {}})
     with pytest.raises(NoIdentity, match="isn't ours"):
         await replica(objects, clock).identity(b"")
     assert objects.writes() == []

@@ -24,12 +24,12 @@ ASKS = {"cpu": "100m", "memory": "256Mi"}
 
 
 def limit_range(**limits: dict[str, str]) -> Json:
-    """A LimitRange as the API server stores it; defaults follow from bounds as it fills them in."""
+    """Return a LimitRange as the API server stores it, with the defaults that follow from the bounds."""
     return limited("Container", limits)
 
 
 def limited(kind: str, limits: Mapping[str, Mapping[str, str]]) -> Json:
-    """The same of containers, pods or volumes."""
+    """Return a LimitRange of containers, pods or volumes."""
     stored = {name: dict(amounts) for name, amounts in limits.items()}
     if kind == "Container":
         default, request = (stored.setdefault(name, {}) for name in ("default", "defaultRequest"))
@@ -42,7 +42,7 @@ def limited(kind: str, limits: Mapping[str, Mapping[str, str]]) -> Json:
 
 
 def admits(resources: Json, ranges: list[Json]) -> bool:
-    """Whether the API server's LimitRanger admits a container, after it has filled in what is missing."""
+    """Return whether the API server's LimitRanger admits a container, after filling in what is missing."""
     requests, limits = dict(resources.get("requests") or {}), dict(resources.get("limits") or {})
     every = [limit for one in ranges for limit in one["spec"]["limits"] if limit["type"] == "Container"]
     for limit in every:
@@ -50,8 +50,8 @@ def admits(resources: Json, ranges: list[Json]) -> bool:
             limits.setdefault(name, amount)
         for name, amount in limit.get("defaultRequest", {}).items():
             requests.setdefault(name, amount)
-    said = all(nanos(requests[name]) <= nanos(limits[name]) for name in requests if name in limits)
-    return said and all(_obeys(limit, requests, limits) for limit in every)
+    ordered = all(nanos(requests[name]) <= nanos(limits[name]) for name in requests if name in limits)
+    return ordered and all(_obeys(limit, requests, limits) for limit in every)
 
 
 def _obeys(limit: Json, requests: dict[str, str], limits: dict[str, str]) -> bool:
@@ -70,7 +70,7 @@ def _obeys(limit: Json, requests: dict[str, str], limits: dict[str, str]) -> boo
 
 
 @pytest.mark.parametrize(
-    ("said", "resources"),
+    ("spec", "resources"),
     [
         ({}, {"requests": ASKS}),
         ({"min": {"memory": "512Mi"}}, {"requests": {"cpu": "100m", "memory": "512Mi"}}),
@@ -89,8 +89,8 @@ def _obeys(limit: Json, requests: dict[str, str], limits: dict[str, str]) -> boo
         ),
     ],
 )
-def test_resources_are_within_the_bounds(said: dict[str, dict[str, str]], resources: Json) -> None:
-    ranges = [limit_range(**said)]
+def test_resources_are_within_the_bounds(spec: dict[str, dict[str, str]], resources: Json) -> None:
+    ranges = [limit_range(**spec)]
     assert fit(ASKS, ASKS, (), read_bounds(ranges)).resources == resources
     assert admits(resources, ranges)
 
@@ -124,16 +124,16 @@ AMOUNTS = st.fixed_dictionaries({}, optional={"cpu": CPU, "memory": MEMORY})
 
 @st.composite
 def consistent(draw: st.DrawFn) -> Json:
-    """A LimitRange that the API server takes: of each resource min <= defaultRequest <= default <= max."""
-    said: dict[str, dict[str, str]] = {}
+    """Return a LimitRange that the API server accepts: of each resource min <= defaultRequest <= default <= max."""
+    spec: dict[str, dict[str, str]] = {}
     for name, amount in (("cpu", CPU), ("memory", MEMORY)):
         least, middle, most = sorted((draw(amount) for _ in range(3)), key=nanos)
         for field, value in (("min", least), ("default", middle), ("max", most)):
             if draw(st.booleans()):
-                said.setdefault(field, {})[name] = value
+                spec.setdefault(field, {})[name] = value
         if draw(st.booleans()):
-            said.setdefault("maxLimitRequestRatio", {})[name] = draw(st.sampled_from(["1", "2", "10"]))
-    return limit_range(**said)
+            spec.setdefault("maxLimitRequestRatio", {})[name] = draw(st.sampled_from(["1", "2", "10"]))
+    return limit_range(**spec)
 
 
 @given(consistent(), st.sets(st.sampled_from(["cpu", "memory"])))
@@ -159,8 +159,8 @@ def test_our_containers_fit_the_bounds_and_too_little_memory_is_a_warning() -> N
         "requests": {"cpu": "250m", "memory": "100Mi"},
         "limits": {"memory": "100Mi"},
     }
-    (said,) = outcome.warnings
-    assert "container fluence-sidecar only 100Mi of memory, and it needs up to 256Mi" in said
+    (warning,) = outcome.warnings
+    assert "container fluence-sidecar only 100Mi of memory, and it needs up to 256Mi" in warning
 
 
 async def test_limit_ranges_are_read_again_after_a_second() -> None:

@@ -22,12 +22,12 @@ class Slow:
     """Answers a POST when it is let."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.let = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await posted_json(scope, receive, "slow")
-        self.asked.set()
+        self.requested.set()
         await self.let.wait()
         await respond(send, 200, TEXT, body)
 
@@ -103,7 +103,7 @@ async def test_open_reviews_are_answered_when_it_stops() -> None:
     async with listener:
         reader, writer = await opened(listener.address.port, authority)
         await ask(writer, b"last")
-        await asyncio.wait_for(slow.asked.wait(), 20)
+        await asyncio.wait_for(slow.requested.wait(), 20)
         asyncio.get_running_loop().call_later(0.3, slow.let.set)
     head = await answered(reader, b"last")
     assert head.startswith(b"HTTP/1.1 200")

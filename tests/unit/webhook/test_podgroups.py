@@ -50,9 +50,9 @@ def member(
     notes: Mapping[str, str] | None = None,
 ) -> Pod:
     """A pod that admission has linked to its group."""
-    said = {} if size is None else {GROUP_SIZE_ANNOTATION: str(size)}
+    sized = {} if size is None else {GROUP_SIZE_ANNOTATION: str(size)}
     labels = {GROUP_LABEL: group} | ({} if native else {"scheduling.x-k8s.io/pod-group": group})
-    annotations = {**said, **(notes or {})}
+    annotations = {**sized, **(notes or {})}
     return Pod("ns", name, f"uid-{name}", labels, annotations, group=group if native else "", owner=owner)
 
 
@@ -223,7 +223,7 @@ def test_objects_missing_from_a_new_list_are_gone() -> None:
     assert cluster.actions() == [Make(PodGroup, ("ns", "g"), 2)]
 
 
-# Whose size it is.
+# The size.
 
 
 def test_size_of_a_job() -> None:
@@ -319,7 +319,7 @@ def test_producer_is_a_group_of_one_and_consumers_are_the_rest() -> None:
     assert made(consumer) == Make(PodGroup, ("ns", "g"), 3)
 
 
-# Whose it is.
+# The owner.
 
 
 def test_group_belongs_to_the_owner_that_all_members_share() -> None:
@@ -360,7 +360,7 @@ def test_two_replicas_end_with_the_same_groups(seed: int) -> None:
     pods = [member(f"{group}-{number}", group, size=3) for group in "ab" for number in range(3)]
     history: list[tuple[str, Watched]] = []
 
-    def tell(what: str, thing: Watched) -> None:
+    def record(what: str, thing: Watched) -> None:
         history.append((what, thing))
 
     positions = [0, 0]
@@ -375,15 +375,15 @@ def test_two_replicas_end_with_the_same_groups(seed: int) -> None:
             name = action.name if isinstance(action, Make) else (action.group.namespace, action.group.name)
             if isinstance(action, Make) and name not in clusters:
                 clusters[name] = PodGroup(*name, f"u{len(history)}", action.size, provenance=OURS)
-                tell("put", clusters[name])
+                record("put", clusters[name])
             elif isinstance(action, Remove) and clusters.get(name, native(0)).uid == action.group.uid:
-                tell("gone", clusters.pop(name))
+                record("gone", clusters.pop(name))
 
     events = [("put", one) for one in pods] + [
         ("gone", one) for one in pods if one.labels[GROUP_LABEL] == "a"
     ]
     for what, thing in events:
-        tell(what, thing)
+        record(what, thing)
         for _ in range(3):
             index = chance.randrange(2)
             catch_up(index, chance.randrange(3))

@@ -29,9 +29,9 @@ GROUP = "fluence.flux-framework.org/group"
 
 @pytest.mark.parametrize("size", ["three", "0", "-1", "2.5", "", "1e3", "\uff19", "9999999999"])
 def test_size_that_is_no_number(size: str) -> None:
-    (said,) = warned(grouped(size=size))
-    assert "annotation fluence.flux-framework.org/group-size is" in said
-    assert "write a whole number from 1 to 1000000" in said
+    (warning,) = warned(grouped(size=size))
+    assert "annotation fluence.flux-framework.org/group-size is" in warning
+    assert "write a whole number from 1 to 1000000" in warning
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_size_that_is_no_number(size: str) -> None:
 def test_labels_that_name_two_groups(
     labels: dict[str, str], notes: dict[str, str], spec: dict[str, Any]
 ) -> None:
-    (said,) = warned(pod(labels={GROUP: "g", **labels}, annotations=notes, **spec))
-    assert f"label {GROUP} names group 'g'" in said
-    assert "names 'other': remove one of them" in said
+    (warning,) = warned(pod(labels={GROUP: "g", **labels}, annotations=notes, **spec))
+    assert f"label {GROUP} names group 'g'" in warning
+    assert "names 'other': remove one of them" in warning
 
 
 def test_labels_that_both_name_one_group_are_no_conflict() -> None:
@@ -58,15 +58,15 @@ def test_labels_that_both_name_one_group_are_no_conflict() -> None:
 
 
 def test_unknown_role() -> None:
-    (said,) = warned(
+    (warning,) = warned(
         pod(labels={GROUP: "g"}, annotations={"fluence.flux-framework.org/coordination-role": "boss"})
     )
-    assert "write 'producer' or 'consumer'" in said
+    assert "write 'producer' or 'consumer'" in warning
 
 
 def test_shared_group_whose_producer_group_has_no_valid_name() -> None:
-    (said,) = warned(grouped(container(asks={QPU: "1"}), group="g" * 55, mode="shared", index="0"))
-    assert "at most 54 characters" in said
+    (warning,) = warned(grouped(container(asks={QPU: "1"}), group="g" * 55, mode="shared", index="0"))
+    assert "at most 54 characters" in warning
     assert admitted(grouped(container(asks={QPU: "1"}), group="g" * 54, mode="shared", index="0"))
 
 
@@ -98,13 +98,13 @@ def test_group_without_a_valid_podgroup_name_is_a_gang_by_its_label(kind: GroupK
 
 
 def test_consumer_with_a_node_can_not_wait() -> None:
-    (said,) = warned(grouped(container(asks={QPU: "1"}), mode="shared", index="1", nodeName="n1"))
-    assert "remove spec.nodeName" in said
+    (warning,) = warned(grouped(container(asks={QPU: "1"}), mode="shared", index="1", nodeName="n1"))
+    assert "remove spec.nodeName" in warning
 
 
 def test_pod_for_windows_can_not_have_our_containers() -> None:
-    (said,) = warned(grouped(container(asks={QPU: "1"}), os={"name": "windows"}))
-    assert "quantum pods run on Linux" in said
+    (warning,) = warned(grouped(container(asks={QPU: "1"}), os={"name": "windows"}))
+    assert "quantum pods run on Linux" in warning
     assert admitted(grouped(os={"name": "windows"}, size="2"))["spec"]["schedulingGroup"]
     assert admitted(grouped(container(asks={QPU: "1"}), os={"name": "linux"}))["spec"]["initContainers"]
 
@@ -135,10 +135,10 @@ def test_pod_uid_variable_of_the_user_is_kept_with_a_warning(value: dict[str, An
 def test_settings_for_quantum_jobs_get_a_warning_on_other_pods() -> None:
     body = grouped(container(asks={QPU: "1"}))
     body["metadata"]["annotations"] = {"fluence.flux-framework.org/coordination-role": "producer"}
-    (said,) = mutate(body, REQUEST, ALL, CONTEXT).warnings
-    assert "add the annotation fluence.flux-framework.org/coordination=shared" in said
-    (said,) = mutate(grouped(observe="true"), REQUEST, ALL, CONTEXT).warnings
-    assert "has no effect, because the pod requests no fluxion.flux-framework.org/qpu" in said
+    (warning,) = mutate(body, REQUEST, ALL, CONTEXT).warnings
+    assert "add the annotation fluence.flux-framework.org/coordination=shared" in warning
+    (warning,) = mutate(grouped(observe="true"), REQUEST, ALL, CONTEXT).warnings
+    assert "has no effect, because the pod requests no fluxion.flux-framework.org/qpu" in warning
     assert mutate(grouped(observe="true", mode="shared"), REQUEST, ALL, CONTEXT).warnings == ()
 
 
@@ -147,15 +147,15 @@ def test_users_container_with_our_name_is_not_duplicated() -> None:
         for name in ("fluence-stage", "fluence-sidecar"):
             body = grouped(container(asks={QPU: "1"}), observe="true")
             body["spec"][field] = [*body["spec"].get(field, ()), container(name)]
-            (said,) = warned(body)
-            assert f"container '{name}' exists twice: admission adds one of that name" in said
+            (warning,) = warned(body)
+            assert f"container '{name}' exists twice: admission adds one of that name" in warning
 
 
 @pytest.mark.parametrize("name", ["fluence-pkg", "fluence-token"])
 def test_users_volume_with_our_name_is_not_written_to(name: str) -> None:
     claim = {"name": name, "persistentVolumeClaim": {"claimName": "mine"}}
-    (said,) = warned(grouped(container(asks={QPU: "1"}), observe="true", volumes=[claim]))
-    assert f"volume '{name}' exists twice" in said
+    (warning,) = warned(grouped(container(asks={QPU: "1"}), observe="true", volumes=[claim]))
+    assert f"volume '{name}' exists twice" in warning
 
 
 def test_users_container_with_our_name_is_an_ordinary_container() -> None:
@@ -198,8 +198,8 @@ def test_users_mount_of_another_volume() -> None:
     ],
 )
 def test_objects_that_are_no_pods(broken: dict[str, Any]) -> None:
-    (said,) = warned({**grouped(container(asks={QPU: "1"}), mode="shared"), **broken})
-    assert said.startswith("fluence left the pod as it is: ")
+    (warning,) = warned({**grouped(container(asks={QPU: "1"}), mode="shared"), **broken})
+    assert warning.startswith("fluence left the pod as it is: ")
 
 
 @pytest.mark.parametrize("broken", [{}, {"spec": None}, {"spec": []}, {"spec": {"schedulerName": 5}}])
@@ -220,7 +220,7 @@ def test_null_fields_count_as_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "notes", "told"),
+    ("labels", "notes", "advice"),
     [
         ({}, {"groupsize": "3"}, "did you mean the annotation fluence.flux-framework.org/group-size?"),
         ({}, {"group": "g"}, "write it under metadata.labels"),
@@ -230,7 +230,7 @@ def test_null_fields_count_as_missing() -> None:
     ],
 )
 def test_keys_without_effect_get_a_warning_and_the_pod_its_patch(
-    labels: dict[str, str], notes: dict[str, str], told: str
+    labels: dict[str, str], notes: dict[str, str], advice: str
 ) -> None:
     domain = GROUP.removesuffix("group")
     body = pod(
@@ -238,15 +238,15 @@ def test_keys_without_effect_get_a_warning_and_the_pod_its_patch(
         annotations={domain + key: text for key, text in notes.items()},
     )
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
-    (said,) = outcome.warnings
-    assert told in said
+    (warning,) = outcome.warnings
+    assert advice in warning
     assert applied(body, outcome)["spec"]["schedulingGroup"] == {"podGroupName": "g"}
 
 
 def test_size_without_a_group_gets_a_warning() -> None:
     notes = {"fluence.flux-framework.org/group-size": "3"}
-    (said,) = warned(pod(annotations=notes))
-    assert "names no group: add the label fluence.flux-framework.org/group" in said
+    (warning,) = warned(pod(annotations=notes))
+    assert "names no group: add the label fluence.flux-framework.org/group" in warning
     for other in (
         pod(annotations=notes, owner=("ReplicaSet", "web")),
         pod(annotations=notes, labels={"scheduling.x-k8s.io/pod-group": "g"}),

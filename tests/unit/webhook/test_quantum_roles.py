@@ -32,8 +32,8 @@ def quantum(**fields: Any) -> dict[str, Any]:
     return container(asks={QPU: "1", "cpu": "1"}, **fields)
 
 
-def shared(**said: Any) -> dict[str, Any]:
-    return grouped(quantum(), mode="shared", **said)
+def shared(**fields: Any) -> dict[str, Any]:
+    return grouped(quantum(), mode="shared", **fields)
 
 
 def sidecar(body: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_our_containers_have_limits_if_all_of_the_users_have_them() -> None:
 
 
 def test_our_containers_share_pod_level_resources() -> None:
-    """More than the pod has, asked for by its containers, is refused by the API server."""
+    """The API server refuses containers that request more than their pod."""
     body = shared(index="0", resources={"requests": {"cpu": "100m"}, "limits": {"cpu": "150m"}})
     assert [one["resources"] for one in admitted(body)["spec"]["initContainers"]] == [{}, {}]
 
@@ -135,7 +135,7 @@ def test_account_is_the_sidecars_unless_the_user_chose_one(account: str | None, 
 
 
 def test_account_that_could_not_be_made_gets_a_warning_and_is_not_named() -> None:
-    """The API server refuses a pod whose account isn't there."""
+    """The API server refuses a pod whose account doesn't exist."""
     context = replace(CONTEXT, accounts=frozenset())
     outcome = mutate(shared(index="0"), REQUEST, ALL, context)
     assert applied(shared(index="0"), outcome)["spec"]["serviceAccountName"] == "default"

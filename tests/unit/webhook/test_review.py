@@ -86,7 +86,7 @@ def test_other_kinds_are_reported(fields: dict[str, Any], what: str) -> None:
     assert review.unreadable.endswith(what)
 
 
-def told(outcome: Outcome) -> dict[str, Any]:
+def answered(outcome: Outcome) -> dict[str, Any]:
     document = json.loads(encode_answer(UID, outcome))
     assert (document["apiVersion"], document["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     assert document["response"]["uid"] == UID
@@ -95,12 +95,12 @@ def told(outcome: Outcome) -> dict[str, Any]:
 
 
 def test_answer_without_a_patch_only_allows() -> None:
-    assert told(Outcome()) == {"uid": UID, "allowed": True}
+    assert answered(Outcome()) == {"uid": UID, "allowed": True}
 
 
 def test_patch_is_a_json_patch() -> None:
     operations = (Operation("add", "/spec/x", [{"name": "ä"}]), Operation("remove", "/spec/y"))
-    response = told(Outcome(operations))
+    response = answered(Outcome(operations))
     assert response["patchType"] == "JSONPatch"
     assert json.loads(base64.b64decode(response["patch"])) == [
         {"op": "add", "path": "/spec/x", "value": [{"name": "ä"}]},
@@ -109,28 +109,28 @@ def test_patch_is_a_json_patch() -> None:
 
 
 def test_null_is_a_value_of_a_patch() -> None:
-    response = told(Outcome((Operation("add", "/spec/priority", None),)))
+    response = answered(Outcome((Operation("add", "/spec/priority", None),)))
     assert json.loads(base64.b64decode(response["patch"])) == [
         {"op": "add", "path": "/spec/priority", "value": None}
     ]
 
 
 def test_warnings_are_in_the_answer() -> None:
-    assert told(Outcome(warnings=("one", "two")))["warnings"] == ["one", "two"]
+    assert answered(Outcome(warnings=("one", "two")))["warnings"] == ["one", "two"]
 
 
 def test_advice_fits_into_a_warning_with_the_longest_names() -> None:
-    (said,) = warned(grouped(container(asks={QPU: "1"}), group="g" * 63, mode="shared"))
-    assert told(Outcome(warnings=(said,)))["warnings"] == [said]
+    (warning,) = warned(grouped(container(asks={QPU: "1"}), group="g" * 63, mode="shared"))
+    assert answered(Outcome(warnings=(warning,)))["warnings"] == [warning]
     both = grouped(group="g" * 63)
     both["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-name": "h" * 63}
-    (said,) = warned(both)
-    assert told(Outcome(warnings=(said,)))["warnings"] == [said]
+    (warning,) = warned(both)
+    assert answered(Outcome(warnings=(warning,)))["warnings"] == [warning]
 
 
 def test_warnings_are_made_fit_for_a_header() -> None:
-    (shown,) = told(Outcome(warnings=("a\r\nSet-Cookie: b\x00\tc" + "x" * 500,)))["warnings"]
+    (shown,) = answered(Outcome(warnings=("a\r\nSet-Cookie: b\x00\tc" + "x" * 500,)))["warnings"]
     assert shown.startswith("a  Set-Cookie: b  cxxx")
     assert len(shown) == 400
     assert shown.endswith("…")
-    assert len(told(Outcome(warnings=tuple(map(str, range(50)))))["warnings"]) == 10
+    assert len(answered(Outcome(warnings=tuple(map(str, range(50)))))["warnings"]) == 10

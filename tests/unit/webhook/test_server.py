@@ -109,7 +109,7 @@ async def test_pod_of_ours_is_patched(service: Service) -> None:
     assert await service.answers("patched") == 1
 
 
-@pytest.mark.parametrize("scheduler", ["default-scheduler", "somebody-elses", ""])
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "other-scheduler", ""])
 async def test_pods_of_other_schedulers_are_left_byte_identical(service: Service, scheduler: str) -> None:
     assert await service.review(pod(scheduler)) == {"uid": UID, "allowed": True}
     assert await service.answers("unchanged") == 1
@@ -190,7 +190,7 @@ async def test_webhook_is_ready_once_it_was_registered(service: Service) -> None
     assert await service.metric("fluence_webhook_registered") == 1
     expires = await service.metric("fluence_webhook_certificate_expiry_timestamp_seconds")
     assert expires - datetime.now(UTC).timestamp() > 29 * 24 * 3600
-    service.objects.put(PATH, {"metadata": {"name": "somebody's"}})
+    service.objects.put(PATH, {"metadata": {"name": "another's"}})
     await service.registration.reconcile("")
     assert (await service.client.get("/readyz")).text == "ok\n"
     assert await service.metric("fluence_webhook_registered") == 0

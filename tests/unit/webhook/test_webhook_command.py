@@ -24,8 +24,8 @@ def own_logging() -> Iterator[None]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[WebhookSettings]:
-    """The settings that the command came to."""
+def settings_seen(monkeypatch: pytest.MonkeyPatch) -> list[WebhookSettings]:
+    """Record the settings with which the command runs."""
     found: list[WebhookSettings] = []
 
     async def run(settings: WebhookSettings, listening: object) -> None:
@@ -39,13 +39,13 @@ def invoke(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(main, ["webhook", *arguments], env=environment)
 
 
-def test_defaults(asked: list[WebhookSettings]) -> None:
+def test_defaults(settings_seen: list[WebhookSettings]) -> None:
     assert invoke().exit_code == 0
-    assert asked == [WebhookSettings(handlers=("fluxion", "quantum", "gang"))]
-    assert webhook_target(asked[0]) == ServiceTarget("kube-system", "fluence-webhook")
+    assert settings_seen == [WebhookSettings(handlers=("fluxion", "quantum", "gang"))]
+    assert webhook_target(settings_seen[0]) == ServiceTarget("kube-system", "fluence-webhook")
 
 
-def test_options_and_environment_say_the_same(asked: list[WebhookSettings], tmp_path: Path) -> None:
+def test_options_and_environment_say_the_same(settings_seen: list[WebhookSettings], tmp_path: Path) -> None:
     given = {
         "--host": ("FLUENCE_LISTEN_HOST", "0.0.0.0"),
         "--port": ("FLUENCE_LISTEN_PORT", "9443"),
@@ -58,7 +58,7 @@ def test_options_and_environment_say_the_same(asked: list[WebhookSettings], tmp_
     }
     assert invoke(*(part for option, (_, value) in given.items() for part in (option, value))).exit_code == 0
     assert invoke(**dict(given.values())).exit_code == 0
-    by_option, by_environment = asked
+    by_option, by_environment = settings_seen
     assert by_option == by_environment
     assert by_option.handlers == ("gang", "fluxion")
     assert webhook_target(by_option) == UrlTarget("https://10.0.0.1:9443/mutate", "10.0.0.1")
@@ -68,10 +68,10 @@ def test_options_and_environment_say_the_same(asked: list[WebhookSettings], tmp_
     "links", [{"FLUENCE_WEBHOOK_PORT": "tcp://10.0.0.7:443", "FLUENCE_PORT": "tcp://10.0.0.8:8889"}]
 )
 def test_environment_variables_of_service_links_are_no_options(
-    asked: list[WebhookSettings], links: dict[str, str]
+    settings_seen: list[WebhookSettings], links: dict[str, str]
 ) -> None:
     assert invoke(**links).exit_code == 0
-    assert asked[0].port == 8443
+    assert settings_seen[0].port == 8443
 
 
 def test_unknown_handlers_are_named_with_the_known_ones() -> None:
@@ -81,9 +81,9 @@ def test_unknown_handlers_are_named_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("url", ["https://10.0.0.1", "https://10.0.0.1/", "https://h.example:1/mutate"])
-def test_url_leads_to_the_path_that_is_served(asked: list[WebhookSettings], url: str) -> None:
+def test_url_leads_to_the_path_that_is_served(settings_seen: list[WebhookSettings], url: str) -> None:
     assert invoke("--url", url).exit_code == 0
-    assert asked[0].url.endswith("/mutate")
+    assert settings_seen[0].url.endswith("/mutate")
 
 
 @pytest.mark.parametrize(
