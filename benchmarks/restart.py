@@ -37,7 +37,7 @@ from fluence_extender.cluster.pacing import STANDARD
 from fluence_extender.localcluster.api import Api, Manifest
 from fluence_extender.localcluster.controlplane import KWOK, MANAGER, ControlPlane
 from fluence_extender.localcluster.nodes import node_manifest, resource_list
-from fluence_extender.localcluster.ports import LOOPBACK
+from fluence_extender.localcluster.process import LOOPBACK
 
 ROUNDS = 3
 WRITERS = 32

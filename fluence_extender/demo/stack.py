@@ -18,8 +18,7 @@ from typing import Any
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION
 from fluence_extender.localcluster import Component, ControlPlane
-from fluence_extender.localcluster.hostname import under_hostname
-from fluence_extender.localcluster.startable import Startable
+from fluence_extender.localcluster.process import Startable, under_hostname
 
 SCHEDULER = "kube-scheduler-fluence"
 EXTENDER = "fluence-extender"

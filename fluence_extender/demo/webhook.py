@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fluence_extender.demo.stack import free_ports
 from fluence_extender.localcluster import Component, ControlPlane
-from fluence_extender.localcluster.startable import Startable
+from fluence_extender.localcluster.process import Startable
 
 WEBHOOK = "fluence-webhook"
 STOPS_WITHIN = 10.0

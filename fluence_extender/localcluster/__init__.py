@@ -1,17 +1,18 @@
 """A real Kubernetes control plane on loopback, without containers and without root, for tests and the demo.
 
-What a scheduler extender does shows only against the real thing: a stock kube-scheduler, a real API server, real
-controllers. This room builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok from pinned Go
-modules once, runs them in a folder of their own, and plays the one part that kwok leaves out: kubelet's admission.
+Only a stock kube-scheduler, a real API server and real controllers show how a scheduler extender behaves. This room
+builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok once from pinned Go modules, runs them in
+a folder of their own, and plays the part that kwok leaves out: the kubelet's admission.
 
-Invariants: nothing of it outlives the process that started it, however that process ends; two control planes at once
-share nothing but the built binaries; it imports no other room, so that it can judge them.
+Invariants: no process outlives the process that started it, however that ends; two control planes at the same time
+share only the built binaries; this room imports no other room, so that its judgment is independent of them.
 """
 
-from fluence_extender.localcluster.api import Api, ApiError
+from fluence_extender.localcluster.api import Api
 from fluence_extender.localcluster.binaries import Binaries, ensure_binaries
 from fluence_extender.localcluster.controlplane import ControlPlane
 from fluence_extender.localcluster.errors import (
+    ApiError,
     BuildFailed,
     FolderInUse,
     GoMissing,

@@ -1,12 +1,11 @@
-"""Kubelet's resource admission as arithmetic: does a pod that arrives on a node fit beside those already there?
+"""The kubelet's resource admission as arithmetic: does a pod that arrives on a node fit beside the pods already there?
 
 Sources: Kubernetes pkg/kubelet/lifecycle/predicate.go (admission, its reasons, and that extended resources which the
 node doesn't have are dropped), component-helpers resource/helpers.go (effective requests), KEP-753 (sidecars), KEP-2837
 (pod-level resources). Amounts are integers: ``cpu`` in millicores, all else in whole units (bytes, pods, devices), a
-fraction counting as one, as kubelet rounds.
+fraction counting as one, as the kubelet rounds.
 
-It is written apart from the scheduler's own accounting on purpose: a judge that shares code with the
-judged shares its mistakes.
+It shares no code with the scheduler's own accounting, because a shared mistake would go unnoticed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SUFFIXES = {
 
 
 def quantity(text: str | int | float) -> Decimal:
-    """The exact value of a Kubernetes quantity such as ``1500m``, ``2Gi``, ``1e3`` or ``4``."""
+    """Return the exact value of a Kubernetes quantity such as ``1500m``, ``2Gi``, ``1e3`` or ``4``."""
     written = str(text)
     for length in (2, 1):
         if written[-length:] in _SUFFIXES:
@@ -35,7 +34,7 @@ def quantity(text: str | int | float) -> Decimal:
 
 
 def amounts(quantities: Mapping[str, str | int] | None) -> Amounts:
-    """A resource list as integers, each rounded up."""
+    """Return a resource list as integers, each rounded up."""
     return {
         name: int((quantity(text) * (1000 if name == "cpu" else 1)).to_integral_value(ROUND_CEILING))
         for name, text in (quantities or {}).items()
@@ -43,7 +42,7 @@ def amounts(quantities: Mapping[str, str | int] | None) -> Amounts:
 
 
 def effective_requests(spec: Mapping[str, Any]) -> Amounts:
-    """What a pod of this ``spec`` asks of its node, without the pod slot itself."""
+    """Return what a pod of this ``spec`` requests of its node, without the pod slot itself."""
     total: Amounts = {}
     for container in spec["containers"]:
         _add(total, _requests(container))
@@ -66,7 +65,7 @@ def effective_requests(spec: Mapping[str, Any]) -> Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why kubelet refuses a pod: the first resource that doesn't suffice, with its amounts."""
+    """Why the kubelet rejects a pod: the first resource that doesn't suffice, with its amounts."""
 
     resource: str
     requested: int
@@ -88,7 +87,10 @@ class Rejection:
 
 
 def admit(requests: Amounts, others: Iterable[Amounts], allocatable: Amounts) -> Rejection | None:
-    """None if a pod with ``requests`` fits on a node of ``allocatable`` beside the pods with requests ``others``."""
+    """Return why a pod with ``requests`` doesn't fit a node of ``allocatable`` beside ``others``.
+
+    None where it fits.
+    """
     used: Amounts = {}
     count = 0
     for other in others:

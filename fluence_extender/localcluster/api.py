@@ -1,7 +1,7 @@
 """A small JSON client of the Kubernetes API: plain dicts in and out, safe to share between threads.
 
-It takes any kubeconfig (tokens, client certificates, exec plugins) through the official client's loader, and
-leaves typed models aside: what a test asserts on is the wire form.
+It loads any kubeconfig (tokens, client certificates, exec plugins) through the official client's loader. It uses no
+typed models, because tests assert on the wire form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import load_kube_config
 
-from fluence_extender.localcluster.errors import LocalClusterError
+from fluence_extender.localcluster.errors import ApiError
 
 Manifest = dict[str, Any]
 
@@ -28,18 +28,8 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
-class ApiError(LocalClusterError):
-    """An answer other than 2xx; ``status`` is the HTTP code, or 0 when the server couldn't be reached."""
-
-    def __init__(self, method: str, path: str, status: int, reason: str, message: str) -> None:
-        self.status = status
-        self.reason = reason
-        self.message = message
-        super().__init__(f"{method} {path}: {status or 'no answer'} {reason} {message}".rstrip())
-
-
 class Watch:
-    """An open watch: iterate over its events (``type``, ``object``); `close` may come from another thread."""
+    """An open watch; iterate over its events (``type``, ``object``). Another thread may call `close`."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._response = response
@@ -51,7 +41,7 @@ class Watch:
             with suppress(urllib3.exceptions.HTTPError, OSError):
                 for chunk in self._response.stream(None):
                     if self._closed:
-                        # What is read from a connection that was shut down may be anything, undeciphered bytes too.
+                        # Data from a connection that was shut down may be anything, even encrypted bytes.
                         return
                     *lines, rest = (rest + chunk).split(b"\n")
                     yield from map(json.loads, filter(None, lines))
@@ -59,14 +49,14 @@ class Watch:
             self._response.close()
 
     def close(self) -> None:
-        """End the watch; a blocked iteration ends too."""
+        """End the watch and an iteration that waits for an event."""
         self._closed = True
         with suppress(ValueError, RuntimeError, OSError):
             self._response.shutdown()
 
 
 class Api:
-    """The API server that ``kubeconfig`` names, as its current user."""
+    """A client of the API server that ``kubeconfig`` names, as its current user."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
@@ -91,7 +81,7 @@ class Api:
         content_type: str = "application/json",
         timeout: float = 60,
     ) -> Manifest:
-        """One call; the answer's JSON object (``{"text": ...}`` if it isn't one). Raises `ApiError`."""
+        """Make one call; return the answer's JSON object (``{"text": ...}`` for any other answer). Raise `ApiError`."""
         response = self._send(method, path, body, query, content_type, timeout=timeout, stream=False)
         return _decoded(response.data)
 
@@ -100,15 +90,15 @@ class Api:
         return self.request("GET", path, query=query)
 
     def delete(self, path: str, **query: str) -> Manifest:
-        """DELETE ``path``; ``gracePeriodSeconds="0"`` and ``propagationPolicy`` are of use here."""
+        """DELETE ``path``; useful queries are ``gracePeriodSeconds="0"`` and ``propagationPolicy``."""
         return self.request("DELETE", path, query=query)
 
     def patch(self, path: str, body: object, content_type: str = MERGE_PATCH) -> Manifest:
-        """PATCH ``path``, a JSON merge patch unless said otherwise."""
+        """PATCH ``path``, by default with a JSON merge patch."""
         return self.request("PATCH", path, body, content_type=content_type)
 
     def create(self, manifest: Manifest, namespace: str | None = None) -> Manifest:
-        """Create ``manifest``, of whatever kind, in ``namespace`` if it doesn't name one itself."""
+        """Create ``manifest``, of any kind, in ``namespace`` if it doesn't name one itself."""
         return self.request("POST", self.path_of(manifest, namespace).rpartition("/")[0], manifest)
 
     def apply(
@@ -120,7 +110,7 @@ class Api:
         return self.request("PATCH", path, manifest, query=query, content_type=APPLY_PATCH)
 
     def path_of(self, manifest: Manifest, namespace: str | None = None) -> str:
-        """The path of the object that ``manifest`` describes; its last part is the name (which may be empty)."""
+        """Return the path of the object that ``manifest`` describes; its last part is the name, which may be empty."""
         version, metadata = manifest["apiVersion"], manifest["metadata"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         plural, namespaced = self._resource(root, manifest["kind"])
@@ -129,11 +119,11 @@ class Api:
 
     def watch(self, path: str, resource_version: str, **query: str) -> Watch:
         """Watch the collection at ``path`` from ``resource_version`` on."""
-        asked = {**query, "watch": "true", "resourceVersion": resource_version, "allowWatchBookmarks": "true"}
-        return Watch(self._send("GET", path, None, asked, "application/json", timeout=None, stream=True))
+        query = {**query, "watch": "true", "resourceVersion": resource_version, "allowWatchBookmarks": "true"}
+        return Watch(self._send("GET", path, None, query, "application/json", timeout=None, stream=True))
 
     def reachable(self, path: str = "/readyz") -> bool:
-        """Whether ``path`` answers 2xx now."""
+        """Return whether ``path`` answers 2xx now."""
         try:
             self.request("GET", path, timeout=5)
         except ApiError:
@@ -141,7 +131,7 @@ class Api:
         return True
 
     def close(self) -> None:
-        """Drop all connections."""
+        """Close all connections."""
         self._pool.clear()
 
     def _resource(self, root: str, kind: str) -> tuple[str, bool]:

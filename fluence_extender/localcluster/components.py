@@ -1,10 +1,11 @@
-"""The command lines of the control plane's components.
+"""The command lines of the control plane's components, and kube-scheduler's configuration.
 
-Everything listens on loopback only. etcd doesn't wait for the disk: what must survive is the death of a process, not
-that of the machine. ServiceAccount admission is off, so that a pod needs no token to be created; ServiceAccounts, their
-tokens and RBAC work. So is TaintNodesByCondition: nodes are Ready from birth here, and the controller manager would
-need longer to take the taint off again than all else takes (Kubernetes 1.36, 1,000 nodes: 11 of 16 s). Native gang
-scheduling's API is served (Kubernetes 1.36: feature GenericWorkload, scheduling.k8s.io/v1alpha2).
+Everything listens on loopback only. etcd doesn't wait for the disk, because its data must survive the death of a
+process but not of the machine. ServiceAccount admission is off, so that a pod can be created without a token;
+ServiceAccounts, their tokens and RBAC work. TaintNodesByCondition is off too: nodes are created Ready here, and the
+controller manager would need longer to remove the taint than everything else takes (Kubernetes 1.36, 1,000 nodes: 11 of
+16 s). The API of native gang scheduling is served (Kubernetes 1.36: feature GenericWorkload,
+scheduling.k8s.io/v1alpha2).
 """
 
 from __future__ import annotations
@@ -12,22 +13,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from fluence_extender.localcluster.binaries import Binaries
-from fluence_extender.localcluster.ports import LOOPBACK
+from fluence_extender.localcluster.process import LOOPBACK
 
+SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
 ISSUER = "https://kubernetes.default.svc"
 
-NODE_GRACE = "24h"
-"""How long a node may be silent: nobody renews Leases of nodes here, and what is NotReady says so itself."""
+SchedulerConfig = Path | str | Mapping[str, Any] | None
 
-# Of both servers: the controller manager lets go of a deleted PodGroup only with it.
+NODE_GRACE = "24h"
+"""How long a node may be silent. Nothing renews the Leases of nodes here, and a NotReady node reports itself."""
+
+# For both servers: without it the controller manager doesn't release a deleted PodGroup.
 NATIVE_GANGS = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything of one control plane is."""
+    """The folder, the files and the ports of one control plane."""
 
     folder: Path
     binaries: Binaries
@@ -37,7 +44,7 @@ class Layout:
     manager_port: int
 
     def log(self, component: str) -> Path:
-        """The log of ``component``."""
+        """Return the log of ``component``."""
         return self.folder / "logs" / f"{component}.log"
 
     @property
@@ -52,17 +59,17 @@ class Layout:
 
     @property
     def etcd_url(self) -> str:
-        """Where etcd answers."""
+        """The URL of etcd."""
         return f"http://{LOOPBACK}:{self.etcd_port}"
 
     @property
     def api_url(self) -> str:
-        """Where the API server answers."""
+        """The URL of the API server."""
         return f"https://{LOOPBACK}:{self.api_port}"
 
 
 def etcd(at: Layout) -> list[str]:
-    """etcd, as a cluster of one."""
+    """Return the command line of etcd, as a cluster of one member."""
     peer = f"http://{LOOPBACK}:{at.etcd_peer_port}"
     return [
         str(at.binaries["etcd"]),
@@ -81,7 +88,7 @@ def etcd(at: Layout) -> list[str]:
 
 
 def apiserver(at: Layout) -> list[str]:
-    """kube-apiserver: tokens and client certificates, RBAC."""
+    """Return the command line of kube-apiserver, with tokens, client certificates and RBAC."""
     secrets = at.credentials
     return [
         str(at.binaries["kube-apiserver"]),
@@ -107,7 +114,7 @@ def apiserver(at: Layout) -> list[str]:
 
 
 def controller_manager(at: Layout) -> list[str]:
-    """kube-controller-manager, fast enough for hundreds of pods a second."""
+    """Return the command line of kube-controller-manager, with limits for hundreds of pods a second."""
     secrets = at.credentials
     return [
         str(at.binaries["kube-controller-manager"]),
@@ -133,7 +140,7 @@ def scheduler(
     feature_gates: Mapping[str, bool],
     environment: Mapping[str, str],
 ) -> list[str]:
-    """kube-scheduler with the given KubeSchedulerConfiguration file, and variables of its own."""
+    """Return the command line of kube-scheduler with the configuration file ``config`` and variables of its own."""
     gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(feature_gates.items()))
     variables = ["/usr/bin/env", *(f"{name}={value}" for name, value in sorted(environment.items()))]
     return [
@@ -147,8 +154,26 @@ def scheduler(
     ]
 
 
+def complete_scheduler_config(config: SchedulerConfig, kubeconfig: Path) -> str:
+    """Return ``config`` as YAML: a file (Path), YAML text (str), a document, or None for kube-scheduler's defaults.
+
+    Add only what it leaves out: the kubeconfig, and no leader election, which would cost seconds at the start.
+    """
+    if config is None:
+        document: dict[str, Any] = {"apiVersion": SCHEDULER_API, "kind": "KubeSchedulerConfiguration"}
+    elif isinstance(config, Mapping):
+        document = dict(config)
+    else:
+        text = config.read_text() if isinstance(config, Path) else config
+        document = yaml.safe_load(text)
+    connection = {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 2000}
+    document["clientConnection"] = connection | (document.get("clientConnection") or {})
+    document["leaderElection"] = {"leaderElect": False} | (document.get("leaderElection") or {})
+    return yaml.safe_dump(document, sort_keys=False)
+
+
 def kwok(at: Layout, stages: Path) -> list[str]:
-    """kwok, which plays the kubelet of every node."""
+    """Return the command line of kwok, which plays the kubelet of every node."""
     return [str(at.binaries["kwok"]), f"--kubeconfig={at.kubeconfig}", f"--config={stages}"]
 
 

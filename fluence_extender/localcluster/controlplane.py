@@ -1,13 +1,13 @@
-"""One control plane: started, used, broken on purpose, stopped.
+"""One control plane, which can be started, used, broken on purpose, and stopped.
 
     with ControlPlane() as plane:
         plane.add_nodes(4, cpu="8")
         plane.start_scheduler()
         plane.api.create(manifest)
 
-It blocks while it starts (about 4 s); asynchronous code calls `start` and `stop` through ``asyncio.to_thread``.
-Invariants: when `stop` returns, or the process that called `start` is gone, so are all components; what was written to
-a folder given by the caller is there again when a control plane is started on that folder anew.
+`start` blocks for about 4 s; asynchronous code calls `start` and `stop` through ``asyncio.to_thread``. Invariants: all
+components have ended when `stop` returns, and when the process that called `start` ends; a control plane that is
+started again on a folder of the caller's has the data that was written there before.
 """
 
 from __future__ import annotations
@@ -27,19 +27,15 @@ from typing import TypeVar
 import urllib3
 
 from fluence_extender.localcluster import components
-from fluence_extender.localcluster.access import Access
-from fluence_extender.localcluster.api import Api, ApiError
+from fluence_extender.localcluster.api import Api
 from fluence_extender.localcluster.binaries import Binaries, ensure_binaries
-from fluence_extender.localcluster.components import Layout
-from fluence_extender.localcluster.errors import FolderInUse, LocalClusterError
-from fluence_extender.localcluster.hostname import under_hostname
+from fluence_extender.localcluster.components import Layout, SchedulerConfig, complete_scheduler_config
+from fluence_extender.localcluster.credentials import Access
+from fluence_extender.localcluster.errors import ApiError, FolderInUse, LocalClusterError
 from fluence_extender.localcluster.judge import KubeletJudge
 from fluence_extender.localcluster.nodes import create_nodes, delete_nodes, node_manifest, resource_list
-from fluence_extender.localcluster.ports import LOOPBACK, Ports
-from fluence_extender.localcluster.process import Component
+from fluence_extender.localcluster.process import LOOPBACK, Component, Ports, Startable, under_hostname
 from fluence_extender.localcluster.progress import Progress
-from fluence_extender.localcluster.scheduler_config import SchedulerConfig, complete
-from fluence_extender.localcluster.startable import Startable
 
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
@@ -52,8 +48,8 @@ T = TypeVar("T")
 class ControlPlane(Startable):
     """etcd, kube-apiserver, kube-controller-manager and kwok on loopback, with a judge; schedulers on demand.
 
-    ``folder`` holds all its files (a temporary one, removed at the end, when not given); ``binaries`` are
-    built if need be; ``timeout`` is how long, in seconds, one component may take to become ready.
+    ``folder`` holds all its files; without it a temporary folder is used and removed at the end. ``binaries`` are built
+    if necessary. ``timeout`` is how many seconds one component may take to become ready.
     """
 
     def __init__(
@@ -79,7 +75,7 @@ class ControlPlane(Startable):
     def start(self) -> None:
         """Start everything and wait until it is ready.
 
-        Raises `StartFailed` (with the end of the log), `FolderInUse`, and what `ensure_binaries` raises.
+        Raise `StartFailed` (with the end of the log), `FolderInUse`, or what `ensure_binaries` raises.
         """
         binaries = self._binaries or ensure_binaries(self._progress)
         try:
@@ -90,13 +86,13 @@ class ControlPlane(Startable):
             raise
 
     def stop(self) -> None:
-        """Stop everything; a temporary folder goes too."""
+        """Stop everything, and remove a temporary folder."""
         self._cleanup.close()
         self._layout = self._access = self._api = self._judge = None
 
     @property
     def folder(self) -> Path:
-        """Where all its files are."""
+        """The folder of all its files."""
         return self._at.folder
 
     @property
@@ -116,36 +112,36 @@ class ControlPlane(Startable):
 
     @property
     def judge(self) -> KubeletJudge:
-        """What plays kubelet's admission; its ``violations`` say who overcommitted a node."""
+        """The judge that plays the kubelet's admission; its ``violations`` are the pods that overcommitted a node."""
         return _started(self._judge)
 
     @property
     def access(self) -> Access:
-        """Hands out kubeconfigs of other users and of ServiceAccounts."""
+        """The kubeconfigs of other users and of ServiceAccounts."""
         return _started(self._access)
 
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """A kubeconfig of any ``user`` in any ``groups``; what it may do is RBAC's matter."""
+        """Return a kubeconfig of any ``user`` in any ``groups``; RBAC decides its rights."""
         return self.access.for_user(user, groups)
 
     def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
-        """A kubeconfig with a fresh token of the ServiceAccount ``name``, which must exist."""
+        """Return a kubeconfig with a new token of the ServiceAccount ``name``, which must exist."""
         return self.access.for_service_account(self.api, namespace, name)
 
     def component(self, name: str) -> Component:
-        """A component by name: etcd, kube-apiserver, kube-controller-manager, kwok, or that of a scheduler."""
+        """Return a component by name: etcd, kube-apiserver, kube-controller-manager, kwok, or a scheduler's name."""
         return self._components[name]
 
     def log(self, name: str) -> Path:
-        """The log of the component ``name``."""
+        """Return the log of the component ``name``."""
         return self._at.log(name)
 
     def stop_component(self, name: str) -> None:
-        """Ask the component to end, and wait until it has."""
+        """Stop the component, and wait until it has ended."""
         self._components[name].stop()
 
     def kill_component(self, name: str) -> None:
-        """Kill the component, as a crash would."""
+        """Kill the component, as in a crash."""
         self._components[name].kill()
 
     def start_component(self, name: str) -> None:
@@ -171,19 +167,19 @@ class ControlPlane(Startable):
     ) -> Component:
         """Start a kube-scheduler and wait until it is ready; `Component.stop` ends it.
 
-        ``config`` is a KubeSchedulerConfiguration: a file (Path), YAML text (str), a document, or None for
-        the defaults; kubeconfig and leader election are filled in where it leaves them out. Several at once
-        need different ``name``s, and configurations with different scheduler names or an election among them; for that
-        each needs its own ``hostname`` (see `under_hostname`). ``environment`` are variables besides ours.
+        ``config`` is a KubeSchedulerConfiguration: a file (Path), YAML text (str), a document, or None for the
+        defaults. The kubeconfig and the leader election are added where it leaves them out. Several schedulers at the
+        same time need different ``name``s, and either different scheduler names or an election; for an election each
+        needs its own ``hostname`` (see `under_hostname`). ``environment`` holds additional variables.
 
-        Raises `StartFailed` and `LocalClusterError`.
+        Raise `StartFailed` or `LocalClusterError`.
         """
         if name in self._components:
             if self._components[name].running:
                 raise LocalClusterError(f"a component named {name} runs already")
             self._components.pop(name)
         file = self.folder / f"{name}.yaml"
-        file.write_text(complete(config, self.kubeconfig))
+        file.write_text(complete_scheduler_config(config, self.kubeconfig))
         port = self._ports.reserve()
         command = components.scheduler(self._at, port, file, feature_gates or {}, environment or {})
         if hostname:
@@ -209,8 +205,8 @@ class ControlPlane(Startable):
     ) -> list[str]:
         """Add nodes with these allocatable resources and return their names once all are Ready.
 
-        They are called ``names`` if given, else ``prefix``-0 to ``prefix``-(``count`` - 1). ``taints`` are in
-        the wire form. Raises `ApiError` (409 if a name is taken) and `TimedOut` after ``timeout`` seconds.
+        Their names are ``names`` if given, else ``prefix``-0 to ``prefix``-(``count`` - 1). ``taints`` are in the wire
+        form. Raise `ApiError` (409 if a name is taken), or `TimedOut` after ``timeout`` seconds.
         """
         wanted = list(names) or [f"{prefix}-{number}" for number in range(count)]
         have = resource_list(cpu, memory, pods, ephemeral_storage, extended or {})
@@ -218,7 +214,7 @@ class ControlPlane(Startable):
         return wanted
 
     def delete_node(self, *names: str) -> None:
-        """Delete these nodes; their pods stay until the pod garbage collector or somebody deletes them."""
+        """Delete these nodes; their pods stay until they are deleted, for example by the pod garbage collector."""
         delete_nodes(self.api, names)
 
     @property
@@ -228,7 +224,7 @@ class ControlPlane(Startable):
     def _lay_out(self, binaries: Binaries) -> None:
         atexit.register(self.stop)
         self._cleanup.callback(atexit.unregister, self.stop)
-        folder = self._claim_folder()
+        folder = self._lock_folder()
         self._cleanup.callback(self._ports.release)
         reserve = self._ports.reserve
         at = self._layout = Layout(folder, binaries, reserve(), reserve(), reserve(), reserve())
@@ -237,7 +233,7 @@ class ControlPlane(Startable):
         self._cleanup.callback(self._api.close)
         self._judge = KubeletJudge(at.kubeconfig)
 
-    def _claim_folder(self) -> Path:
+    def _lock_folder(self) -> Path:
         if self._given is None:
             folder = Path(tempfile.mkdtemp(prefix="fluence-controlplane-"))
             self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -281,8 +277,8 @@ class ControlPlane(Startable):
         self._components.clear()
 
     def _api_ready(self) -> bool:
-        # The default namespace is made only after the server calls itself ready, and admission may refuse what it
-        # hasn't learnt enough about yet.
+        # The default namespace is created only after the server reports ready, and admission may refuse pods until it
+        # has loaded its own data.
         return (
             self.api.reachable("/readyz")
             and self.api.reachable("/api/v1/namespaces/default")

@@ -1,8 +1,10 @@
-"""Who may talk to a local control plane: certificates, tokens, and the kubeconfigs that carry them.
+"""The users of a local control plane: certificates, tokens, and the kubeconfigs that contain them.
 
-One certificate authority a control plane signs the API server's certificate and those of users; a second key
-signs ServiceAccount tokens. All lie in its folder, readable by its owner only, and are made anew only when
-missing, so that what was issued before a crash is still good after it.
+Each control plane has a certificate authority, which signs the certificates of the API server and of users, and a
+second key, which signs ServiceAccount tokens. All files lie in its folder, readable by their owner only. They are
+created only where they are missing, so that credentials issued before a crash stay valid after it. The admin (group
+system:masters) has a token. Any other user gets a client certificate on demand. A ServiceAccount gets a token from the
+TokenRequest API, and with it exactly the rights that RBAC gives it.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import base64
 import datetime
 import ipaddress
 import os
+import re
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +26,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fluence_extender.localcluster.api import Api
+from fluence_extender.localcluster.components import Layout
+
 LIFETIME = datetime.timedelta(days=365)
 SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+TOKEN_SECONDS = 24 * 3600
 SERVER_ADDRESSES = ("127.0.0.1", "10.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What proves who a client is: a bearer token, or a certificate with its key (both PEM)."""
+    """What identifies a client: a bearer token, or a certificate with its key (both PEM)."""
 
     token: str = ""
     certificate: bytes = b""
@@ -36,7 +45,7 @@ class Credential:
 
 
 def write_private(path: Path, content: bytes) -> Path:
-    """Write ``path`` so that only its owner can read it, whole or not at all."""
+    """Write the whole file ``path`` or nothing, readable by its owner only."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
@@ -44,7 +53,7 @@ def write_private(path: Path, content: bytes) -> Path:
 
 
 def kubeconfig_text(url: str, authority: bytes, credential: Credential) -> str:
-    """A kubeconfig with one cluster, one user and one context, everything inline."""
+    """Return a kubeconfig with one cluster, one user and one context, and all data inline."""
     user: dict[str, Any] = {}
     if credential.token:
         user["token"] = credential.token
@@ -64,12 +73,12 @@ def kubeconfig_text(url: str, authority: bytes, credential: Credential) -> str:
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """A fresh P-256 key."""
+    """Return a new P-256 key."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """``key`` in the form Go's tools read."""
+    """Return ``key`` in the form that Go's tools read."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
@@ -91,14 +100,17 @@ class Authority:
         self._key = loaded
 
     def server(self) -> Credential:
-        """A serving certificate for the loopback address and the in-cluster names."""
+        """Return a serving certificate for the loopback address and the in-cluster names."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVER_NAMES]
         names += [x509.IPAddress(ipaddress.ip_address(address)) for address in SERVER_ADDRESSES]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
         return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
 
     def client(self, user: str, groups: tuple[str, ...] = ()) -> Credential:
-        """A client certificate; Kubernetes reads the user from its common name, the groups from its organizations."""
+        """Return a client certificate.
+
+        Kubernetes reads the user from its common name, the groups from its organizations.
+        """
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
         attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         return self._issue(x509.Name(attributes), ExtendedKeyUsageOID.CLIENT_AUTH, None)
@@ -150,3 +162,61 @@ def _builder(
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + LIFETIME)
     )
+
+
+class Access:
+    """The credentials of one control plane: those that the components need to start, and kubeconfigs for users."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        layout.credentials.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._authority = Authority(layout.credentials)
+        server = self._authority.server()
+        self._write("server.crt", server.certificate)
+        self._write("server.key", server.key)
+        if not (layout.credentials / "serviceaccounts.key").exists():
+            self._write("serviceaccounts.key", key_pem(new_key()))
+        admin = Credential(token=self._admin_token())
+        write_private(layout.kubeconfig, self._text(admin).encode())
+
+    @property
+    def authority_file(self) -> Path:
+        """The CA certificate for the certificates of API server, kube-scheduler and controller manager."""
+        return self._layout.credentials / "ca.crt"
+
+    def for_user(self, user: str, groups: Sequence[str] = ()) -> Path:
+        """Return a kubeconfig of ``user`` in ``groups``, with a client certificate."""
+        return self._write_kubeconfig(user, self._authority.client(user, tuple(groups)))
+
+    def for_token(self, name: str, token: str) -> Path:
+        """Return a kubeconfig with a bearer ``token``; ``name`` only names the file."""
+        return self._write_kubeconfig(name, Credential(token=token))
+
+    def for_service_account(self, api: Api, namespace: str, name: str) -> Path:
+        """Return a kubeconfig of the ServiceAccount ``name``, which must exist; its token is valid for a day."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_SECONDS},
+        }
+        token = api.request("POST", path, body)["status"]["token"]
+        return self.for_token(f"{namespace}.{name}", token)
+
+    def _admin_token(self) -> str:
+        table = self._layout.credentials / "tokens.csv"
+        if not table.exists():
+            write_private(table, f'{secrets.token_hex(32)},admin,admin,"system:masters"\n'.encode())
+        return table.read_text().partition(",")[0]
+
+    def _write_kubeconfig(self, name: str, credential: Credential) -> Path:
+        file = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+        path = self._layout.folder / "kubeconfigs" / f"{file}.kubeconfig"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return write_private(path, self._text(credential).encode())
+
+    def _text(self, credential: Credential) -> str:
+        return kubeconfig_text(self._layout.api_url, self._authority.pem, credential)
+
+    def _write(self, name: str, content: bytes) -> None:
+        write_private(self._layout.credentials / name, content)

@@ -1,4 +1,13 @@
-"""What can go wrong with a local control plane; each message says what to do about it."""
+"""The exceptions of this room; each message says what to do.
+
+LocalClusterError
+  ApiError       the API server refused a call, or couldn't be reached
+  GoMissing      there is no Go toolchain to build the programs
+  BuildFailed    building a program failed
+  StartFailed    a component ended, or wasn't ready in time
+  TimedOut       something else wasn't ready in time
+  FolderInUse    another control plane uses the folder
+"""
 
 from __future__ import annotations
 
@@ -9,8 +18,18 @@ class LocalClusterError(Exception):
     """Any failure of the local control plane."""
 
 
+class ApiError(LocalClusterError):
+    """An answer other than 2xx; ``status`` is the HTTP code, 0 where the server couldn't be reached."""
+
+    def __init__(self, method: str, path: str, status: int, reason: str, message: str) -> None:
+        self.status = status
+        self.reason = reason
+        self.message = message
+        super().__init__(f"{method} {path}: {status or 'no answer'} {reason} {message}".rstrip())
+
+
 class GoMissing(LocalClusterError):
-    """No Go toolchain that can build the control plane, and none could be installed."""
+    """There is no Go toolchain that can build the control plane, and none could be installed."""
 
     def __init__(self, wanted: str, found: str, why: str) -> None:
         self.wanted = wanted
@@ -23,7 +42,7 @@ class GoMissing(LocalClusterError):
 
 
 class BuildFailed(LocalClusterError):
-    """`go build` of one binary failed; ``output`` is the end of what it printed."""
+    """`go build` of one binary failed; ``output`` is the end of its output."""
 
     def __init__(self, binary: str, output: str) -> None:
         self.binary = binary
@@ -42,7 +61,7 @@ class StartFailed(LocalClusterError):
 
 
 class TimedOut(LocalClusterError):
-    """Something awaited didn't come true in time."""
+    """A condition didn't hold in time."""
 
     def __init__(self, what: str, seconds: float, seen: str = "") -> None:
         self.what = what

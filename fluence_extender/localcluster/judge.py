@@ -1,13 +1,13 @@
-"""The judge: kubelet's admission, played for nodes that have no kubelet.
+"""The judge plays the kubelet's admission for nodes that have no kubelet.
 
-kwok runs whatever is bound, so a scheduler that overcommits a node would go unnoticed. The judge watches pods
-and nodes with a client of its own and checks each pod, in the order in which they arrive on their node, as
-kubelet would. A pod that doesn't fit is failed as kubelet fails it and recorded. Against real kubelets
-(``enforce=False``) it writes nothing and records the pods that they refused.
+kwok runs every pod that is bound, so a scheduler that overcommits a node would go unnoticed. The judge watches pods and
+nodes with its own client, and checks the pods of a node in the order of their arrival, as the kubelet would. It fails
+and records a pod that doesn't fit, as the kubelet fails it. Against real kubelets (``enforce=False``) it writes nothing
+and records the pods that they rejected.
 
-Invariants: a pod is judged once, at arrival, against the pods that were admitted there before and haven't
-ended; it is rejected only after the node was read again, so that a late node event doesn't count against it; a
-rejected pod stays Failed even if kwok, racing, says Running.
+Invariants: a pod is judged once, at its arrival, against the pods that were admitted there before and haven't ended; it
+is rejected only after the node was read again, so that a late node event doesn't count against it; a rejected pod stays
+Failed even if kwok writes Running at the same time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from fluence_extender.localcluster.admission import Amounts, Rejection, admit, amounts, effective_requests
-from fluence_extender.localcluster.api import STRATEGIC_PATCH, Api, ApiError, Manifest, Watch
-from fluence_extender.localcluster.waiting import poll
+from fluence_extender.localcluster.api import STRATEGIC_PATCH, Api, Manifest, Watch
+from fluence_extender.localcluster.errors import ApiError
+from fluence_extender.localcluster.process import poll
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
@@ -33,7 +34,7 @@ FINISHED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One pod that its node had no room for."""
+    """One pod for which its node had no capacity."""
 
     pod: str
     uid: str
@@ -63,7 +64,7 @@ class KubeletJudge:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """All pods rejected so far, in order."""
+        """All rejected pods so far, in order."""
         with self._lock:
             return tuple(self._violations)
 
@@ -92,7 +93,10 @@ class KubeletJudge:
         self._api.close()
 
     def settle(self, timeout: float = 30) -> bool:
-        """Wait until every pod that is bound now has been judged; False if that takes longer than ``timeout`` s."""
+        """Wait until every pod that is bound now has been judged.
+
+        Return whether that took at most ``timeout`` seconds.
+        """
 
         def caught_up() -> bool:
             with suppress(ApiError):
@@ -122,8 +126,8 @@ class KubeletJudge:
             except ApiError as error:
                 if error.status not in (0, 429):
                     version = ""
-            # Not at once: an API server that ends may reset a new connection before TLS begins, and CPython's ssl then
-            # leaves the socket open.
+            # Wait first: an API server that ends may reset a new connection before TLS begins, and CPython's ssl module
+            # then leaves the socket open.
             self._stopping.wait(RETRY_SECONDS)
 
     def _consume(self, watch: Watch, version: str, change: Callable[[str, Manifest], None]) -> str:
@@ -254,7 +258,7 @@ def _finished(pod: Manifest) -> bool:
 
 
 def _arrival(pod: Manifest) -> tuple[str, int]:
-    """Sorts pods as they arrived on their nodes, as far as their status tells."""
+    """Return a sort key for the order in which pods arrived on their nodes, as far as their status shows it."""
     conditions = pod["status"].get("conditions") or ()
     bound = [entry.get("lastTransitionTime") or "" for entry in conditions if entry["type"] == "PodScheduled"]
     return (bound[0] if bound else "", int(pod["metadata"]["resourceVersion"]))

@@ -1,4 +1,4 @@
-"""The nodes that kwok plays: their manifests, and making and removing many at once."""
+"""The nodes that kwok plays: their manifests, and creating and deleting many at once."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fluence_extender.localcluster.api import Api, ApiError, Manifest
-from fluence_extender.localcluster.errors import TimedOut
-from fluence_extender.localcluster.waiting import poll
+from fluence_extender.localcluster.api import Api, Manifest
+from fluence_extender.localcluster.errors import ApiError, TimedOut
+from fluence_extender.localcluster.process import poll
 
 NODES = "/api/v1/nodes"
 PARALLEL_WRITES = 16
@@ -28,7 +28,7 @@ def resource_list(
     ephemeral_storage: str | int,
     extended: Mapping[str, int],
 ) -> dict[str, str]:
-    """A node's resources in the wire form."""
+    """Return a node's resources in the wire form."""
     fixed = {"cpu": cpu, "memory": memory, "pods": pods, "ephemeral-storage": ephemeral_storage}
     return {name: str(amount) for name, amount in {**fixed, **extended}.items()}
 
@@ -39,7 +39,7 @@ def node_manifest(
     labels: Mapping[str, str],
     taints: Sequence[Mapping[str, str]],
 ) -> Manifest:
-    """A node that is Ready from birth and has ``resources`` both as capacity and as allocatable."""
+    """Return a node that is created Ready and has ``resources`` both as capacity and as allocatable."""
     own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     conditions = [{"type": kind, "status": status, "reason": reason} for kind, status, reason in CONDITIONS]
     return {
@@ -56,7 +56,7 @@ def node_manifest(
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    """Whether ``node`` is Ready and no longer carries the taint that the API server gives each new node."""
+    """Return whether ``node`` is Ready and no longer has the taint that the API server gives each new node."""
     conditions = node["status"].get("conditions") or ()
     taints = node["spec"].get("taints") or ()
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions) and not any(
@@ -67,14 +67,14 @@ def is_ready(node: Mapping[str, Any]) -> bool:
 def create_nodes(api: Api, manifests: Sequence[Manifest], timeout: float) -> None:
     """Create the nodes, many at once, and wait until all are Ready.
 
-    Raises `ApiError` (409 if a name is taken) and `TimedOut`.
+    Raise `ApiError` (409 if a name is taken) or `TimedOut`.
     """
     with ThreadPoolExecutor(PARALLEL_WRITES) as pool:
         list(pool.map(lambda manifest: api.request("POST", NODES, manifest), manifests))
     wanted = {manifest["metadata"]["name"] for manifest in manifests}
 
     def all_ready() -> bool:
-        # Served from the API server's cache, which is what a watch would show.
+        # Version 0 reads the API server's cache, which is what a watch would show.
         nodes = api.get(NODES, resourceVersion="0")["items"]
         ready = {node["metadata"]["name"] for node in nodes if is_ready(node)}
         return wanted <= ready
@@ -84,7 +84,7 @@ def create_nodes(api: Api, manifests: Sequence[Manifest], timeout: float) -> Non
 
 
 def delete_nodes(api: Api, names: Sequence[str]) -> None:
-    """Delete the nodes that are there; their pods stay until somebody deletes them."""
+    """Delete those of the nodes that exist; their pods stay until they are deleted."""
 
     def delete(name: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Telling a person that a long step runs: a spinner on a terminal, plain lines elsewhere."""
+"""Show that a long step is running: a spinner on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Progress(Protocol):
     """Receives the steps of a long operation."""
 
     def step(self, text: str) -> AbstractContextManager[None]:
-        """Report that ``text`` runs for as long as the context is open."""
+        """Report that the step ``text`` runs while the context is open."""
 
     def note(self, text: str) -> None:
         """Report a single fact."""
@@ -32,7 +32,7 @@ class Silent:
 
 
 class ConsoleProgress:
-    """A `Progress` on a rich console: one line a step with its duration, a spinner only on a real terminal."""
+    """A `Progress` on a rich console: one line for each step with its duration, and a spinner on a real terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)

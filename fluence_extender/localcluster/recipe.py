@@ -1,8 +1,8 @@
-"""Which binaries make a control plane, from which Go modules, and the key under which a build of them is kept.
+"""Which binaries make up a control plane, which Go modules they are built from, and the cache key of a build.
 
-The modules are pinned by go.mod and go.sum files shipped beside this code. They hold no Go source: each names the
-wanted commands as tools of the module. Invariant: the same pinned files on the same platform give the same key, and any
-change to them another one.
+The modules are pinned by go.mod and go.sum files in this package. They hold no Go source: each names the wanted
+commands as tools of the module. Invariant: the same pinned files on the same platform give the same key, and any change
+to them gives another key.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ PINS = ("go.mod", "go.sum")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One pinned Go module: ``name`` is its folder under gomodules, ``version`` that of what it builds."""
+    """One pinned Go module; ``name`` is its folder under gomodules, ``version`` the version of its programs."""
 
     name: str
     version: str
     stamps: tuple[tuple[str, str], ...] = ()
 
     def pins(self) -> dict[str, bytes]:
-        """The contents of its go.mod and go.sum."""
+        """Return the contents of its go.mod and go.sum."""
         folder = resources.files("fluence_extender.localcluster") / "gomodules" / self.name
         return {pin: (folder / pin).read_bytes() for pin in PINS}
 
     def ldflags(self) -> str:
-        """Linker flags: no debug tables, and the version stamps, without which a server calls itself v0.0.0."""
+        """Return the linker flags: no debug tables, and the version, without which a server reports v0.0.0."""
         return " ".join(["-s", "-w", *(f"-X {variable}={value}" for variable, value in self.stamps)])
 
     def key(self, system: str = sys.platform, machine: str = platform.machine()) -> str:
-        """The cache folder's name for this module: name, version, platform, and a hash of all that shapes it."""
+        """Return the name of its cache folder: name, version, platform, and a hash of all that affects the build."""
         digest = hashlib.sha256()
         for pin, content in sorted(self.pins().items()):
             digest.update(pin.encode() + b"\0" + content + b"\0")

@@ -1,9 +1,9 @@
 """Run a program that dies with its parent: ``python shim.py PARENT_PID PROGRAM ARGUMENT...``.
 
-The kernel is asked to kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG, kept across execve
-of an ordinary program). A parent that ended before the request would go unnoticed, hence the check after it.
-It runs as a program of its own because code between fork and exec in a threaded parent may deadlock. Standard
-library only, so that it starts in isolated mode.
+The kernel kills this process when its parent ends (prctl(2), PR_SET_PDEATHSIG, which an execve of an ordinary program
+keeps). A parent that ended before that call would go unnoticed, so the parent is checked after the call. This is a
+program of its own because code between fork and exec in a threaded parent may deadlock. It imports only the standard
+library, so that it starts in isolated mode.
 """
 
 import ctypes

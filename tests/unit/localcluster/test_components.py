@@ -16,19 +16,17 @@ import pytest
 import yaml
 from rich.console import Console
 
+from fluence_extender.localcluster.components import complete_scheduler_config
 from fluence_extender.localcluster.errors import StartFailed
 from fluence_extender.localcluster.nodes import is_ready, node_manifest, resource_list
-from fluence_extender.localcluster.ports import Ports
-from fluence_extender.localcluster.process import Component, tail
+from fluence_extender.localcluster.process import Component, Ports, poll, tail
 from fluence_extender.localcluster.progress import ConsoleProgress
-from fluence_extender.localcluster.scheduler_config import complete
-from fluence_extender.localcluster.waiting import poll
 
 KUBECONFIG = Path("/k")
 
 
 def test_scheduler_config_is_the_default_one_when_none_is_given() -> None:
-    document = yaml.safe_load(complete(None, KUBECONFIG))
+    document = yaml.safe_load(complete_scheduler_config(None, KUBECONFIG))
     assert document["kind"] == "KubeSchedulerConfiguration"
     assert document["clientConnection"]["kubeconfig"] == "/k"
     assert document["leaderElection"] == {"leaderElect": False}
@@ -44,7 +42,7 @@ def test_scheduler_config_keeps_what_it_says(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(text)
     for config in (given, text, file):
-        document = yaml.safe_load(complete(config, KUBECONFIG))
+        document = yaml.safe_load(complete_scheduler_config(config, KUBECONFIG))
         assert document["profiles"] == given["profiles"]
         assert document["clientConnection"] == {"kubeconfig": "/own", "qps": 5, "burst": 2000}
         assert document["leaderElection"] == {"leaderElect": True}

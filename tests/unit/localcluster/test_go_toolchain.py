@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.localcluster import golang
+from fluence_extender.localcluster import binaries
+from fluence_extender.localcluster.binaries import find_go, go_environment, parse_version
 from fluence_extender.localcluster.errors import GoMissing
-from fluence_extender.localcluster.golang import find_go, go_environment, parse_version
 from fluence_extender.localcluster.progress import Silent
 
 
@@ -98,6 +98,6 @@ def test_failing_install_is_an_error_that_names_the_fix(
 
 
 def test_broken_go_on_path_counts_as_none(tmp_path: Path) -> None:
-    assert golang.probe(script(tmp_path / "go", "exit 1")) is None
-    assert golang.probe(tmp_path / "missing") is None
-    assert golang.probe(Path(sys.executable)) is None
+    assert binaries.probe(script(tmp_path / "go", "exit 1")) is None
+    assert binaries.probe(tmp_path / "missing") is None
+    assert binaries.probe(Path(sys.executable)) is None

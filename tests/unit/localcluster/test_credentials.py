@@ -10,10 +10,9 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fluence_extender.localcluster.access import Access
 from fluence_extender.localcluster.binaries import Binaries
 from fluence_extender.localcluster.components import Layout
-from fluence_extender.localcluster.credentials import Authority, Credential, kubeconfig_text
+from fluence_extender.localcluster.credentials import Access, Authority, Credential, kubeconfig_text
 
 
 def test_kubeconfig_holds_everything_inline() -> None:
