@@ -1,6 +1,9 @@
-"""Matching jobspecs on resource graphs: one port, and the engines behind it.
+"""Matching jobspecs on resource graphs: one port and two engines behind it.
 
-Whatever is asked of an engine, in whatever order, another gives the same jobid, time, placement and errno.
+`port` holds the protocol and its values, `errors` the refusals, `factory` makes a matcher. `fluxion` is libreapi_cli
+through `fluxion_ffi`; `worker` runs an engine in a process of its own. `engine` is the embedded engine, of which
+`walker` follows libreapi_cli vertex by vertex and `counted` answers for compact graphs by arithmetic. Invariant: the
+same calls in the same order get the same jobid, time, placement and errno from each engine.
 """
 
 from __future__ import annotations

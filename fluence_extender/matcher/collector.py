@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """No automatic collection in the block, if there was one before."""
+    """Pause automatic collection in the block, if it was on before."""
     enabled = gc.isenabled()
     gc.disable()
     try:

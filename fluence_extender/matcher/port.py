@@ -1,7 +1,7 @@
-"""The port every engine stands behind: ask a resource graph for a whole jobspec at once.
+"""The port of every engine: match a whole jobspec on a resource graph at once.
 
-Two engines answer alike: libreapi_cli through `fluxion_ffi`, and our own. Whatever one of them is asked, in whatever
-order, the other gives the same jobid, time, placement and errno.
+There are two engines, libreapi_cli through `fluxion_ffi` and the embedded one. Invariant: the same calls in the same
+order get the same jobid, time, placement and errno from both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MatchOp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MatcherOptions:
-    """How a matcher is set up; the values are those of reapi_cli_initialize (fluxion reference 1.8).
+    """The options of a matcher, with the values of reapi_cli_initialize (fluxion reference 1.8).
 
     ``match_format`` is always ``jgf``, the only format that says everything a match holds.
     """
@@ -52,7 +52,7 @@ class MatcherOptions:
 
 
 Placement = Mapping[str, Mapping[str, int]]
-"""Holder path -> {leaf type: amount}: what was granted under each vertex of a match, in the compact form."""
+"""Holder path -> {leaf type: amount}: what was granted under each vertex of a match."""
 
 
 class Match:
@@ -60,7 +60,7 @@ class Match:
 
     ``jobid`` is `NO_JOB` where nothing was allocated; ``at`` is the start in seconds on the matcher's clock (0 = now);
     ``placement`` has one entry for each emitted vertex that isn't a ``core``, ``memory`` or ``gpu`` leaf, with the
-    amounts of those leaves directly below it (empty for a satisfiability answer). ``R`` is made when first read.
+    amounts of those leaves directly below it (empty for a satisfiability answer). ``R`` is made when it is first read.
     """
 
     __slots__ = ("_made", "_make", "at", "jobid", "placement", "reserved")
@@ -82,7 +82,7 @@ class Match:
 
     @property
     def R(self) -> Jgf | None:  # noqa: N802 - the RFC 20 name
-        """The resource set in the match format, or None where the operation emits none (satisfiability)."""
+        """The resource set as JGF, or None where the operation emits none (satisfiability)."""
         if self._make is not None:
             self._made = self._make()
             self._make = None
@@ -96,7 +96,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """What a matcher knows of a job: ``mode`` is ALLOCATED, RESERVED or CANCELED."""
+    """The state of a job: ``mode`` is ALLOCATED, RESERVED or CANCELED, ``at`` its start in seconds."""
 
     mode: str
     reserved: bool
@@ -105,7 +105,7 @@ class JobInfo:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Leaves of one node to be held until cancelled: ``counts`` (leaf type -> leaves) on the node of ``rank``."""
+    """Leaves of one node to hold until cancelled: ``counts`` (leaf type -> leaves) on the node of ``rank``."""
 
     jobid: int
     rank: int
@@ -113,32 +113,32 @@ class Hold:
 
 
 class Allocator(Protocol):
-    """The part of a matcher that gives and takes back. Every refusal is a `MatcherError` and changes nothing."""
+    """The part of a matcher that production uses. Every refusal is a `MatcherError` and changes nothing."""
 
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:
-        """Match ``jobspec``; without ``jobid`` the engine counts as libreapi_cli does.
+        """Match ``jobspec``; without ``jobid`` the engine counts ids as libreapi_cli does.
 
         Raises `Busy`, `Unsatisfiable`, `InvalidJobspec`, `JobExists` (``jobid`` is held).
         """
         ...
 
     def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
-        """Hold one after the other; for each what was granted, or why nothing was.
+        """Hold one after the other; return for each what was granted, or why nothing was.
 
-        Each leaves what a match of one slot of its counts would that may only look at its node (see `holds`).
+        Each hold leaves what a match of one slot would leave that may only look at that node.
         """
         ...
 
     def cancel(self, jobid: int) -> None:
-        """Free all that the job holds. Raises `UnknownJob`."""
+        """Free everything that the job holds. Raises `UnknownJob`."""
         ...
 
     def info(self, jobid: int) -> JobInfo:
-        """Say what became of a job, cancelled ones included. Raises `UnknownJob`."""
+        """Return the state of a job, a cancelled one included. Raises `UnknownJob`."""
         ...
 
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
-        """Add the subtree in ``jgf``, a document with the path from the root down to it. Raises `InvalidGraph`."""
+        """Add the subtree in ``jgf``, which holds the path from the root down to it too. Raises `InvalidGraph`."""
         ...
 
     def remove_subgraph(self, path: str) -> None:
@@ -154,11 +154,11 @@ class Matcher(Allocator, Protocol):
     """One resource graph and the jobs on it. Not thread-safe; every refusal is a `MatcherError` and changes nothing."""
 
     def set_status(self, path: str, up: bool) -> None:
-        """Mark the vertex at ``path`` up or down; what runs there goes on. Raises `MatcherError` (unknown path)."""
+        """Mark the vertex at ``path`` up or down; jobs there stay. Raises `MatcherError` (unknown path)."""
         ...
 
     def update_allocate(self, jobid: int, R: Jgf | str | bytes) -> Match:  # noqa: N803
-        """Allocate exactly what ``R`` lists, as after a restart. Raises `JobExists`, `InvalidJobspec`.
+        """Allocate exactly what ``R`` lists. Raises `JobExists`, `InvalidJobspec`.
 
         ``R`` is JGF, which holds from time 0 on without an end, or an RFC 20 object that has JGF under ``scheduling``
         and brings the times.

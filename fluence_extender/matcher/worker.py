@@ -1,8 +1,8 @@
-"""An engine in a process of its own, so that loading a graph keeps nobody else from working.
+"""An engine in a process of its own, so that loading a graph doesn't block anything else.
 
-libreapi_cli serves one call at a time in a whole process and holds it through a load, which takes seconds on large
-graphs; so each graph gets a process. One that crashes or hangs takes nothing with it: its caller gets `EngineLost` and
-loads anew elsewhere. The memory that libreapi_cli never frees goes with the process.
+libreapi_cli serves one call at a time in a whole process, and a load takes seconds on large graphs; so each graph gets
+a process. When that process crashes or hangs, only its caller is affected: it gets `EngineLost` and loads the graph
+anew in another process. The memory that libreapi_cli never frees ends with the process.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from fluence_extender.matcher.port import (
 )
 
 PATIENCE = 30.0
-"""Seconds that a call may take; kube-scheduler waits no longer either."""
+"""Seconds that a call may take; kube-scheduler doesn't wait longer either."""
 
 HOLDS_A_CALL = 500
-"""Holds that libreapi_cli makes in a few seconds at most, on however large a graph."""
+"""Holds in one call: libreapi_cli makes so many in a few seconds on a graph of any size."""
 
 LOAD_PATIENCE = 600.0
 """Seconds that a load may take: libreapi_cli takes about one for each 30,000 vertices."""
@@ -71,19 +71,19 @@ class WorkerMatcher:
         return Match(*self._call(self._patience, "match", op, jobspec, jobid))
 
     def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
-        """Hold leaves of known nodes one after the other, many in one call. Raises `EngineLost`."""
-        answers: list[Placement | MatcherError] = []
+        """Hold leaves of known nodes one after the other, many in one message. Raises `EngineLost`."""
+        granted: list[Placement | MatcherError] = []
         waiting = list(holds)
         for start in range(0, len(waiting), HOLDS_A_CALL):
-            answers += self._call(self._patience, "hold_all", waiting[start : start + HOLDS_A_CALL])
-        return answers
+            granted += self._call(self._patience, "hold_all", waiting[start : start + HOLDS_A_CALL])
+        return granted
 
     def cancel(self, jobid: int) -> None:
-        """Free all that the job holds. Raises `UnknownJob`, `EngineLost`."""
+        """Free everything that the job holds. Raises `UnknownJob`, `EngineLost`."""
         self._call(self._patience, "cancel", jobid)
 
     def info(self, jobid: int) -> JobInfo:
-        """Say what became of a job. Raises `UnknownJob`, `EngineLost`."""
+        """Return the state of a job. Raises `UnknownJob`, `EngineLost`."""
         info: JobInfo = self._call(self._patience, "info", jobid)
         return info
 
@@ -115,12 +115,12 @@ class WorkerMatcher:
 
 
 def serve(pipe: Connection) -> None:
-    """Answer calls until the other side has gone."""
+    """Answer calls until the other side closes the pipe."""
 
     def answer(verb: str, arguments: tuple[Any, ...]) -> object:
         if verb == "load":
             matchers.append(create_matcher(*arguments))
-            # What was loaded stays: the collector needn't walk it again and again.
+            # What was loaded stays, so the collector need not look at it again and again.
             gc.freeze()
             return None
         (matcher,) = matchers

@@ -1,7 +1,7 @@
 """The resource graph: vertices, the containment edges between them, and the indexes the walk needs.
 
-Invariant: below the root the containment edges close no cycle and are at most `MAX_DEPTH` deep; ``nodes`` holds
-the vertices of type ``node`` in load order; ``by_path`` lists every attached vertex under each of its paths.
+Invariant: below the root the containment edges close no cycle and are at most `MAX_DEPTH` deep; ``nodes`` holds the
+vertices of type ``node`` in load order; ``by_path`` lists every attached vertex under each of its paths.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STATIC_TYPES = (
 
 
 class Vertex:
-    """One resource of the graph, with its time lines.
+    """One resource of the graph, with its timelines.
 
     ``plans`` counts its units, ``claims`` the jobs that are on it or below it; both are made at their first use.
     ``allocations`` is the number of jobs, not reservations, that hold it exclusively.
@@ -107,15 +107,11 @@ class Vertex:
         self.label: tuple[int, str] | None = None
 
     def free_during(self, at: int, duration: int) -> int:
-        """How many of its units no job holds exclusively during [at, at + duration)."""
+        """Return how many units no job holds exclusively during [at, at + duration)."""
         return self.size if self.plans is None else self.plans.free_during(at, duration)
 
-    def claimed_during(self, at: int, duration: int) -> bool:
-        """Whether any job is on it or below it during [at, at + duration)."""
-        return self.claims is not None and self.claims.free_during(at, duration) < SHARERS
-
     def heaviest_first(self) -> list[tuple[int, int, int, Edge]]:
-        """The out-edges by weight, then by the child's uniq_id, both descending, as sort keys and edge."""
+        """Return the out-edges by weight, then by the child's uniq_id, both descending, each with its sort key."""
         if self.by_weight is None:
             self.by_weight = sorted(edge.order() for edge in self.out)
         return self.by_weight
@@ -125,7 +121,7 @@ class Vertex:
 
 
 class Edge:
-    """A containment edge, and what the last selection that chose it wants below."""
+    """A containment edge, and what the last traversal that chose it wants below."""
 
     __slots__ = ("exclusive", "needs", "seq", "serial", "source", "target", "weight")
 
@@ -139,11 +135,11 @@ class Edge:
         self.exclusive = False
 
     def order(self) -> tuple[int, int, int, Edge]:
-        """The key that puts heavy edges first."""
+        """Return the key that puts heavy edges first."""
         return (-self.weight, -self.target.uniq_id, self.serial, self)
 
     def reweigh(self, weight: int) -> None:
-        """Change the weight and the edge's turn among its siblings."""
+        """Change the weight, and the edge's place among its siblings."""
         if weight == self.weight:
             return
         turns = self.source.by_weight
@@ -156,7 +152,7 @@ class Edge:
         insort(turns, self.order(), key=_turn)
 
     def mark(self, seq: int, needs: int, exclusive: bool) -> None:
-        """Note that the selection ``seq`` chose the target."""
+        """Note that the traversal ``seq`` chose the target."""
         self.seq = seq
         self.needs = needs
         self.exclusive = exclusive
@@ -189,19 +185,19 @@ class Graph:
         self._type_ids.setdefault(name, len(self._type_ids))
 
     def types(self) -> list[str]:
-        """All noted types, the first noted first."""
+        """Return all noted types, the first noted first."""
         return list(self._type_ids)
 
     def knows_type(self, name: str) -> bool:
-        """Whether the type was ever named by the graph or its options."""
+        """Whether the graph or its options ever named the type."""
         return name in self._type_ids
 
     def type_order(self, name: str) -> int:
-        """The type's place among all noted types."""
+        """Return the type's place among all noted types."""
         return self._type_ids[name]
 
     def new_walk(self) -> int:
-        """Start a walk: every vertex counts as not seen again."""
+        """Start a walk, for which no vertex counts as seen; return its number."""
         self.walks += 1
         return self.walks
 
@@ -274,7 +270,7 @@ def _disconnect(edge: Edge) -> None:
 
 
 def subtree(vertex: Vertex) -> dict[Vertex, None]:
-    """The vertex and everything below it."""
+    """Return the vertex and everything below it."""
     found = {vertex: None}
     waiting = [vertex]
     while waiting:

@@ -25,7 +25,7 @@ class _Growth:
 
 
 def grow(graph: Graph, document: Document) -> None:
-    """Attach what the document holds and the graph doesn't. Raises InvalidGraph, and then changes nothing."""
+    """Attach the vertices that the graph doesn't have. Raises `InvalidGraph`, and then changes nothing."""
     growth = _Growth()
     for entry in document.vertices:
         _plan_vertex(graph, growth, entry)
@@ -70,7 +70,7 @@ def _plan_vertex(graph: Graph, growth: _Growth, entry: VertexEntry) -> None:
 
 
 def _existing(graph: Graph, growth: _Growth, entry: VertexEntry) -> Vertex | None:
-    """The vertex that already has one of the entry's paths, and its rank."""
+    """Return the vertex that has one of the entry's paths and its rank already."""
     for path in entry.paths.values():
         for by_path in (graph.by_path, growth.by_path):
             for vertex in by_path.get(path, ()):
@@ -80,7 +80,7 @@ def _existing(graph: Graph, growth: _Growth, entry: VertexEntry) -> Vertex | Non
 
 
 def _plan_edges(growth: _Growth, document: Document) -> None:
-    """Take the edges with a new vertex at one end; a parent's children differ in their uniq_id."""
+    """Plan the edges with a new vertex at one end; the children of a parent differ in their uniq_id."""
     new = set(growth.vertices)
     children: dict[Vertex, set[int]] = {}
     for entry in document.edges:
@@ -103,7 +103,7 @@ def _plan_edges(growth: _Growth, document: Document) -> None:
 
 
 def _check_shape(root: Vertex, growth: _Growth) -> None:
-    """Refuse a cycle, below the root or not, and more than MAX_DEPTH levels."""
+    """Raise `InvalidGraph` for a cycle, below the root or not, and for more than MAX_DEPTH levels."""
     added: dict[Vertex, list[Vertex]] = {}
     for source, target, subsystem in growth.edges:
         if subsystem == CONTAINMENT:

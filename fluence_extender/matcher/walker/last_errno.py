@@ -1,9 +1,9 @@
 """The errno that the last call left.
 
 libreapi_cli doesn't set errno everywhere. A request that matches, but asks for nothing exclusively, fails with whatever
-an earlier call left there: EBUSY as a rule, in a process that has seen a vertex refused (fluxion reference 3.3). That
-decides what the failure is called and whether a job id is used up, so the engine keeps an errno of its own. As in C it
-is one for each thread, whichever graph is asked, and loading a graph clears it.
+an earlier call left there: as a rule EBUSY, once the process has refused a vertex (fluxion reference 3.3). That decides
+what the failure is called and whether a job id is used up, so the walker keeps an errno of its own. As in C there is
+one for each thread, shared by all graphs, and loading a graph clears it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Match policies: how vertices are scored and which candidates are best (fluxion reference 4.5).
 
-All of them share one rule set; they differ in the score of a vertex and in the direction of sorting. The node-centric
-ones add to every score the factors of the nodes around it, so that what is on one node stays together.
+The policies share one rule set; they differ in the score of a vertex and in the direction of sorting. Node-centric
+policies add to every score the factors of the nodes around it, so that vertices of one node stay together.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SWITCHES = ("node_centric", "node_exclusive", "stop_on_1_matches")
 
 
 def highest(groups: Sequence[Group]) -> list[int]:
-    """Keys for the highest score first."""
+    """Return keys that put the highest score first."""
     return [-group.score for group in groups]
 
 
 def lowest(groups: Sequence[Group]) -> list[int]:
-    """Keys for the lowest score first."""
+    """Return keys that put the lowest score first."""
     return [group.score for group in groups]
 
 
@@ -48,7 +48,7 @@ class Policy:
     """Scores by id, higher or lower ones first.
 
     ``stops_early``: children are visited heaviest edge first, and only until there is enough. ``whole_types`` are
-    taken with all that is below them, whatever is asked for.
+    taken with everything below them, whatever is asked for.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Policy:
         self._factor = 0
 
     def enter_node(self, vertex: Vertex) -> bool:
-        """Count a node's factor in for all that is below it; False for a node that can't be scored."""
+        """Add a node's factor to all scores below it. Return False for a node that can't be scored."""
         if vertex.id < -1 or vertex.uniq_id < 0:
             return False
         weighed = (vertex.id + 2) * _NODE_FACTOR
@@ -81,15 +81,15 @@ class Policy:
         return True
 
     def leave_node(self) -> None:
-        """Count the factor out: the last one counted in, which is an inner node's where nodes are nested."""
+        """Subtract the last factor added, which is that of an inner node where nodes are nested."""
         self._around -= self._factor
 
     def score(self, vertex: Vertex) -> int:
-        """The score of a vertex that meets the request."""
+        """Return the score of a vertex that meets the request."""
         return _MET + self._around + vertex.id + 1
 
     def choose_top(self, level: Level, scores: Scores) -> bool:
-        """Choose among the whole graph's candidates; False where a resource can't be met."""
+        """Choose among the candidates of the whole graph. Return False where a resource can't be met."""
         met = True
         for wanted in level.resources:
             count = wanted.count.within(scores.qualified(wanted.type))
@@ -105,7 +105,7 @@ class Policy:
 
 
 class Locality(Policy):
-    """Prefers, over the whole graph, long runs of consecutive scores, the higher run first."""
+    """Prefers runs of consecutive scores over the whole graph, the higher run first."""
 
     def choose_top(self, level: Level, scores: Scores) -> bool:
         self._values: set[int] = set()
@@ -127,16 +127,16 @@ class Variation(Policy):
 
 
 def perf_class(properties: Mapping[str, str]) -> int:
-    """The performance class of a vertex with these properties, the worst where they say none."""
+    """Return the performance class that the properties name, the worst class where they name none."""
     match = _LEADING_INTEGER.match(properties.get("perf_class", ""))
     found = int(match[1]) if match else _WORST_CLASS
     return found if 0 <= found <= _WORST_CLASS else _WORST_CLASS
 
 
 def create_policy(name: str) -> Policy:
-    """The policy of that name, or of a custom text such as ``policy=low node_centric=true``.
+    """Return the policy of that name, or of a custom text such as ``policy=low node_centric=true``.
 
-    Of a custom text the words before the first invalid one are in force, as in libreapi_cli. Raises InvalidOptions.
+    As in libreapi_cli, the words of a custom text count up to the first invalid one. Raises `InvalidOptions`.
     """
     if name == "locality":
         return Locality()

@@ -1,8 +1,8 @@
 """Pruning filters: which types are counted at which vertices, and the counters' set-up.
 
 A specification such as ``ALL:core,rack:node`` names a type to count (core) at an anchor type (ALL: everywhere above).
-The type of every leaf is counted at vertices of type ``cluster`` besides. Priming walks the graph depth first, and the
-order matters: a leaf type that is new is counted only from that leaf on (fluxion reference 4.1, 6.1).
+Vertices of type ``cluster`` also count the type of every leaf. Priming walks the graph depth first, and the order
+matters: a new leaf type is counted only from its first leaf on (fluxion reference 4.1, 6.1).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class PruningFilters:
     """The counted types by anchor, growing with the leaf types that priming meets."""
 
     def __init__(self, specification: str) -> None:
-        """Read ``specification``; empty counts nothing but leaves. Raises InvalidOptions."""
+        """Read ``specification``; empty counts nothing but leaves. Raises `InvalidOptions`."""
         self.types: set[str] = set()
         self._by_anchor: dict[str, set[str]] = {}
         self._named = _parse(specification) if specification else []
 
     def prime(self, graph: Graph) -> None:
-        """Set up the aggregates of every vertex, or their totals anew after a change of the graph."""
+        """Set up the aggregates of every vertex, or update their totals after a change of the graph."""
         while self._named:
             anchor, counted = self._named.pop(0)
             graph.intern(anchor)

@@ -1,7 +1,7 @@
 """Reading JSON Graph Format documents.
 
-A document comes from outside: whatever is wrong with it is an `InvalidGraph` that names the place. Nothing here
-touches a graph. The rules are those of libreapi_cli's jgf reader (fluxion reference 2.1).
+A document comes from outside: each mistake in it is an `InvalidGraph` that names the place. Nothing here touches a
+graph. The rules are those of libreapi_cli's jgf reader (fluxion reference 2.1).
 """
 
 from __future__ import annotations
@@ -54,15 +54,14 @@ class EdgeEntry:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole document; ``free_ranks`` is the list of ranks that a replay leaves out, or None."""
+    """A whole document."""
 
     vertices: list[VertexEntry]
     edges: list[EdgeEntry]
-    free_ranks: str | None
 
 
 def parse_json(text: Mapping[str, Any] | str | bytes) -> Any:
-    """The document as parsed JSON. Raises InvalidGraph for text that isn't JSON."""
+    """Return the document as parsed JSON. Raises `InvalidGraph` for text that isn't JSON."""
     if not isinstance(text, (str, bytes, bytearray)):
         return text
     try:
@@ -76,24 +75,14 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def read_document(text: Mapping[str, Any] | str | bytes) -> Document:
-    """Read a JGF document. Raises InvalidGraph."""
+    """Read a JGF document. Raises `InvalidGraph`."""
     top = parse_json(text)
     graph = _object(_object(top, "the document").get("graph"), "graph")
     nodes, edges = (_array(graph, key) for key in ("nodes", "edges"))
     return Document(
         vertices=[_read_vertex(item, f"graph.nodes[{index}]") for index, item in enumerate(nodes)],
         edges=[_read_edge(item, f"graph.edges[{index}]") for index, item in enumerate(edges)],
-        free_ranks=_free_ranks(top),
     )
-
-
-def _free_ranks(top: Mapping[str, Any]) -> str | None:
-    value = top.get("free_ranks")
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise InvalidGraph(f"free_ranks must be an idset, not {_kind(value)}")
 
 
 def _array(graph: Mapping[str, Any], key: str) -> list[Any]:
@@ -162,7 +151,7 @@ def _uniq_id(meta: Mapping[str, Any], key: str, where: str) -> int:
 
 
 def _vertex_id(meta: Mapping[str, Any], kind: str, name: str | None, uniq_id: int, where: str) -> int:
-    """The id given, or for a named node the digits its name ends in, or the uniq_id."""
+    """Return the given id, for a named node without id the digits at the end of its name, else the uniq_id."""
     number = _integer(meta, "id", where, -2, _INT64)
     if number != -2:
         return number
@@ -199,7 +188,7 @@ def _required_string(fields: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _string(fields: Mapping[str, Any], key: str, where: str) -> str | None:
-    """The text under ``key``, None where there is no such key; null isn't a text."""
+    """Return the text under ``key``, None where there is no such key; null isn't a text."""
     if key not in fields:
         return None
     value = fields[key]

@@ -1,8 +1,8 @@
-"""A jobspec made ready for the walk.
+"""A jobspec in the form that the walk needs.
 
 A `Level` is a list of resources that the walk looks for at once: the top level, or one resource's ``with``. What a
 vertex's type means to a level is worked out once and kept (fluxion reference 4.3). Counts of tracked types are summed
-up on the way, for the pruning filters (4.1).
+up for the pruning filters (4.1).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Level:
         self.counts[name] = self.counts.get(name, 0) + (count & UNSIGNED_MAX)
 
     def sight(self, kind: str) -> Sight:
-        """What this level means to a vertex of type ``kind``."""
+        """Return what this level means to a vertex of type ``kind``."""
         sight = self._sights.get(kind)
         if sight is None:
             sight = self._sights[kind] = self._look(kind)
@@ -83,7 +83,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A whole request. ``duration`` is in whole seconds; ``exclusive_types`` are taken with all that is below them."""
+    """A whole request. ``duration`` is in whole seconds; ``exclusive_types`` are taken with everything below them."""
 
     top: Level
     duration: int
@@ -92,7 +92,7 @@ class Request:
 
 
 def exclusive_types(resources: Iterable[Resource]) -> set[str]:
-    """The types that the jobspec asks for exclusively by name, at any level."""
+    """Return the types that the jobspec asks for exclusively by name, at any level."""
     found: set[str] = set()
     for resource in resources:
         if resource.exclusive:

@@ -1,8 +1,8 @@
 """Scalars of a jobspec, read as libreapi_cli reads them.
 
-It parses the jobspec as YAML, where a scalar is a text that is converted when asked for: the JSON string "4" is as good
-a count as the number 4, and a number is as good a label as a string (fluxion reference 3.2). The quoted null is the
-one exception: null is no scalar.
+libreapi_cli parses the jobspec as YAML, where a scalar is a text that is converted on access. So the JSON string "4" is
+as good a count as the number 4, and a number is as good a label as a string (fluxion reference 3.2). The one exception
+is null, which is no scalar.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONGEST_INTEGER = 20
 
 
 def text_of(value: Any, where: str) -> str:
-    """The scalar as text. Raises InvalidJobspec for null, arrays, objects."""
+    """Return the scalar as text. Raises `InvalidJobspec` for null, arrays and objects."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -51,12 +51,12 @@ def text_of(value: Any, where: str) -> str:
 
 
 def text_or_null(value: Any, where: str) -> str:
-    """The scalar as text; null is the text "null"."""
+    """Return the scalar as text; null is the text "null"."""
     return "null" if value is None else text_of(value, where)
 
 
 def integer_of(value: Any, where: str, low: int, high: int) -> int:
-    """The scalar as an integer of [low, high], decimal, octal (0...) or hexadecimal (0x...)."""
+    """Return the scalar as an integer of [low, high], decimal, octal (0...) or hexadecimal (0x...)."""
     text = text_of(value, where)
     match = _INTEGER.fullmatch(text)
     if match is None or len(match[2].lstrip("0")) > _LONGEST_INTEGER:
@@ -74,7 +74,7 @@ def integer_of(value: Any, where: str, low: int, high: int) -> int:
 
 
 def number_of(value: Any, where: str) -> float:
-    """The scalar as a floating-point number."""
+    """Return the scalar as a floating-point number."""
     text = text_of(value, where)
     if text in _SPECIAL:
         return float(_SPECIAL[text])
@@ -84,7 +84,7 @@ def number_of(value: Any, where: str) -> float:
 
 
 def mapping_of(value: Any, where: str) -> Mapping[str, Any]:
-    """The value as an object with string keys."""
+    """Return the value as an object with string keys."""
     if not isinstance(value, Mapping):
         raise InvalidJobspec(f"{where} must be a mapping, not {kind_of(value)}")
     for key in value:
@@ -94,28 +94,28 @@ def mapping_of(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def members_of(value: Any, where: str) -> Mapping[str, Any]:
-    """The members of an object; a scalar or an empty array has none, as where the library only asks for each."""
+    """Return the members of an object; as in libreapi_cli, a scalar or an empty array has none."""
     if value is None or isinstance(value, (str, bool, int, float)) or value in ([], ()):
         return {}
     return mapping_of(value, where)
 
 
 def sequence_of(value: Any, where: str) -> list[Any]:
-    """The value as an array."""
+    """Return the value as an array."""
     if not isinstance(value, (list, tuple)):
         raise InvalidJobspec(f"{where} must be a sequence, not {kind_of(value)}")
     return list(value)
 
 
 def member(value: Mapping[str, Any], key: str, where: str) -> Any:
-    """The value under ``key``, which must be there."""
+    """Return the value under ``key``, which must be there."""
     if key not in value:
         raise InvalidJobspec(f"{where}: key {key!r} is missing")
     return value[key]
 
 
 def kind_of(value: Any) -> str:
-    """What JSON calls the value."""
+    """Return what JSON calls the value."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):

@@ -1,9 +1,9 @@
 """libstdc++'s std::sort, step for step.
 
 libreapi_cli sorts candidates by score with std::sort, which isn't stable: where scores tie, the algorithm itself
-decides who comes first, and with it which nodes a job gets (fluxion reference 4.8). Up to 16 elements it is an
-insertion sort, which is stable; above, introsort, whose moves are repeated here. Invariant: the result is what GCC's
-std::sort leaves when it compares nothing but the keys.
+decides which candidate comes first, and so which nodes a job gets (fluxion reference 4.8). Up to 16 elements it is an
+insertion sort, which is stable; above that it is introsort, whose moves are repeated here. Invariant: the result is
+what GCC's std::sort leaves when it compares nothing but the keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _THRESHOLD = 16
 
 
 def std_sorted(keys: Sequence[int], items: list[T]) -> list[T]:
-    """``items`` in the order std::sort gives them, ascending by their ``keys``."""
+    """Return ``items`` in the order that std::sort gives them, ascending by their ``keys``."""
     size = len(items)
     if size <= _THRESHOLD or len(set(keys)) == size:
         return [items[index] for index in sorted(range(size), key=keys.__getitem__)]

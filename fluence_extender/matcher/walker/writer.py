@@ -1,4 +1,4 @@
-"""What a grant looks like from outside: JGF, and the compact placement (fluxion reference 2.2)."""
+"""Writing a grant as JGF and as a placement (fluxion reference 2.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAVES = ("core", "memory", "gpu")
 
 
 def placement_of(vertices: Sequence[Granted]) -> dict[str, dict[str, int]]:
-    """Holder path -> {leaf type: units}, in the order of emission."""
+    """Return holder path -> {leaf type: units}, in the order of emission."""
     placement: dict[str, dict[str, int]] = {}
     for granted in vertices:
         vertex = granted.vertex
@@ -26,7 +26,7 @@ def placement_of(vertices: Sequence[Granted]) -> dict[str, dict[str, int]]:
 
 
 def jgf_of(vertices: Sequence[Granted], edges: Sequence[Edge]) -> Jgf:
-    """The grant as a JGF document, children before their parents."""
+    """Return the grant as a JGF document, children before their parents."""
     return {
         "graph": {
             "nodes": [
