@@ -252,7 +252,7 @@ class Executor:
         try:
             await self._cluster.evict(pod, reason)
             self._lifecycle.note(pod.uid, HistoryKind.EVICTED, reason)
-            self._preemption.evicted(pod.uid)
+            self._preemption.eviction_accepted(pod.uid)
             return
         except Disrupted as error:
             why = str(error)

@@ -121,7 +121,7 @@ class Lifecycle:
             assignment = None if held else self._ledger.adopt(pod, gang.key, Strength.BOUND)
             move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {pod.node}", node=pod.node)
             if pod.deleting:
-                self.preemption.terminating(pod.uid)
+                self.preemption.pod_terminating(pod.uid)
             self._ledger.amend(pod)
             self._ledger.strengthen(pod.uid, Strength.BOUND)
         elif pod.deleting:

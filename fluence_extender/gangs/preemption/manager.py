@@ -131,7 +131,7 @@ class PreemptionManager:
         return self._preemptions.behind(gang, reason)
 
     def known_reason(self, gang: Gang, members: Iterable[Member], now: float) -> Reason | None:
-        """Return why the gang has no place where planning it again would tell nothing new; None to plan it.
+        """Return why the gang has no place where planning it again would change nothing; None to plan it.
 
         That is so if victims are being searched for and the ledger has not changed, or if pods are still where the gang
         goes and it was planned in vain a moment ago.
@@ -395,13 +395,13 @@ class PreemptionManager:
             key for key in (found[0].key, eviction.preemptor) if key in self._registry.gangs
         )
 
-    def evicted(self, uid: str) -> None:
+    def eviction_accepted(self, uid: str) -> None:
         """Note that an eviction was accepted."""
         self._evictions.accepted(uid)
         for preemption in self._preemptions.values():
             preemption.problems.pop(uid, None)
 
-    def terminating(self, uid: str) -> None:
+    def pod_terminating(self, uid: str) -> None:
         """Note that a bound pod is being deleted."""
         self._terminating.add(uid)
 
@@ -420,7 +420,7 @@ class PreemptionManager:
         """Hold the nodes that the previous leader held: those for which gated pods are nominated."""
         for _, member in self._registry.members():
             if member.state is BOUND and member.pod.deleting:
-                self.terminating(member.pod.uid)
+                self.pod_terminating(member.pod.uid)
         for gang in self._registry.gangs.values():
             nominated = [
                 member

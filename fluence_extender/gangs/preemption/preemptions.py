@@ -42,10 +42,10 @@ class Preemption(PreemptorDemand):
     ``order`` is the preemptor's `serving_order`; ``victims`` are what it takes, ``uids`` their pods, and ``pods`` those
     of their pods that are bound.
 
-    The disruption budgets are asked in the step after the decision, for which a decision that is ``fresh`` leaves no
-    time: ``asked`` means that they have been asked, ``granted`` that they allow the evictions. ``problems`` are why
-    single pods could not be evicted, by uid, and ``nominating`` the nodes of nominations that are being written, by
-    uid.
+    The step that decides does nothing else: while the decision is ``fresh``, no pod is nominated and no disruption
+    budget is asked. ``asked`` means that the budgets have been asked, ``granted`` that they allow the evictions.
+    ``problems`` are why single pods could not be evicted, and ``nominating`` the nodes of nominations that are being
+    written, both by uid.
 
     ``projection`` is where the preemptor goes, None if that can't be judged node by node. ``awaited`` are the pods that
     hold something there, and ``spared`` are pods of victims that need not be evicted after all. ``busy`` is why it had

@@ -32,8 +32,7 @@ AT_ONCE = 100
 class Projection:
     """``places`` for all of ``demands``, which are pods of ``gang`` without devices and host ports.
 
-    ``seen`` is the position in the journal of nodes up to which that had been read when the places were found; None
-    means now.
+    ``seen`` is the position in the journal of nodes when the places were found, None for now.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class Found:
     """The victims, and where the gang goes once they are gone.
 
     ``projection`` holds the places again, if they have been confirmed. ``seen`` is the position in the journal of nodes
-    up to which that had been read before the places were looked for.
+    before the places were looked for.
     """
 
     victims: tuple[Victim, ...]

@@ -173,7 +173,7 @@ class SearchRunner:
         )
 
     def protect(self, key: GangKey, victim: GangKey, until: float, why: str) -> None:
-        """Note that disruption budgets forbid evicting ``victim`` for the gang ``key``; it isn't taken before then."""
+        """Note that disruption budgets forbid evicting ``victim`` for the gang ``key``, up to the time ``until``."""
         self._protected[key, victim] = (until, why)
 
     def in_vain(self, gang: Gang, reason: Reason, now: float) -> Reason:
