@@ -1,6 +1,6 @@
-"""How log lines look: text for people at a terminal, JSON for a cluster's log store; both on stderr.
+"""The format of log lines: text for people at a terminal, JSON for a cluster's log store, both on stderr.
 
-Invariant: no line holds a local variable of a traceback, as those hold what users wrote in their pods.
+Invariant: no line contains the local variables of a traceback, because those contain what users wrote in their pods.
 """
 
 from __future__ import annotations

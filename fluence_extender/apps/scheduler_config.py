@@ -1,7 +1,7 @@
-"""The KubeSchedulerConfiguration for the kube-scheduler that stands beside an extender.
+"""The KubeSchedulerConfiguration for the kube-scheduler in an extender's pod.
 
-A process of its own with one profile, because extenders are shared by all profiles of a process. What each line is for
-is said in the text that is printed.
+It is a process of its own with one profile, because all profiles of a process share its extenders. The printed text
+explains each line.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from fluence_extender.http.scheduler.port import SELF_BINDING
 from fluence_extender.model.names import DOMAIN, MARKS, RESOURCE_DOMAIN, SCHEDULER_NAME
 
 ELECTION = """\
-# leaderElection: of several replicas one leads; the extender beside it follows the same Lease (serve --lease).
+# leaderElection: one of several replicas leads; the extender in its pod follows the same Lease (serve --lease).
 """
 
 HEADER = """\
-# kube-scheduler --config=THIS FILE. A process of its own: extenders are shared by all profiles of a process.
-# percentageOfNodesToScore 100: the planned node must never be missing from what the extender is offered.
+# kube-scheduler --config=THIS FILE. A process of its own: all profiles of a process share its extenders.
+# percentageOfNodesToScore 100: the planned node must never be missing from the nodes that the extender is offered.
 # ignoredResourceGroups: virtual resources are on no node; the extender accounts for them.
-# enableContentionProfiling false: to note where each goroutine waits costs as much CPU as a filter call.
+# enableContentionProfiling false: recording where each goroutine waits costs as much CPU as a filter call.
 # httpTimeout: one for all verbs; bind waits up to 20 s for the rest of its gang.
-# ignorable false: without the extender nothing of ours may be placed.
+# ignorable false: without the extender no pod of this scheduler may be placed.
 """
 
 SPLIT = """\
-# Two extenders: the first is asked about every pod; the second binds those that ask for one of managedResources, which
-# is put on them at admission if their Binding says more than their node, or their gang has to be bound together. The
-# others are bound by kube-scheduler itself, which is faster. Where no pods are marked: scheduler-config --barrier.
+# Two extenders: the first filters for every pod; the second binds the pods that request one of managedResources. A pod
+# gets that request at admission if its Binding contains more than its node, or if its gang has to be bound together.
+# kube-scheduler binds the other pods itself, which is faster. Where no pods are marked: scheduler-config --barrier.
 """
 
 
 ENVIRONMENT = {"GOGC": "400"}
-"""What kube-scheduler runs with beside an extender: the Go runtime collects garbage a fifth as often as by default.
+"""The environment of a kube-scheduler with an extender: Go's runtime collects garbage a fifth as often as by default.
 
-With 5,000 nodes that takes 5 to 10 % of its CPU a pod away, for some 65 MB more of memory.
+With 5,000 nodes that saves 5 to 10 % of its CPU time for each pod, and costs some 65 MB of memory.
 """
 
 
 def scheduler_config(
     url: str, kubeconfig: str, lease: str = "", lease_duration: int = 15, barrier: bool = False
 ) -> str:
-    """The configuration as YAML; ``url`` is where the verbs are served, an empty ``kubeconfig`` means in-cluster.
+    """Return the configuration as YAML.
 
-    With ``barrier`` the extender binds every pod, and each gang together; without it the marked ones only.
-    ``lease`` is the Lease (NAMESPACE/NAME) by which one of several replicas is elected, "" for no election;
-    ``lease_duration`` is in seconds, at least 3.
+    ``url`` is where the verbs are served; an empty ``kubeconfig`` means in-cluster. With ``barrier`` the extender binds
+    every pod, and each gang together; without it only the marked pods. ``lease`` is the Lease (NAMESPACE/NAME) that
+    elects one of several replicas, "" for no election; ``lease_duration`` is in seconds, at least 3.
     """
     connection: dict[str, object] = {"qps": 1000, "burst": 2000}
     if kubeconfig:
@@ -85,7 +85,7 @@ def scheduler_config(
 
 
 def _extenders(url: str, barrier: bool) -> list[dict[str, object]]:
-    """One for all verbs, or one that binds some pods beside one for all the rest: two may not bind."""
+    """Return one extender for all verbs, or one that binds marked pods and one for the rest: only one may bind."""
     looks: dict[str, object] = {
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
@@ -109,7 +109,7 @@ def _extenders(url: str, barrier: bool) -> list[dict[str, object]]:
 
 
 def _election(lease: str, duration: int) -> dict[str, object]:
-    """kube-scheduler's own proportions: it gives up after two thirds, and tries every seventh or so (15, 10, 2 s)."""
+    """Return the election in kube-scheduler's own proportions: duration 15, deadline 10, retry 2 seconds."""
     if not lease:
         return {"leaderElect": False}
     namespace, _, name = lease.partition("/")

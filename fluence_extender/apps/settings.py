@@ -1,4 +1,4 @@
-"""What an operator can choose, checked once at the edge."""
+"""What an operator can choose. The command line checks each value once, at the edge."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ DEFAULT_LEASE_DURATION = 15
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One process's settings; every one can also be given by environment (see ``serve --help``).
+    """The settings of one extender; the environment can set each of them too (see ``serve --help``).
 
-    ``resources`` is a local resources.yaml, None for the ConfigMap in ``resources_namespace``; ``levels`` maps
-    topology levels, outermost first, to the node labels that name them. ``lease`` is the Lease (NAMESPACE/NAME) that
-    the kube-scheduler beside us is elected by, "" where there is only one replica; ``identity`` is the host name that
-    kube-scheduler holds it under. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none.
+    ``resources`` is a local resources.yaml, None for the ConfigMap in ``resources_namespace``. ``levels`` maps topology
+    levels, outermost first, to the node labels that name them. ``lease`` is the Lease (NAMESPACE/NAME) that elects the
+    kube-scheduler in the same pod, "" for a single replica; ``identity`` is the host name under which kube-scheduler
+    holds it. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none. The two limits are in seconds,
+    None for no limit; ``audit_every`` is in seconds too.
     """
 
     kubeconfig: str | None = None
@@ -58,12 +59,12 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """The settings of one webhook; every one can also be given by environment (see ``webhook --help``).
+    """The settings of one webhook; the environment can set each of them too (see ``webhook --help``).
 
-    ``resources`` and ``resources_namespace`` are as in `Settings`. The API server is told to call ``service``
-    (NAMESPACE/NAME), or ``url`` where one is given. ``certificates`` is a folder with certificates that somebody else
-    renews, None where ours are made by the authority in a Secret beside the Service. ``sidecar_image`` is "" for the
-    image that we run from.
+    ``resources`` and ``resources_namespace`` are as in `Settings`. The API server calls ``service`` (NAMESPACE/NAME),
+    or ``url`` if one is given. ``certificates`` is a folder with certificates that another tool renews, None for
+    certificates of our own authority, which is in a Secret beside the Service. ``sidecar_image`` is "" for the image
+    that this process runs from.
     """
 
     kubeconfig: str | None = None

@@ -44,7 +44,7 @@ def check(file: Path) -> None:
     default="",
     metavar="NAMESPACE/NAME",
     callback=object_name,
-    help="Elect a leader by this Lease, for several replicas; tell `serve` the same. Default: no election.",
+    help="The Lease that elects a leader among several replicas; give `serve` the same. Default: no election.",
 )
 @click.option(
     "--lease-duration",
@@ -52,18 +52,18 @@ def check(file: Path) -> None:
     default=DEFAULT_LEASE_DURATION,
     show_default=True,
     metavar="SECONDS",
-    help="How long the others wait after the leader's last renewal before one of them takes over.",
+    help="How long a standby waits after the leader's last renewal before it takes over.",
 )
 @click.option(
     "--barrier",
     is_flag=True,
-    help="Let the extender bind every pod, each gang together: for clusters in which neither the admission policy nor "
-    "the webhook marks the pods of which that is wanted.",
+    help="Let the extender bind every pod, each gang together: for clusters where neither the admission policy nor "
+    "the webhook marks the pods that need it.",
 )
 def scheduler_config_command(
     url: str, kubeconfig: str, lease: str, lease_duration: int, barrier: bool
 ) -> None:
-    """Print a ready KubeSchedulerConfiguration for the kube-scheduler beside the service.
+    """Print a KubeSchedulerConfiguration for the kube-scheduler in the service's pod.
 
     Example: fluence-extender scheduler-config --kubeconfig ~/.kube/config > fluence.yaml && kube-scheduler
     --config=fluence.yaml

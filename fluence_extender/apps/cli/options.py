@@ -1,4 +1,4 @@
-"""Options that several commands share, checked and with the environment that sets them."""
+"""Options that several commands share, with their checks and their environment variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FunctionOrCommand = TypeVar("FunctionOrCommand", bound="Callable[..., Any] | cli
 def setting(
     flag: str, *names: str, variable: str = "", **more: Any
 ) -> Callable[[FunctionOrCommand], FunctionOrCommand]:
-    """An option that the environment can set too: by ``variable``, or ``--api-port`` by FLUENCE_API_PORT."""
+    """Return an option that the environment can set too: by ``variable``, else FLUENCE_API_PORT for ``--api-port``."""
     named = variable or "FLUENCE_" + flag.removeprefix("--").replace("-", "_").upper()
     return click.option(flag, *names, envvar=named, show_envvar=True, **more)
 
@@ -75,7 +75,7 @@ POLICY = click.option(
 
 
 def object_name(_: click.Context, __: click.Parameter, value: str) -> str:
-    """Check the name of an object, NAMESPACE/NAME; none is "" (a callback of click)."""
+    """Return the name of an object, NAMESPACE/NAME or "", once it is checked: a callback of click."""
     namespace, slash, name = value.partition("/")
     if value and (not slash or not namespace or not name or "/" in name):
         raise click.BadParameter(f"{value!r} is not NAMESPACE/NAME, for example {DEFAULT_NAMESPACE}/fluence")

@@ -75,7 +75,7 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
     default=8443,
     show_default=True,
     variable="FLUENCE_LISTEN_PORT",
-    help="Port of them; 0 takes any free one.",
+    help="Their port; 0 takes any free one.",
 )
 @setting(
     "--handlers",
@@ -99,26 +99,27 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
     metavar="URL",
     callback=_url,
     variable="FLUENCE_WEBHOOK_URL",
-    help="Called instead of the Service, out of a cluster: https://127.0.0.1:8443/mutate.",
+    help="The URL to call instead of the Service, for a webhook outside the cluster: https://127.0.0.1:8443/mutate.",
 )
 @setting(
     "--certificates",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="tls.crt, tls.key and ca.crt that somebody else renews (cert-manager). Default: made and renewed here.",
+    help="A folder with tls.crt, tls.key and ca.crt that another tool renews, as cert-manager does. "
+    "Default: made and renewed here.",
 )
 @setting(
     "--sidecar-image",
     default="",
     metavar="IMAGE",
-    help="Image of the containers that are added to quantum pods. Default: the one that this runs from.",
+    help="Image of the containers that are added to quantum pods. Default: the one that this process runs from.",
 )
 @LOG_FORMAT
 def webhook(log_format: str, **options: Any) -> None:
     """Serve the admission webhook until SIGTERM or SIGINT.
 
-    It registers itself with the API server and gives new pods of ours what they need: environment, coordination of
-    quantum jobs, gangs. It is ready (/readyz) once the API server knows where to call it.
+    It registers itself with the API server and gives new pods of this scheduler what they need: environment,
+    coordination of quantum jobs, gangs. It is ready (/readyz) once the API server knows where to call it.
     """
     from fluence_extender.apps.logs import set_up_logging
 
@@ -129,8 +130,8 @@ def webhook(log_format: str, **options: Any) -> None:
 def _run(settings: WebhookSettings) -> None:
     from fluence_extender.apps.webhook import run
 
-    run_server(lambda: run(settings, _tell))
+    run_server(lambda: run(settings, _announce))
 
 
-def _tell(address: Address) -> None:
+def _announce(address: Address) -> None:
     click.echo(f"fluence-extender {__version__}: webhook on https://{address}{MUTATE}", err=True)

@@ -1,7 +1,7 @@
-"""Choosing the engine, and how the graph is counted for it.
+"""The choice of the engine, and the units of its graph.
 
-libreapi_cli makes a vertex of each leaf, so it is given whole cores and GiB; to the embedded engine counts cost
-nothing, so it is given millicores and small blocks of memory, and rounding never shows.
+libreapi_cli makes a vertex of each leaf, so its units are whole cores and GiB. Counts cost the embedded engine nothing,
+so its units are millicores and small blocks of memory, and rounding never shows.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ log = structlog.get_logger(__name__)
 EMBEDDED_VERSION = "needs no native library"
 
 NODE_EXCLUSIVE = {"firstnodex": "first", "lonodex": "lonode", "hinodex": "hinode"}
-"""Each node-exclusive policy and the plain one that it is made from (fluxion reference 4.5)."""
+"""Each node-exclusive policy and the plain policy it is derived from (fluxion reference 4.5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that can be used here; ``version`` is for people."""
+    """An engine that is available.
+
+    ``version`` is for people; ``incremental`` says that the engine can change a graph in place.
+    """
 
     name: EngineName
     version: str
@@ -38,14 +41,14 @@ class Engine:
     incremental: bool
 
 
-def choose_engine(asked: str) -> Engine:
-    """The engine for ``--engine``. Raises `EngineUnavailable` when fluxion is asked for and isn't there."""
-    if asked == "embedded":
+def choose_engine(choice: str) -> Engine:
+    """Return the engine for ``--engine``. Raises `EngineUnavailable` if fluxion is chosen and isn't available."""
+    if choice == "embedded":
         return Engine("embedded", EMBEDDED_VERSION, FINE, True)
     try:
         library = open_library()
     except LibraryUnavailable as missing:
-        if asked == "fluxion":
+        if choice == "fluxion":
             raise EngineUnavailable(str(missing)) from missing
         log.info("libreapi_cli is not used; the embedded engine is", reason=str(missing))
         return Engine("embedded", EMBEDDED_VERSION, FINE, True)
@@ -53,10 +56,10 @@ def choose_engine(asked: str) -> Engine:
 
 
 def shared_policy(policy: str) -> str:
-    """The policy under which pods of one gang share a node that the gang has for itself.
+    """Return the policy under which pods of one gang can share a node that the gang has for itself.
 
-    A node-exclusive policy grants a node to one job, and each pod is a job of its own; so the matcher runs the plain
-    policy, and the ledger keeps other gangs away.
+    A node-exclusive policy grants a node to one job, and each pod is a job of its own. So the matcher runs the plain
+    policy, and the ledger excludes other gangs.
     """
     return NODE_EXCLUSIVE.get(policy, policy)
 

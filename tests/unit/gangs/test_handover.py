@@ -242,7 +242,7 @@ def test_nobody_of_a_gang_is_bound_one_of_which_asks_for_devices_and_is_not_mark
     assert not w.ledger.allocations
     reason = w.gang("g").reason
     assert reason is not None
-    assert f"{quantum.name} asks for devices" in reason.text
+    assert f"{quantum.name} requests devices" in reason.text
     other = w.pod("other", devices={"annealer": 1}, requests=plain[0].requests, gates=(GATE,))
     w.advance(1)
     assert w.nodes_of(other) == ["n0"]
