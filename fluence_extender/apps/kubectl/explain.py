@@ -16,10 +16,12 @@ import click
 
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.options import Command, no_headers_option, output_option
-from fluence_extender.apps.kubectl.tables import FORMS, Column, Item, print_items
+from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from fluence_extender.apps.kubectl.state_api import Item
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
 

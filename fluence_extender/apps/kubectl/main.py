@@ -16,7 +16,6 @@ import click
 from fluence_extender import __version__
 from fluence_extender.apps.kubectl.errors import CommandError, UsageError
 from fluence_extender.apps.kubectl.options import (
-    NAMESPACE_FLAG,
     SUBMISSION_FLAGS,
     PassedFlag,
     passed_flags,
@@ -110,7 +109,7 @@ def command_names(ctx: click.Context, param: click.Parameter | None, incomplete:
 plugin = _Plugin(
     "fluence",
     params=[
-        *passed_flags(NAMESPACE_FLAG, *SUBMISSION_FLAGS),
+        *passed_flags(*SUBMISSION_FLAGS),
         PassedFlag("filename", "-f"),
         PassedFlag("kustomize", "-k"),
         *(PassedFlag(flag) for flag in ("attributes", "fluence-ns", "cost-tol")),

@@ -31,24 +31,16 @@ TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 
 # The flags of kubectl 1.36 that say which cluster is meant and who the user is: with a value, and without.
 CONNECTION_FLAGS = (
-    *(
-        "as",
-        "as-group",
-        "as-uid",
-        "as-user-extra",
-        "cache-dir",
-        "certificate-authority",
-        "client-certificate",
-    ),
-    *("client-key", "cluster", "context", "kubeconfig", "kuberc", "password", "request-timeout", "server"),
-    *("tls-server-name", "token", "user", "username"),
+    *("as", "as-group", "as-uid", "as-user-extra", "cache-dir", "certificate-authority"),
+    *("client-certificate", "client-key", "cluster", "context", "kubeconfig", "kuberc", "password"),
+    *("request-timeout", "server", "tls-server-name", "token", "user", "username"),
 )
 CONNECTION_SWITCHES = ("disable-compression", "insecure-skip-tls-verify", "match-server-version")
-NAMESPACE_FLAG = "namespace"
 # Other flags of kubectl apply and kubectl create that take a value.
 SUBMISSION_FLAGS = (
-    *("applyset", "field-manager", "grace-period", "log-flush-frequency", "output", "profile"),
-    *("profile-output", "prune-allowlist", "raw", "selector", "template", "timeout", "v", "vmodule"),
+    *("applyset", "field-manager", "grace-period", "log-flush-frequency", "namespace", "output"),
+    *("profile", "profile-output", "prune-allowlist", "raw", "selector", "template", "timeout", "v"),
+    "vmodule",
 )
 _SHORT = {"namespace": "-n", "output": "-o", "selector": "-l", "server": "-s", "v": "-v"}
 

@@ -24,8 +24,7 @@ FOLDED = 5
 """A run of at least this many gangs with the same result is printed as one."""
 
 
-@click.command(cls=StateApiCommand)
-@file_options
+@click.command(cls=StateApiCommand, params=file_options())
 @output_option("json", "yaml")
 @namespace_option
 @click.pass_obj

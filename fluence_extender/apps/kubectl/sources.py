@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed, UsageError
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 STDIN = "-"
 SUFFIXES = (".json", ".yaml", ".yml")
@@ -32,29 +29,27 @@ class Source:
     content: bytes
 
 
-def file_options(command: Decorated) -> Decorated:
-    """Add the options that name manifests: ``filename``, ``kustomize`` and ``recursive``."""
-    for option in (
-        click.option("-R", "--recursive", is_flag=True, help="Read directories with everything below them."),
-        click.option(
-            "-k",
-            "--kustomize",
-            type=click.Path(file_okay=False),
-            metavar="DIR",
-            default="",
-            help="What `kubectl kustomize DIR` makes.",
-        ),
-        click.option(
-            "-f",
-            "--filename",
+def file_options() -> list[click.Parameter]:
+    """Return the options that name manifests: ``filename``, ``kustomize`` and ``recursive``."""
+    return [
+        click.Option(
+            ["-f", "--filename"],
             type=click.Path(),
             metavar="FILE",
             multiple=True,
             help="File, directory, URL, or - for standard input; may be given several times.",
         ),
-    ):
-        command = option(command)
-    return command
+        click.Option(
+            ["-k", "--kustomize"],
+            type=click.Path(file_okay=False),
+            metavar="DIR",
+            default="",
+            help="What `kubectl kustomize DIR` makes.",
+        ),
+        click.Option(
+            ["-R", "--recursive"], is_flag=True, help="Read directories with everything below them."
+        ),
+    ]
 
 
 def read_sources(filenames: Sequence[str], kustomize: str, recursive: bool) -> list[Source]:

@@ -12,10 +12,8 @@ import click
 from fluence_extender.apps.kubectl.chooser import Chooser
 from fluence_extender.apps.kubectl.errors import UsageError
 from fluence_extender.apps.kubectl.options import (
-    NAMESPACE_FLAG,
     SUBMISSION_FLAGS,
     Command,
-    Decorated,
     connection_words,
     fluence_ns_option,
 )
@@ -58,34 +56,33 @@ def _dollars(ctx: click.Context, param: click.Parameter, text: str) -> float:
     return number
 
 
-def _selection_options(command: Decorated) -> Decorated:
-    """Add the options that say what is read and how backends are chosen."""
-    command = click.option(
-        "--force-select", is_flag=True, help="Choose anew for objects that name a backend already."
-    )(command)
-    command = click.option(
-        "--cost-tol",
-        metavar="USD",
-        default="0",
-        show_default=True,
-        callback=_dollars,
-        help="Costs this close to the best one count as equal.",
-    )(command)
-    command = click.option(
-        "--attributes",
-        type=click.Path(),
-        metavar="FILE",
-        multiple=True,
-        help="What backends can do and cost (YAML or JSON); several files add up.",
-    )(command)
-    return file_options(command)
+def _selection_options() -> list[click.Parameter]:
+    """Return the options that say what is read and how backends are chosen."""
+    return [
+        *file_options(),
+        click.Option(
+            ["--attributes"],
+            type=click.Path(),
+            metavar="FILE",
+            multiple=True,
+            help="What backends can do and cost (YAML or JSON); several files add up.",
+        ),
+        fluence_ns_option("Namespace of the ConfigMap fluence-resources, which says what is offered."),
+        click.Option(
+            ["--cost-tol"],
+            metavar="USD",
+            default="0",
+            show_default=True,
+            callback=_dollars,
+            help="Costs this close to the best one count as equal.",
+        ),
+        click.Option(
+            ["--force-select"], is_flag=True, help="Choose anew for objects that name a backend already."
+        ),
+    ]
 
 
-_OFFERS = "Namespace of the ConfigMap fluence-resources, which says what is offered."
-
-
-@click.command(cls=Command, passes=[NAMESPACE_FLAG], params=[fluence_ns_option(_OFFERS)], epilog=_ANNOTATIONS)
-@_selection_options
+@click.command(cls=Command, passes=["namespace"], params=_selection_options(), epilog=_ANNOTATIONS)
 @click.pass_obj
 def select(flags: Sequence[str], /, **options: Any) -> None:
     """Choose a backend for each object that asks for one, and print the manifest; nothing is applied."""
@@ -100,8 +97,8 @@ def _submission(verb: str) -> Callable[..., Any]:
     @click.command(
         verb,
         cls=_ForwardingCommand,
-        passes=[NAMESPACE_FLAG, *SUBMISSION_FLAGS],
-        params=[fluence_ns_option(_OFFERS)],
+        passes=SUBMISSION_FLAGS,
+        params=_selection_options(),
         context_settings={"ignore_unknown_options": True},
         help=f"""\
         Choose a backend for each object that asks for one, then {verb} everything with kubectl.
@@ -110,7 +107,6 @@ def _submission(verb: str) -> Callable[..., Any]:
         """,
         epilog=_ANNOTATIONS,
     )
-    @_selection_options
     @click.option("--confirm", is_flag=True, help="Ask on the terminal before anything is applied.")
     @click.option(
         "--dry-run",

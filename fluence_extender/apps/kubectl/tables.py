@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fluence_extender.apps.kubectl.terminal import GREEN, RED, YELLOW, painted
 
-Item = dict[str, Any]
+if TYPE_CHECKING:
+    from fluence_extender.apps.kubectl.state_api import Item
 
 FORMS = ("json", "yaml", "wide", "name")
 """The values of ``--output`` for a list."""

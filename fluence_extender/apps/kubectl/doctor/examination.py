@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed
@@ -16,6 +18,9 @@ OK, WARNING, FAULT, UNKNOWN = "ok", "warning", "fault", "unknown"
 
 _PATIENCE = 10.0
 """Seconds for one call of kubectl."""
+
+_SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? (\S+)", re.M)
+"""A line of the Prometheus text format: name, value."""
 
 _MISSING = {
     f"mutatingwebhookconfiguration {WEBHOOK_NAME}": (
@@ -47,18 +52,17 @@ class Finding:
     fix: str = ""
 
 
-@dataclass(slots=True)
+@dataclass
 class Examination:
-    """Access to the cluster for the checks, and what earlier checks have found out for later ones.
+    """Access to the cluster for the checks.
 
-    ``namespace`` is that of the user's pods. ``answers`` says whether the service does; ``samples`` are its metrics:
-    name, labels, value.
+    ``namespace`` is that of the user's pods. ``answers`` says whether the service answers; until a check has found that
+    out, it is taken not to.
     """
 
     client: StateApiClient
     namespace: str = ""
     answers: bool = False
-    samples: list[tuple[str, str, float]] = field(default_factory=list)
 
     @property
     def service_namespace(self) -> str:
@@ -96,9 +100,17 @@ class Examination:
         except CommandError:
             return None
 
-    def total(self, metric: str) -> float:
-        """Return the sum of a metric over all its labels."""
-        return sum(value for name, _, value in self.samples if name == metric)
+    @cached_property
+    def metrics(self) -> dict[str, float] | None:
+        """The service's metrics, each as the sum over its labels; None if the service shows none."""
+        try:
+            text = self.client.text("/metrics").decode(errors="replace")
+        except CommandError:
+            return None
+        totals: dict[str, float] = {}
+        for name, value in _SAMPLE.findall(text):
+            totals[name] = totals.get(name, 0) + float(value)
+        return totals
 
 
 Check = Callable[[Examination], Iterator[Finding]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from fluence_extender import __version__
@@ -21,7 +20,6 @@ FAULTS = ("PlanningFailed", "CannotSteer", "CannotBind")
 """Reasons of gangs that wait because something is wrong, rather than for capacity."""
 
 _MOST_LISTED = 5
-_SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)", re.M)
 
 
 def answers(examination: Examination) -> Iterator[Finding]:
@@ -78,21 +76,16 @@ def nodes(examination: Examination) -> Iterator[Finding]:
 
 
 def drift(examination: Examination) -> Iterator[Finding]:
-    """Check that the ledger has never had to be repaired; read all metrics for later checks."""
+    """Check that the ledger has never had to be repaired."""
     if not examination.answers:
         return
-    try:
-        text = examination.client.text("/metrics").decode(errors="replace")
-    except CommandError:
+    if examination.metrics is None:
         yield Finding("drift", UNKNOWN, "the service shows no metrics")
         return
-    for name, labels, value in _SAMPLE.findall(text):
-        examination.samples.append((name, labels, float(value)))
-    if not any(name == "fluence_drift_total" for name, _, _ in examination.samples):
+    repaired = examination.metrics.get("fluence_drift_total")
+    if repaired is None:
         yield Finding("drift", UNKNOWN, "the service doesn't count it")
-        return
-    repaired = examination.total("fluence_drift_total")
-    if repaired:
+    elif repaired:
         logs = f"kubectl logs -n {examination.service_namespace} deployment/{SERVICE} -c extender"
         fix = f"look for drift in {logs}, and report it"
         yield Finding("drift", WARNING, f"{repaired:g} differences from the cluster were repaired", fix)
@@ -104,7 +97,7 @@ def resources(examination: Examination) -> Iterator[Finding]:
     """Check that no edit of resources.yaml was refused, and that every device can be used."""
     if not examination.answers:
         return
-    refused = examination.total("fluence_extender_resources_rejected_total")
+    refused = (examination.metrics or {}).get("fluence_extender_resources_rejected_total", 0)
     if refused:
         fix = f"see kubectl describe configmap -n {examination.service_namespace} fluence-resources"
         yield Finding("resources", WARNING, f"{refused:g} edits of resources.yaml were refused", fix)
