@@ -1,8 +1,8 @@
-"""How long a gang may take to assemble and to be completed, and when something about it falls due by itself.
+"""How long a gang may take to assemble and to be completed, and when it has to be looked at by itself.
 
-A gang that doesn't assemble in time is told so and nothing more: it holds nothing, and is placed once it is whole after
-all. One that has begun and can't be completed in time is undone. What the gang itself says (a PodGroup's
-scheduleTimeoutSeconds, an annotation) comes before the service's limits.
+A gang that doesn't assemble in time gets another reason and nothing more: it holds nothing, and it is placed once it is
+whole after all. A gang that has begun and can't be completed in time is undone: its bound members are evicted. What the
+gang itself states (a PodGroup's scheduleTimeoutSeconds, an annotation) comes before the service's limits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fluence_extender.model.reason import Reason
 
 
 def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limits: Limits) -> None:
-    """Take note of whether all members exist, and of whether that has taken too long."""
+    """Record whether all members exist, and whether that has taken too long."""
     gang.patience = shortest_patience(member.membership for member in alive)
     if complete:
         gang.gathering_since = gang.late_after = None
@@ -32,7 +32,7 @@ def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limi
 
 
 def falls_late(gang: Gang, now: float, limits: Limits) -> bool:
-    """Whether the gang has to be told, now, that it hasn't assembled in time."""
+    """Return whether the time to assemble has just run out."""
     return gang.late_after is None and now >= _late_at(gang, limits)
 
 
@@ -45,12 +45,12 @@ def _undone_at(gang: Gang, limits: Limits) -> float:
 
 
 def _completion(gang: Gang, limits: Limits) -> float | None:
-    """The limit after which a begun gang is undone; a service without one undoes none, whatever a gang says."""
+    """Return the limit after which a begun gang is undone; a service without one never undoes a gang."""
     return None if limits.completion is None else _limit(gang, limits.completion)
 
 
 def _limit(gang: Gang, standard: float | None) -> float | None:
-    """What the gang itself says, or else the service's limit."""
+    """Return what the gang itself states, or else the service's limit."""
     return standard if gang.patience is None else gang.patience
 
 
@@ -59,7 +59,7 @@ def _after(since: float | None, limit: float | None) -> float:
 
 
 def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
-    """Evict the bound members of a begun gang that can't be completed within its limit."""
+    """Return the evictions of the bound members of a begun gang that can't be completed within its limit."""
     if now < _undone_at(gang, limits):
         return []
     gang.incomplete_since = now
@@ -69,7 +69,7 @@ def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
 
 
 def at_risk(gang: Gang, limits: Limits) -> str:
-    """What becomes of the members that are bound already if the others aren't in time; the end of a reason."""
+    """Return the end of a reason: what happens to the bound members if the others aren't bound in time."""
     limit = _completion(gang, limits)
     bound = sum(1 for member in gang.alive() if member.state is BOUND)
     if gang.whole or not bound or limit is None:
@@ -87,7 +87,10 @@ def stalls_at(member: Member, limits: Limits) -> float:
 
 
 def due(gang: Gang, now: float, limits: Limits) -> float:
-    """When the gang is to be looked at next, if nothing is seen of it: something is announced, tried again or over."""
+    """Return when to look at the gang next if nothing is observed of it.
+
+    Then a reason is announced, a plan is tried again, or a time has run out.
+    """
     times = [gang.try_again_at, _undone_at(gang, limits)]
     if gang.rest_until > now:
         times.append(gang.rest_until)

@@ -1,83 +1,208 @@
-"""Pinned members that are displaced: for how long, and what their gangs are told.
+"""Pinned members that have no room on their nodes, and when they are replaced.
 
-Invariants: nobody is replaced who hasn't been displaced for a while, and is so at the end of it; once one of a gang was
-replaced nobody else of it is pinned, so that no member is replaced twice; a Job never fails of it.
+A pin can't be changed (module `pins`). A pinned member whose gang waits holds nothing, and gets its nodes again when
+its gang is placed, so it is left alone. It is displaced only if its gang would have its places at once if no member
+were pinned. A member that stays displaced for a while is evicted, and its controller creates a successor, which is
+planned anew.
+
+For a Job an evicted pod is a failed one, unless its podFailurePolicy ignores the condition DisruptionTarget (Kubernetes
+1.36, pkg/controller/job).
+
+Invariants: a member with room on its nodes beside the others is displaced only if the rest of the gang needs that room.
+A member is replaced only if it was displaced for a while and still is at the end of it. After the first replacement in
+a gang, no other member of the gang is pinned, so that no member is replaced twice. No Job fails because of a
+replacement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from fluence_extender.gangs.execution.actions import Evict
-from fluence_extender.gangs.lifecycle.failures import Failures
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.member_states import update
-from fluence_extender.gangs.lifecycle.pins import may_be_pinned, outlived, outlived_at, pinned, replacing
+from fluence_extender.gangs.lifecycle.pins import (
+    may_be_pinned,
+    outlived,
+    outlived_at,
+    pinned,
+    replacing,
+    unpinned,
+)
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.workload import BACKOFF_LIMIT, Job
+from fluence_extender.placement.demand import Demand, SettledMember
+from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.topology_constraints import topology_constraints
+from fluence_extender.placement.trial import Trial
 
 MOST_PARTS = 16
-"""So many members beyond those that make a gang whole are looked at, each by itself."""
+"""The number of members, beyond those that make a gang whole, that are examined, each by itself."""
 
 SHOWN = 4
-"""So many members, and nodes, are named."""
+"""The number of members, and of nodes, that a reason names."""
+
+JobKey = tuple[str, str, str]
+"""Namespace, name and uid."""
+
+
+class JobFailures:
+    """How many more evictions each Job survives.
+
+    Our evictions keep counting after the Job has counted them itself, which leaves the Job some failures for its pods'
+    own errors.
+    """
+
+    def __init__(self, workloads: WorkloadIndex) -> None:
+        self._workloads = workloads
+        self._made: Counter[JobKey] = Counter()
+
+    def endangered_by(self, pods: Iterable[Pod]) -> str:
+        """Return the name of a Job that might fail if all these ``pods`` were evicted, "" if there is none."""
+        wanted = Counter(key for pod in pods if (key := _job_of(pod)) is not None)
+        for key, count in wanted.items():
+            job = self._job(key)
+            left = BACKOFF_LIMIT if job is None else job.evictions_left
+            if left is not None and self._made[key] + count > left:
+                return key[1]
+        return ""
+
+    def count(self, pods: Iterable[Pod]) -> None:
+        """Record that these pods are evicted."""
+        self._made = Counter({key: made for key, made in self._made.items() if self._job(key) is not None})
+        self._made.update(key for pod in pods if (key := _job_of(pod)) is not None)
+
+    def _job(self, key: JobKey) -> Job | None:
+        namespace, name, uid = key
+        job = self._workloads.find(Job, namespace, name)
+        return job if job is not None and job.uid == uid else None
+
+
+def _job_of(pod: Pod) -> JobKey | None:
+    owner = pod.owner
+    return (pod.namespace, owner.name, owner.uid) if owner is not None and owner.kind == "Job" else None
 
 
 class Displacement:
-    """See the module docstring."""
+    """Finds displaced members and has them replaced.
 
-    def __init__(self, places: Places, failures: Failures, limits: Limits) -> None:
+    ``passes`` returns the preemptors that a gang could preempt itself: nodes held for them are open to it.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        planner: Planner,
+        ledger: Ledger,
+        passes: Callable[[Gang], frozenset[object]],
+        workloads: WorkloadIndex,
+        limits: Limits,
+    ) -> None:
         self._places = places
-        self._failures = failures
+        self._planner = planner
+        self._ledger = ledger
+        self._passes = passes
+        self._failures = JobFailures(workloads)
         self._limits = limits
 
     def look(
         self, gang: Gang, lacking: Sequence[Sequence[Member]], reason: Reason, now: float
     ) -> tuple[Reason, bool]:
-        """See who of those ``lacking`` a place (the members of each part need theirs together) is displaced.
+        """Find the displaced members among those ``lacking`` a place; the members of each part need theirs together.
 
-        Returns why the gang waits, ``reason`` if that is something else, and whether members will be replaced. It is
-        looked when a gang turns out to have no place, and again before anybody is replaced: besides two plans of all
-        it takes one of each pinned member.
+        Return why the gang waits (``reason`` if that has nothing to do with pins) and whether members will be replaced.
+        The search runs when a gang turns out to have no place, and again before a member is replaced: besides two plans
+        of all members it makes one of each pinned member.
         """
         parts = [part for part in lacking if any(map(pinned, part))][:MOST_PARTS]
         waiting = [member for part in parts for member in part if pinned(member)]
-        if not any(
-            member.displaced_since <= now < member.displaced_since + self._limits.unasked
-            for member in waiting
-        ):
-            found = {uid for part in parts for uid in self._places.displaced(gang, part, now)}
+        patience = self._limits.unasked
+        if not any(one.displaced_since <= now < one.displaced_since + patience for one in waiting):
+            found = {uid for part in parts for uid in self._displaced(gang, part, now)}
             for member in waiting:
                 since = min(member.displaced_since, now) if member.pod.uid in found else NEVER
                 update(member, displaced_since=since)
-        going = [member for member in waiting if member.displaced_since < NEVER]
-        if not going:
+        displaced = [member for member in waiting if member.displaced_since < NEVER]
+        if not displaced:
             return reason, False
         gang.try_again_at = min(gang.try_again_at, outlived_at(gang, self._limits))
-        pods = sorted((member.pod for member in going), key=lambda pod: natural_order(pod.name))
-        job = self._failures.unbearable(pods)
+        pods = sorted((member.pod for member in displaced), key=lambda pod: natural_order(pod.name))
+        job = self._failures.endangered_by(pods)
         if job:
-            return Reason(reason.code, f"{reason.text}; {_kept(pods, job)}"), False
-        return Reason(ReasonCode.BUSY, f"busy: {_replaced(pods)}"), True
+            return Reason(reason.code, f"{reason.text}; {_they_wait(pods, job)}"), False
+        return Reason(ReasonCode.BUSY, f"busy: {_they_are_replaced(pods)}"), True
 
     def replacements(self, gang: Gang, now: float) -> list[Evict]:
-        """Who of ``gang`` is evicted now, so that a successor takes its place; none whose Job might fail of it."""
+        """Return the evictions of members of ``gang`` to replace now; none if a Job might fail because of them."""
         pods = [member.pod for member in outlived(gang, now, self._limits)]
-        if not pods or self._failures.unbearable(pods):
+        if not pods or self._failures.endangered_by(pods):
             return []
         self._failures.count(pods)
         gang.unpinned = True
         return [replacing(pod) for pod in pods]
 
     def may_pin(self, gang: Gang, pod: Pod) -> bool:
-        """Whether a member that is to be ungated may be confined to its node: it may have to be replaced for it."""
-        return not gang.unpinned and may_be_pinned(pod) and not self._failures.unbearable((pod,))
+        """Return whether a member that is to be ungated may be pinned; it may have to be replaced because of it."""
+        return not gang.unpinned and may_be_pinned(pod) and not self._failures.endangered_by((pod,))
+
+    def _displaced(self, gang: Gang, members: Sequence[Member], now: float) -> frozenset[str]:
+        """Return those of ``members``, by uid, whose pins keep all of them from being placed together."""
+        eligibility, topology = self._planner.eligibility, self._planner.topology
+        trial = Trial(self._ledger, eligibility, topology, any(one.pod.devices for one in members))
+        with self._ledger.preemptor_holds.ignoring(self._passes(gang)):
+            return displaced(trial, self._places.demands(members, now), gang.key, self._places.settled(gang))
 
 
-def _replaced(pods: Sequence[Pod]) -> str:
+def displaced(
+    trial: Trial, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember]
+) -> frozenset[str]:
+    """Return the pods, by uid, whose pins keep ``demands`` from being placed; none if the pins aren't the obstacle.
+
+    The pinned pods are put on their nodes one by one, and those that find no room there are displaced. If the others
+    have no place beside that even without pins, all pods are displaced that would be elsewhere if no pod were pinned.
+    """
+    free = [replace(demand, pod=unpinned(demand.pod)) for demand in demands]
+    anywhere = trial.place(free, gang, settled, frozenset())
+    if anywhere is None:
+        return frozenset()
+    staying, others, homeless = list(settled), [], set()
+    unconstrained = [
+        demand
+        for demand in demands
+        if demand.pod.pinned_to and not topology_constraints(demand.pod, demand.levels, demand.job_size)
+    ]
+    found = trial.put_where_confined(unconstrained, gang)
+    examined = {demand.pod.uid for demand in unconstrained}
+    for demand, without_pin in zip(demands, free, strict=True):
+        uid = demand.pod.uid
+        if demand.pod.pinned_to and uid not in examined:
+            near = trial.put([demand], gang, staying)
+            found.update({uid: near[0].node} if near is not None else {})
+        if uid in found:
+            staying.append(SettledMember(demand, found[uid]))
+            continue
+        others.append(without_pin)
+        if demand.pod.pinned_to:
+            homeless.add(demand.pod.uid)
+    if not others or trial.place(others, gang, staying, frozenset()) is not None:
+        return frozenset(homeless)
+    nodes = {one.uid: one.node for one in anywhere}
+    return frozenset(
+        demand.pod.uid
+        for demand in demands
+        if demand.pod.pinned_to and nodes[demand.pod.uid] not in demand.pod.confined_to
+    )
+
+
+def _they_are_replaced(pods: Sequence[Pod]) -> str:
     was, they, are = ("was", "it", "is") if len(pods) == 1 else ("were", "they", "are")
     return (
         f"{first_few([pod.name for pod in pods], SHOWN)} {was} confined to {_nodes(pods)} when {they} {was} ungated, "
@@ -85,7 +210,7 @@ def _replaced(pods: Sequence[Pod]) -> str:
     )
 
 
-def _kept(pods: Sequence[Pod], job: str) -> str:
+def _they_wait(pods: Sequence[Pod], job: str) -> str:
     return (
         f"{first_few([pod.name for pod in pods], SHOWN)} could be placed elsewhere, but not without failing Job {job}: "
         f"{'it waits' if len(pods) == 1 else 'they wait'} for {_nodes(pods)}"

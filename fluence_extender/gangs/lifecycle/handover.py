@@ -1,12 +1,14 @@
 """Members whose Binding kube-scheduler writes itself, once our filter has named their node.
 
-Such a pod asks for nothing that its Binding would have to say, and needn't wait for others. kube-scheduler tells nobody
-how its Binding fares; the watch shows it. Invariant: from our answer on the member's place isn't taken from it until it
-is seen bound, refused or going away, or until so much time has passed that the attempt is over (kube-scheduler may have
-ended; otherwise it asks again). Marked members go first: the others of their gang keep their gates until those have
-gathered at the barrier, so that none is bound before all may be. Unless a marked one has to be near an unmarked one
-(required affinity): kube-scheduler would refuse it until that one is there. But as long as it refuses it for something
-else, the others would run in vain.
+Such a pod requests nothing that its Binding would have to carry, and needn't wait for others. kube-scheduler doesn't
+report the outcome of its Binding to us; the watch shows it. Invariant: from our answer on, the member's place isn't
+taken from it until the watch shows that the pod is bound, refused or being deleted, or until so much time has passed
+that the attempt is over. (kube-scheduler may have ended; otherwise it calls our filter again.)
+
+Marked members, whose Bindings we write, go first. The others of their gang keep their gates until the marked ones have
+gathered at the barrier, so that no member is bound before all may be. There is one exception: if a marked member has to
+be near an unmarked one (required affinity), kube-scheduler would refuse it until that one is there. As long as
+kube-scheduler refuses the marked member for another reason, the others would run in vain and so wait as well.
 """
 
 from __future__ import annotations
@@ -38,14 +40,14 @@ class HandoverDenied:
 
 
 def may_be_handed_over(pod: Pod) -> bool:
-    """Whether kube-scheduler may bind the pod itself: nobody else would write on it which devices it has got."""
+    """Return whether kube-scheduler may bind the pod itself: its Binding wouldn't record the pod's devices."""
     return not pod.devices
 
 
 def unbindable(gang: Gang, asked: Member) -> Member | None:
-    """The member that nobody would bind: who is ``asked`` for or, as long as its gang isn't begun, any other.
+    """Return a member that kube-scheduler would bind itself without recording the pod's devices, or None.
 
-    kube-scheduler would bind it itself, and not say which devices it has got.
+    That is ``asked``, whose node is requested, or any other member as long as its gang hasn't begun.
     """
     placed = () if gang.begun else (one for one in gang.pending() if one.assignment is not None)
     unmarked = (one for one in (asked, *placed) if not one.pod.marked)
@@ -53,25 +55,25 @@ def unbindable(gang: Gang, asked: Member) -> Member | None:
 
 
 def ended(pod: Pod, before: Pod | None) -> bool:
-    """Whether the pod as it is now says that the attempt to bind it is over."""
+    """Return whether the attempt to bind the pod is over, by the pod as it is now."""
     refused = before is not None and pod.refusal != before.refusal
     return bool(pod.node) or pod.deleting or pod.finished or refused
 
 
 def lapsed(gang: Gang, now: float) -> list[Member]:
-    """The members of which nothing was seen in time."""
+    """Return the members of whose Binding nothing was seen in time."""
     return [one for one in gang.members.values() if isinstance(one.data, Binding) and one.data.until <= now]
 
 
 def marked_go_first(gang: Gang) -> bool:
-    """Whether marked members have yet to gather, and the others to wait for them."""
+    """Return whether marked members have yet to gather, so that the others wait for them."""
     if gang.begun or gang.barrier.open or not gang.led_by_marked:
         return False
     return not _seek_the_others(gang)
 
 
 def _seek_the_others(gang: Gang) -> bool:
-    """Whether a marked member has to be near an unmarked one, and can't be the first of its kind itself.
+    """Return whether a marked member has to be near an unmarked one, and can't be the first of its kind.
 
     kube-scheduler (InterPodAffinity) lets a pod pass that selects itself where no other pod is selected.
     """
@@ -92,10 +94,10 @@ def _seek_the_others(gang: Gang) -> bool:
 
 
 def _may_follow(pod: Pod) -> bool:
-    """Whether kube-scheduler has nothing against the pod, or among other things that those aren't there it seeks."""
+    """Return whether kube-scheduler doesn't refuse the pod, or refuses it (also) because its neighbors are missing."""
     return not pod.refusal or "InterPodAffinity" in dict(verdicts(pod.refusal))
 
 
 def first_to_steer(gang: Gang, wanted: Sequence[Member]) -> Sequence[Member]:
-    """Those of ``wanted`` that may be told their nodes now."""
+    """Return those of ``wanted`` that may be steered now."""
     return [member for member in wanted if member.pod.marked] if marked_go_first(gang) else wanted

@@ -16,7 +16,6 @@ from fluence_extender.gangs.leadership.replay import resume_promised, take_over_
 from fluence_extender.gangs.lifecycle.attempts import Attempts, size_of
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, gather, undo
 from fluence_extender.gangs.lifecycle.displacement import Displacement
-from fluence_extender.gangs.lifecycle.failures import Failures
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
 from fluence_extender.gangs.lifecycle.handover import (
     NOT_ITS_TURN,
@@ -95,7 +94,9 @@ class Lifecycle:
         self.preemption = PreemptionManager(
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
         )
-        self._displacement = Displacement(self._places, Failures(registry.workloads), limits)
+        self._displacement = Displacement(
+            self._places, planner, ledger, preemptions.passes, registry.workloads, limits
+        )
         self._attempts = Attempts(registry, ledger, self._places, self.preemption, self._displacement, clock)
         self._gang_index = GangIndex(registry, limits)
         self._tried_version = -1

@@ -1,10 +1,10 @@
 """Steering in the write that ungates: the pod is confined to its planned node, and to a few spare ones.
 
-That is one write fewer than to nominate and to ungate. But a required node affinity can only be tightened, and not at
-all once the gates are gone. So it is done to pods alone for which hardly anything but a change of a node can come
-between, and which their controller replaces: a pod whose pin is in its gang's way (`displaced`) is evicted after a
-while, and its successor comes with its gate and is planned anew. Rules of the API server (Kubernetes 1.36,
-pkg/apis/core/validation): a field selector names one node; terms that a user wrote may be extended, not added to.
+This saves one write compared with a nomination and an ungating. But a required node affinity can only be tightened, and
+not at all once the gates are gone. So only those pods are pinned whose plan hardly anything but a change of a node can
+upset, and which their controller replaces. A pod whose pin blocks its gang (module `displacement`) is evicted after a
+while. Its successor has our gate again and is planned anew. Rules of the API server (Kubernetes 1.36,
+pkg/apis/core/validation): a field selector names one node; terms that a user wrote may be extended, but no term added.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
 
 SPARES = 3
-"""Nodes beside the planned one: a cordon or a pod of another scheduler then moves the pod instead of ending it."""
+"""Nodes beside the planned one. With them a cordon or a foreign pod moves the pod instead of ending it."""
 
-LOOKED_AT = 16
-"""Nodes tried as spare ones: on a full cluster there may be none."""
+EXAMINED = 16
+"""Nodes tried as spare ones; on a full cluster none may fit."""
 
 
 def may_be_pinned(pod: Pod) -> bool:
-    """Whether a pod that is to be ungated may be confined to its node by the same write."""
+    """Return whether a pod that is to be ungated may be confined to its node by the same write."""
     replaced = pod.owner is not None and pod.owner.kind != "DaemonSet"
     loose = not pod.interdependent and not pod.host_ports and not pod.devices
     return GATE in pod.gates and replaced and loose and not pod.nominated and not pod.confined_to
 
 
 def pinned(member: Member) -> bool:
-    """Whether a member that waits has been confined to nodes for good."""
+    """Return whether a member without a node is confined to nodes for good."""
     return member.pending and bool(member.pod.pinned_to)
 
 
 def pinning(pod: Pod, node: str, spares: Collection[str]) -> tuple[NodeTerm, ...]:
-    """The node affinity that confines ``pod`` to ``node``, or where its user wrote none, to that or a spare one."""
+    """Return the node affinity that confines ``pod`` to ``node``, or to a spare one if its user wrote no affinity."""
     if pod.affinity is None:
         return tuple(NodeTerm(fields=(_named(name),)) for name in (node, *spares))
     return tuple(_confined(term, node) for term in pod.affinity)
@@ -69,7 +69,7 @@ def spare_nodes(
     accounts: Mapping[str, NodeAccount],
     asked: Resources,
 ) -> tuple[str, ...]:
-    """A few of ``names`` beside ``planned`` that have room for what is ``asked`` now, others for each pod."""
+    """Return a few of ``names`` beside ``planned`` that have room for ``asked`` now; they vary from pod to pod."""
     fit = (
         name
         for name in _some(names, pod.uid.encode())
@@ -79,12 +79,12 @@ def spare_nodes(
 
 
 def _some(names: Sequence[str], seed: bytes) -> dict[str, None]:
-    """Up to `LOOKED_AT` of ``names``, the same ones for each ``seed``."""
-    return {names[crc32(seed, turn) % len(names)]: None for turn in range(LOOKED_AT)} if names else {}
+    """Return up to `EXAMINED` of ``names``, the same ones for the same ``seed``."""
+    return {names[crc32(seed, turn) % len(names)]: None for turn in range(EXAMINED)} if names else {}
 
 
 def unpinned(pod: Pod) -> Pod:
-    """The pod as it was before it was pinned: each term without the name that was added to it last."""
+    """Return the pod as it was before it was pinned: each term without the node name that was added last."""
     if not pod.pinned_to:
         return pod
     terms = tuple(NodeTerm(term.expressions, term.fields[:-1]) for term in pod.affinity or ())
@@ -93,7 +93,7 @@ def unpinned(pod: Pod) -> Pod:
 
 
 def forget_displaced(gang: Gang) -> None:
-    """Members that have a place, or whose gang gathers, aren't to be replaced."""
+    """Spare the members of a gang that isn't whole: they aren't replaced because of their pins."""
     gathering = gang.reason is None or gang.reason.code in INCOMPLETE
     for member in gang.members.values():
         if member.displaced_since < NEVER and (gathering or not pinned(member)):
@@ -107,7 +107,7 @@ def outlived_at(gang: Gang, limits: Limits) -> float:
 
 
 def outlived(gang: Gang, now: float, limits: Limits) -> list[Member]:
-    """The members that are to be replaced now; should that fail, again after as long a time."""
+    """Return the members to replace now. If a replacement fails, it is due again after the same time."""
     found = [member for member in gang.members.values() if member.displaced_since + limits.unasked <= now]
     for member in found:
         update(member, displaced_since=now)
@@ -115,7 +115,7 @@ def outlived(gang: Gang, now: float, limits: Limits) -> list[Member]:
 
 
 def replacing(pod: Pod) -> Evict:
-    """Evict a pod that can't be had on any of the nodes that it is pinned to: another takes its place."""
+    """Return the eviction of a pod that fits none of the nodes it is pinned to; a successor takes its place."""
     names = ", ".join(pod.confined_to)
     why = f"it was confined to {names} when it was ungated, and can't be placed there: its successor is placed anew"
     return Evict(pod, why)

@@ -1,7 +1,7 @@
 """Giving members places and taking them back.
 
-Invariant: a member has an assignment exactly while the ledger holds its share, and a nomination that no assignment
-stands behind is taken back before anybody is nominated in its stead.
+Invariants: a member has an assignment exactly while the ledger holds its share. A nomination without an assignment is
+taken back before another pod is nominated there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fluence_extender.gangs.execution.actions import Clear
-from fluence_extender.gangs.lifecycle.displaced import displaced
 from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING, MemberEvent, move, update
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -24,7 +23,6 @@ from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.trial import Trial
 
 NODES_SHOWN = 4
 
@@ -51,14 +49,14 @@ class Places:
         self._passes = passes
 
     def clears(self) -> list[Clear]:
-        """Hand out the nominations to be taken back."""
+        """Return the nominations to take back, each once."""
         clears, self._clears = self._clears, []
         return clears
 
     def plan(
         self, gang: Gang, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
     ) -> Reason | None:
-        """Place all of ``members`` off the nodes ``avoided``, or say why that can't be done; then none has a place."""
+        """Place all of ``members`` off the nodes ``avoided``, or none of them and return why."""
         demands = self.demands(members, now, avoided)
         try:
             with self._ledger.preemptor_holds.ignoring(self._passes(gang)):
@@ -93,26 +91,19 @@ class Places:
             if one.assignment is not None
         ]
 
-    def displaced(self, gang: Gang, members: Sequence[Member], now: float) -> frozenset[str]:
-        """Those of ``members``, by uid, whose pins keep these from being placed together; see `displaced`."""
-        eligibility, topology = self._planner.eligibility, self._planner.topology
-        trial = Trial(self._ledger, eligibility, topology, any(one.pod.devices for one in members))
-        with self._ledger.preemptor_holds.ignoring(self._passes(gang)):
-            return displaced(trial, self.demands(members, now), gang.key, self.settled(gang))
-
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
-        """What the topology constraints have to know of a pod's owners."""
+        """Return what the pod's owners require of its gang's placement."""
         return owner_topology(self._registry.workloads, pod)
 
     def replan(self, gang: Gang, member: Member) -> None:
-        """Find another place for one member; the whole gang moves when it can't be had and nothing is bound."""
+        """Find another place for one member; without one, withdraw the whole gang unless it has begun."""
         self.drop(gang, member)
         self._registry.dirty.add(gang.key)
         if self.plan(gang, [member], self._clock()) is not None:
             self.withdraw(gang)
 
     def replan_apart(self, gang: Gang, member: Member) -> None:
-        """Find a place for one member that was refused, where no other member of its gang is if there is such a node.
+        """Find another place for a refused member, if possible on a node without other members of its gang.
 
         Members that keep each other away (anti-affinity, spread, ports) would otherwise meet again on each next node.
         """
@@ -124,7 +115,7 @@ class Places:
         self._registry.dirty.add(gang.key)
 
     def drop(self, gang: Gang, member: Member) -> None:
-        """Take a member's place back, unless it is bound or being bound."""
+        """Take a member's place back, unless it is bound or a Binding is under way."""
         if member.state not in MOVABLE:
             return
         self._ledger.release(member.pod.uid)
@@ -133,7 +124,7 @@ class Places:
         member.refusals.start_over()
 
     def clear_unplanned(self, gang: Gang) -> None:
-        """Take back nominations that no plan stands behind: kube-scheduler counts such a pod as sitting there."""
+        """Take back nominations without a plan: kube-scheduler counts such a pod as running there."""
         for member in gang.pending():
             if member.state is WAITING:
                 self._clear(member)
@@ -144,7 +135,7 @@ class Places:
             self._clears.append(Clear(member.pod))
 
     def withdraw(self, gang: Gang) -> None:
-        """Drop the plan of a gang of which nothing is bound."""
+        """Drop the plan of a gang, unless the gang has begun."""
         if not gang.begun:
             if any(member.assignment is not None for member in gang.members.values()):
                 gang.note(HistoryKind.WITHDRAWN, "", "the plan of the gang was dropped")
@@ -154,7 +145,7 @@ class Places:
             gang.gather_anew()
 
     def leave_if_unfit(self, gang: Gang, member: Member) -> None:
-        """Find another place for a member that its planned node wouldn't take any more, or that asks for another."""
+        """Find another place for a member that no longer suits its planned node or requests something else now."""
         if member.assignment is None or member.binding:
             return
         node = self._planner.node(member.assignment.node)
@@ -162,7 +153,7 @@ class Places:
             self.replan(gang, member)
 
     def _as_asked(self, member: Member) -> bool:
-        """Whether what is held for a member is what it asks for: users can edit a pod that waits."""
+        """Return whether the member still requests what is held for it: users can edit a waiting pod."""
         held = self._ledger.allocations.get(member.pod.uid)
         if held is None or held.requests != member.pod.requests or held.ports != member.pod.host_ports:
             return False
@@ -173,7 +164,7 @@ class Places:
 
 
 def _summary(assignments: Sequence[Assignment]) -> str:
-    """Where a plan puts its members: the first few nodes, and the backends."""
+    """Return in words where a plan puts its members: the first few nodes, and the backends."""
     nodes = sorted({one.node for one in assignments}, key=natural_order)
     on = f"on {first_few(nodes, NODES_SHOWN)}"
     backends = ", ".join(sorted({one.backend for one in assignments if one.backend})[:NODES_SHOWN])

@@ -1,9 +1,9 @@
-"""Which state a gang is in, by what its members have: the rules alone, nothing is done here.
+"""The state of a gang, which follows from the states of its members. Nothing is decided here.
 
-A gang is whole once it has been bound as large as it has to be, and stays so: what ends or comes later doesn't make it
-incomplete again. But whom kubelet rejects hasn't run, so that a gang of which one is rejected at its beginning isn't
-whole until another one is bound in its stead. What is bound of one that isn't whole runs below its minimum, and since
-when is noted.
+A gang is whole once as many members are bound as its size requires, and it stays whole: members that end or come later
+don't make it incomplete again. But a pod that the kubelet rejects has not run. So a gang of which one is rejected at
+its beginning isn't whole until another member is bound instead. The bound members of a gang that isn't whole run below
+its minimum, and the gang records since when.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fluence_extender.model.reason import Reason
 
 
 def have_nodes(bound: int) -> str:
-    """What is told of a gang of which so many members are bound."""
+    """Return in words that so many members are bound."""
     return "1 member has its node" if bound == 1 else f"{bound} members have their nodes"
 
 
 def finish(gang: Gang, now: float) -> None:
-    """Nobody is left of the gang: should members come again, it begins anew."""
+    """Finish a gang without living members; should members come again, it begins anew."""
     if gang.state is not GangState.FINISHED:
         gang.note(HistoryKind.FINISHED, "", "no member is left running")
     gang.state = GangState.FINISHED
@@ -46,7 +46,7 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
         gang.explain(None, now)
     elif bound:
         gang.state = GangState.COMMITTED
-        # More than make it whole may come and go: those that wait don't put those at risk that run.
+        # Members beyond the size may come and go: those that wait don't endanger those that run.
         gang.whole = whole
         if gang.whole:
             gang.incomplete_since = None
@@ -61,7 +61,7 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
 
 
 def is_whole(gang: Gang, bound: int) -> bool:
-    """Whether the gang is whole with so many bound members, or has been and goes on."""
+    """Return whether the gang is whole with so many bound members, or has been and stays so."""
     if bound + gang.ended < gang.size:
         return gang.whole and not gang.short
     if not gang.whole:
@@ -70,7 +70,7 @@ def is_whole(gang: Gang, bound: int) -> bool:
 
 
 def settle_without_size(gang: Gang, alive: Sequence[Member], why: Reason, now: float) -> None:
-    """Settle the state of a gang of which nobody knows, any more, how large it is: who is bound stays where it is."""
+    """Settle the state of a gang whose size is no longer known; bound members stay where they are."""
     bound = sum(1 for member in alive if member.state is BOUND)
     gang.whole = gang.whole and not gang.short
     if gang.whole and bound == len(alive):
