@@ -21,7 +21,7 @@ from benchmarks.throughput.measure import Bench, Outcome, TooSlow
 from benchmarks.throughput.page import MODES, OURS, STOCK, page, plots
 from benchmarks.throughput.scale import cost_by_size
 from benchmarks.throughput.workloads import STREAM, WORKLOADS, Workload
-from fluence_extender.demo.files import policies
+from fluence_extender.demo.manifests import policies
 from fluence_extender.localcluster import ControlPlane
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"

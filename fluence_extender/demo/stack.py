@@ -1,13 +1,14 @@
-"""The service and its kube-scheduler on a control plane, as they stand side by side in a pod of a cluster.
+"""The product's processes on a control plane: the service with its kube-scheduler, and the admission webhook.
 
-Both are processes of their own, so that a test can kill either. The verbs keep their port through a restart, as they do
-on loopback in a pod.
+The service and its kube-scheduler run side by side, as in a pod of a cluster. Each is a process of its own, so that a
+test can kill it. The verbs keep their port through a restart, as they do on loopback in a pod.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -22,14 +23,17 @@ from fluence_extender.localcluster.process import Startable, under_hostname
 
 SCHEDULER = "kube-scheduler-fluence"
 EXTENDER = "fluence-extender"
+WEBHOOK = "fluence-webhook"
+WEBHOOK_STOP_LIMIT = 10.0
+"""Seconds that the webhook gets to answer the reviews under way before it is killed."""
 
 
 class Stack(Startable):
-    """``extender`` and ``scheduler`` on ``plane``, from ``start`` to ``stop`` or as a context manager.
+    """The ``extender`` and the ``scheduler`` on ``plane``.
 
-    ``kubeconfig`` is what both use (default: the admin's) unless the scheduler has one of its own; ``arguments`` are
-    added to ``serve``; ``feature_gates`` are the scheduler's. As one of several replicas both run under a ``hostname``
-    of their own and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds. With
+    Both use ``kubeconfig`` (default: the admin's), unless the scheduler has ``scheduler_kubeconfig``. ``arguments`` are
+    added to ``serve``; ``feature_gates`` are the scheduler's. As one of several replicas both run under their own
+    ``hostname`` and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds. With
     ``barrier`` the extender binds every pod.
     """
 
@@ -52,7 +56,7 @@ class Stack(Startable):
         self._lease_duration = lease_duration
         self._barrier = barrier
         self._kubeconfig = str(kubeconfig or plane.kubeconfig)
-        self._schedulers = str(scheduler_kubeconfig or self._kubeconfig)
+        self._scheduler_kubeconfig = str(scheduler_kubeconfig or self._kubeconfig)
         self._gates = feature_gates
         verbs, api = free_ports(2)
         self.verbs_url = f"http://127.0.0.1:{verbs}"
@@ -71,7 +75,7 @@ class Stack(Startable):
         self.scheduler: Component | None = None
 
     def start(self) -> None:
-        """Start both and wait until they are ready. Raises `StartFailed`."""
+        """Start both and wait until they are ready. Raise `StartFailed`."""
         try:
             self.extender.start()
             self.start_scheduler()
@@ -80,9 +84,9 @@ class Stack(Startable):
             raise
 
     def start_scheduler(self) -> None:
-        """Start the scheduler alone, and wait until it is ready. Raises `StartFailed`."""
+        """Start only the scheduler, and wait until it is ready. Raise `StartFailed`."""
         config = scheduler_config(
-            self.verbs_url, self._schedulers, self._lease, self._lease_duration, self._barrier
+            self.verbs_url, self._scheduler_kubeconfig, self._lease, self._lease_duration, self._barrier
         )
         name = "-".join(filter(None, (SCHEDULER, self._hostname)))
         self.scheduler = self._plane.start_scheduler(
@@ -96,7 +100,7 @@ class Stack(Startable):
         self.extender.stop()
 
     def ready(self) -> bool:
-        """Whether the service says that it is ready."""
+        """Return whether the service reports that it is ready."""
         try:
             with urllib.request.urlopen(f"{self.api_url}/readyz", timeout=2) as answer:
                 return bool(answer.status == 200)
@@ -104,13 +108,71 @@ class Stack(Startable):
             return False
 
     def get(self, path: str) -> Any:
-        """A document of the state API, for example ``/v1/gangs``."""
+        """Return a document of the state API, for example ``/v1/gangs``."""
         with urllib.request.urlopen(f"{self.api_url}{path}", timeout=10) as answer:
             return json.load(answer)
 
 
+class Webhook(Startable):
+    """The admission webhook for ``plane``; ``process`` is its process.
+
+    It uses ``kubeconfig`` (default: the admin's). The API server calls it at ``url`` (default: this process; with
+    several webhooks, a load balancer). ``arguments`` are added to its command.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        kubeconfig: Path | None = None,
+        url: str = "",
+        arguments: Sequence[str] = (),
+        name: str = WEBHOOK,
+    ) -> None:
+        (self.port,) = free_ports(1)
+        self.at = f"https://127.0.0.1:{self.port}"
+        command = [
+            *(sys.executable, "-m", "fluence_extender", "webhook"),
+            *("--kubeconfig", str(kubeconfig or plane.kubeconfig)),
+            *("--port", str(self.port), "--url", url or f"{self.at}/mutate"),
+            *arguments,
+        ]
+        self.process = Component(name, command, plane.log(name), self.ready)
+
+    def start(self) -> None:
+        """Start it and wait until it is registered. Raise `StartFailed`."""
+        self.process.start()
+
+    def stop(self) -> None:
+        """Stop it; its registration stays."""
+        self.process.stop(WEBHOOK_STOP_LIMIT)
+
+    def ready(self) -> bool:
+        """Return whether it reports that it is ready."""
+        try:
+            return self.get("/readyz") == "ok\n"
+        except OSError:
+            return False
+
+    def get(self, path: str) -> str:
+        """Return its answer, without verifying its certificate. Raise `OSError`."""
+        return self._send(urllib.request.Request(f"{self.at}{path}"))
+
+    def post(self, path: str, body: bytes) -> str:
+        """Return its answer to a JSON body. Raise `OSError`."""
+        headers = {"Content-Type": "application/json"}
+        return self._send(urllib.request.Request(f"{self.at}{path}", body, headers))
+
+    def _send(self, request: urllib.request.Request) -> str:
+        unverified = ssl.create_default_context()
+        unverified.check_hostname = False
+        unverified.verify_mode = ssl.CERT_NONE
+        with urllib.request.urlopen(request, timeout=5, context=unverified) as answer:
+            return str(answer.read().decode())
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on now."""
+    """Return loopback ports on which no process listens now."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(one.getsockname()[1]) for one in held]
     for one in held:

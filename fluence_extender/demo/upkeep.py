@@ -1,7 +1,6 @@
-"""What is to stay up stays up: a process that has ended is started again, and both are told.
+"""Start processes again that have ended, as the kubelet does in a cluster, and report it.
 
-It is what kubelet does in a cluster. Invariant: one that can't be started is tried again at every look, and told of
-once, until it runs.
+Invariant: a process that can't be started is tried again at every check until it runs, and is reported once.
 """
 
 from __future__ import annotations
@@ -14,33 +13,33 @@ from fluence_extender.localcluster import StartFailed
 
 
 class Process(Protocol):
-    """What is looked after; see `fluence_extender.localcluster.Component`."""
+    """A process to keep running; see `fluence_extender.localcluster.Component`."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
 
     @property
     def log(self) -> Path:
-        """Where its log is."""
+        """The path of its log."""
 
     @property
     def running(self) -> bool:
-        """Whether it hasn't ended."""
+        """Whether it runs."""
 
     def start(self) -> None:
-        """Start it and wait until it is ready. Raises `StartFailed`."""
+        """Start it and wait until it is ready. Raise `StartFailed`."""
 
 
 class Upkeep:
-    """Looks after ``processes``, in the order in which they need each other."""
+    """Keeps ``processes`` running; they are given in the order in which they need each other."""
 
     def __init__(self, processes: Sequence[Process]) -> None:
         self._processes = processes
         self._failing: set[str] = set()
 
-    def look(self) -> Iterator[str]:
-        """Start again whatever has ended; yields a line for each thing to tell, as it happens."""
+    def check(self) -> Iterator[str]:
+        """Start each ended process again; yield a line for each thing that happens, as it happens."""
         for one in self._processes:
             if one.running:
                 continue
@@ -52,7 +51,7 @@ class Upkeep:
             except StartFailed as error:
                 self._failing.add(one.name)
                 if not known:
-                    yield f"{one.name} can't be started, trying on: {error}"
+                    yield f"{one.name} can't be started; it is tried again: {error}"
             else:
                 self._failing.discard(one.name)
                 yield f"{one.name} is up again"

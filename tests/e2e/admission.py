@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from fluence_extender.demo.webhook import Webhook
+from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import ApiError, ControlPlane
 from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.authority import SECRET

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
-from fluence_extender.demo.webhook import Webhook
+from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, OBSERVE_LABEL
 from tests.e2e.harness import Manifest, Namespace, wait_for

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.demo.webhook import Webhook
+from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane, KubeletJudge
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import registered, wait_until_called

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fluence_extender.demo.webhook import Webhook
+from fluence_extender.demo.stack import Webhook
 from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.admitted import (
     READY_GATE,

@@ -14,7 +14,7 @@ from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.errors import Conflict, Invalid
 from fluence_extender.cluster.objects import ApiPodGroups
-from fluence_extender.demo.webhook import Webhook
+from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import GATE
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from fluence_extender.coordination.mock_qpu import MockQpu, server
-from fluence_extender.demo.webhook import Webhook
+from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.coordination import POLL_INTERVAL_ANNOTATION, READY_GATE
 from fluence_extender.model.names import GROUP_LABEL

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.coordination.mock_qpu import MockQpu, server
-from fluence_extender.demo.webhook import Webhook
+from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import (
     CONSUMER_PRIORITY_CLASS,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fluence_extender.demo.webhook import Webhook
+from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, ROLE_ANNOTATION, SHARED
 from fluence_extender.model.names import (

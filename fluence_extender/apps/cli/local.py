@@ -87,7 +87,7 @@ def demo(nodes: int, keep: bool, policy: str) -> None:
     The first run builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok from their Go modules
     into your cache folder (about seven minutes on two cores); later runs start in seconds.
     """
-    from fluence_extender.demo.show import run_demo
+    from fluence_extender.demo.run import run_demo
     from fluence_extender.localcluster.errors import LocalClusterError
 
     try:

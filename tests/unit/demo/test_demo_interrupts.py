@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end the demo alike, and its clean-up is left to finish."""
+"""SIGTERM and SIGINT both end the demo, and its clean-up can finish."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
-from fluence_extender.demo.interrupts import ended_by_signals
+from fluence_extender.demo.run import ended_by_signals
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_ends_and_the_next_ones_do_not_disturb(first: signal.Signals) -> None:
+def test_first_signal_ends_the_demo_and_later_ones_are_ignored(first: signal.Signals) -> None:
     cleaned = []
 
     def interrupted() -> None:
@@ -27,7 +27,7 @@ def test_the_first_signal_ends_and_the_next_ones_do_not_disturb(first: signal.Si
     assert cleaned == [True]
 
 
-def test_handlers_are_put_back() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     with ended_by_signals():
         assert signal.getsignal(signal.SIGTERM) != before[1]

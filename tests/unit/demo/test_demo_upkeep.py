@@ -1,4 +1,4 @@
-"""What the demo keeps running is started again when it ends, and that is told."""
+"""A process of the demo that ends is started again, and reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluence_extender.localcluster import StartFailed
 
 @dataclass
 class Named:
-    """A process that runs, or has ended, and starts or doesn't."""
+    """A process that runs or has ended, and can be started or not."""
 
     name: str
     running: bool = True
@@ -26,30 +26,32 @@ class Named:
         self.running = True
 
 
-def test_nothing_is_told_while_all_run() -> None:
-    assert list(Upkeep([Named("a"), Named("b")]).look()) == []
+def test_nothing_is_reported_while_all_processes_run() -> None:
+    assert list(Upkeep([Named("a"), Named("b")]).check()) == []
 
 
-def test_what_has_ended_is_started_again_in_order_and_told() -> None:
+def test_ended_processes_are_started_again_in_order_and_reported() -> None:
     started: list[str] = []
     upkeep = Upkeep([Named(name, running=name == "b", started=started) for name in "abc"])
-    assert list(upkeep.look()) == [
+    assert list(upkeep.check()) == [
         "a has ended (log: /logs/x); starting it again",
         "a is up again",
         "c has ended (log: /logs/x); starting it again",
         "c is up again",
     ]
     assert started == ["a", "c"]
-    assert list(upkeep.look()) == []
+    assert list(upkeep.check()) == []
 
 
-def test_what_cannot_be_started_is_told_once_and_tried_again() -> None:
+def test_process_that_cannot_be_started_is_reported_once_and_tried_again() -> None:
     webhook = Named("webhook", running=False, startable=False)
     upkeep = Upkeep([webhook])
-    _, failed = upkeep.look()
-    assert failed.startswith("webhook can't be started, trying on: webhook isn't running (exit code 1)")
-    assert list(upkeep.look()) == []
+    _, failed = upkeep.check()
+    assert failed.startswith(
+        "webhook can't be started; it is tried again: webhook isn't running (exit code 1)"
+    )
+    assert list(upkeep.check()) == []
     webhook.startable = True
-    assert list(upkeep.look()) == ["webhook is up again"]
+    assert list(upkeep.check()) == ["webhook is up again"]
     webhook.running = False
-    assert len(list(upkeep.look())) == 2
+    assert len(list(upkeep.check())) == 2

@@ -1,41 +1,38 @@
-"""The demo: everything is started, the examples are applied, and their fate is shown live and then as a table."""
+"""Run the demo: start a control plane and the product on it, apply the examples, and show what becomes of them."""
 
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 
-from fluence_extender.demo.files import devices, examples, policies, read
-from fluence_extender.demo.interrupts import ended_by_signals
-from fluence_extender.demo.stack import Stack
-from fluence_extender.demo.table import Row, picture, rows
+from fluence_extender.demo.manifests import devices, examples, policies, read
+from fluence_extender.demo.stack import Stack, Webhook
 from fluence_extender.demo.upkeep import Process, Upkeep
-from fluence_extender.demo.webhook import Webhook
-from fluence_extender.localcluster import ApiError, ConsoleProgress, ControlPlane
+from fluence_extender.demo.view import Row, picture, rows, watch
+from fluence_extender.localcluster import ConsoleProgress, ControlPlane
 
 NAMESPACE = "default"
 NODE = {"cpu": "4", "memory": "16Gi", "pods": 110}
-SETTLED = 4.0
-"""Seconds without a change after which the picture is final."""
-LONGEST = 90.0
-PERIOD = 0.25
 UPKEEP_PERIOD = 1.0
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STOPPED_EARLY = 130
-"""The exit code of an interrupt that came before there was anything to show."""
+"""The exit code after an interrupt that came before there was anything to show."""
 
 
 def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode") -> int:
-    """Run the demo and return the exit code: 0 when the table was shown. Raises `LocalClusterError`.
+    """Run the demo and return the exit code, 0 if the table was shown. Raise `LocalClusterError`.
 
-    SIGINT and SIGTERM end it, and nothing stays behind.
+    SIGINT and SIGTERM end the demo; no process or file of it remains.
     """
     console = _console()
     shown = False
@@ -71,7 +68,7 @@ def _run(
             )
             console.print(f"Admission webhook {webhook.at}/mutate, registered with the API server.\n")
             _apply_examples(console, plane)
-            show(_watch(console, lambda: _now(plane, stack)))
+            show(watch(console, lambda: _now(plane, stack)))
             if keep:
                 of_plane = (plane.component(name) for name in CONTROL_PLANE)
                 ours = filter(None, (stack.extender, stack.scheduler, webhook.process))
@@ -79,7 +76,7 @@ def _run(
 
 
 def _console() -> Console:
-    """A console that is wide enough for the table where the output isn't a terminal."""
+    """Return a console; where the output isn't a terminal, it is wide enough for the table."""
     console = Console()
     return console if console.is_terminal else Console(width=max(console.width, 160))
 
@@ -96,42 +93,47 @@ def _now(plane: ControlPlane, stack: Stack) -> list[Row]:
     return rows(gangs, plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"])
 
 
-def _watch(console: Console, look: Callable[[], list[Row]]) -> list[Row]:
-    """Show the rows as they change, until nothing has changed for a while."""
-    began = changed = time.monotonic()
-    last: list[Row] = []
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        while time.monotonic() - changed < SETTLED and time.monotonic() - began < LONGEST:
-            try:
-                found = look()
-            except (ApiError, OSError):
-                found = last
-            if found != last:
-                last, changed = found, time.monotonic()
-                live.update(picture(found, f"after {changed - began:.1f} s", console.width))
-            time.sleep(PERIOD)
-    return last
-
-
 def _wait(console: Console, plane: ControlPlane, state: str, processes: Sequence[Process]) -> None:
-    """Keep everything running until a signal ends it."""
-    console.print("\nAll of it stays up, what ends is started again; Ctrl-C ends it.")
-    # The API server's proxy reaches no service on loopback, so questions go straight to it.
+    """Keep all processes running until a signal ends the demo."""
+    console.print(
+        "\nEverything keeps running, and a process that ends is started again. Press Ctrl-C to end the demo."
+    )
+    # The API server's proxy doesn't reach a service on loopback, so the plugin calls the service directly.
     for command in ("kubectl get pods", f"{plugin()} jobs --server {state}"):
         console.print(f"  KUBECONFIG={plane.kubeconfig} {command}", soft_wrap=True)
     console.print(
-        "Service and webhook run beside this API server, as processes: deploy/ is for other clusters.",
+        "The service and the webhook run as processes beside this API server; deploy/ is for other clusters.",
         soft_wrap=True,
     )
     upkeep = Upkeep(processes)
     while True:
-        for line in upkeep.look():
+        for line in upkeep.check():
             console.print(line, soft_wrap=True, markup=False)
         time.sleep(UPKEEP_PERIOD)
 
 
 def plugin() -> str:
-    """How a shell calls the kubectl plugin: as kubectl finds it, else by the path beside this Python."""
+    """Return how a shell calls the kubectl plugin: through kubectl, else by the path beside this Python."""
     if shutil.which("kubectl") and shutil.which("kubectl-fluence"):
         return "kubectl fluence"
     return str(Path(sys.executable).parent / "kubectl-fluence")
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM into a `KeyboardInterrupt`, and ignore later ones, so that clean-up can finish.
+
+    Only the main thread may use this.
+    """
+    before = {one: signal.signal(one, _end) for one in SIGNALS}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
+    raise KeyboardInterrupt

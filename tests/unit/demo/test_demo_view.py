@@ -1,4 +1,4 @@
-"""The demo's table can be read on narrow terminals and wide ones."""
+"""The table of the demo can be read on narrow and on wide terminals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fluence_extender.demo.table import Row, picture
+from fluence_extender.demo.view import Row, picture
 
 REASON = "unsatisfiable: no node has 16 cpu (the largest has 4 cpu)"
 FOUND = [
@@ -28,7 +28,7 @@ def drawn(width: int) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 220])
-def test_reasons_are_shown_whole_whatever_the_width(width: int) -> None:
+def test_reasons_are_shown_completely_at_every_width(width: int) -> None:
     lines = drawn(width)
     assert max(map(len, lines)) <= width
     if width < 130:
@@ -49,5 +49,5 @@ def test_no_cell_is_cut_off(width: int) -> None:
         assert word in text
 
 
-def test_a_gang_is_explained_once() -> None:
+def test_reason_of_a_gang_is_shown_once() -> None:
     assert sum(line.startswith("too-big: ") for line in drawn(80)) == 1

@@ -1,30 +1,40 @@
-"""Gangs as a table: one row a pod, with what a person asks first."""
+"""Show gangs as a table with one row for each pod: live on a terminal, and once at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fluence_extender.localcluster import LocalClusterError
+
+SETTLED = 4.0
+"""Seconds without a change after which the rows are final."""
+LONGEST = 90.0
+"""Seconds after which the live view ends in any case."""
+PERIOD = 0.25
+
 COLOURS = {"bound": "green", "committed": "cyan", "planned": "cyan", "waiting": "yellow", "finished": "dim"}
 
-LEAST = 30
-"""Columns of the terminal that reasons need beside the table."""
+LEAST_FOR_REASONS = 30
+"""Columns that reasons need beside the other columns; otherwise they are listed below the table."""
 
 PADDING = 2
-"""Columns between two of the table's."""
+"""Terminal columns between two columns of the table."""
 
 HEADINGS = ("Gang", "Pod", "State", "Phase", "Node", "Backend")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One pod: ``phase`` is Kubernetes', ``state`` its gang's."""
+    """One pod; ``phase`` is the pod's, ``state`` its gang's."""
 
     gang: str
     pod: str
@@ -36,7 +46,7 @@ class Row:
 
 
 def rows(gangs: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """One row for each member of each gang, then one for each pod of other schedulers."""
+    """Return a row for each member of each gang, then a row for each pod of other schedulers."""
     known = {pod["metadata"]["uid"]: pod for pod in pods}
     found: list[Row] = []
     for gang in gangs:
@@ -63,22 +73,24 @@ def rows(gangs: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) 
 
 
 def picture(found: Sequence[Row], title: str, width: int) -> RenderableType:
-    """The rows on a terminal ``width`` columns wide: where a table leaves reasons no room, they stand below it."""
+    """Return the rows as a table for ``width`` columns; reasons that don't fit beside it are listed below it."""
     cells = [HEADINGS, *((row.gang, row.pod, row.state, row.phase, row.node, row.backend) for row in found)]
     taken = sum(max(map(len, column)) + PADDING for column in zip(*cells, strict=True))
-    if width - taken >= LEAST:
+    if width - taken >= LEAST_FOR_REASONS:
         return table(found, title)
     return Group(table(found, title, reasons=False), *reasons(found))
 
 
 def reasons(found: Sequence[Row]) -> list[Text]:
-    """What there is to say of each gang, and of each pod of others, one line each."""
-    said = {(row.gang, row.pod if row.gang == "-" else ""): row for row in reversed(found)}
-    return [Text(f"{pod or gang}: {row.reason}") for (gang, pod), row in reversed(said.items()) if row.reason]
+    """Return a line with the reason of each gang and of each pod of other schedulers."""
+    by_gang = {(row.gang, row.pod if row.gang == "-" else ""): row for row in reversed(found)}
+    return [
+        Text(f"{pod or gang}: {row.reason}") for (gang, pod), row in reversed(by_gang.items()) if row.reason
+    ]
 
 
 def table(found: Sequence[Row], title: str, reasons: bool = True) -> Table:
-    """The rows as a rich table; a gang's name and reason stand beside its first pod only."""
+    """Return the rows as a rich table; only the first row of a gang has its name and reason."""
     shown = Table(title=title, title_justify="left", expand=False, box=box.SIMPLE_HEAD, pad_edge=False)
     for column in HEADINGS:
         shown.add_column(column, no_wrap=reasons, overflow="fold")
@@ -92,3 +104,23 @@ def table(found: Sequence[Row], title: str, reasons: bool = True) -> Table:
         shown.add_row(row.gang if first else "", *cells, *reason)
         last = row.gang
     return shown
+
+
+def watch(console: Console, look: Callable[[], list[Row]]) -> list[Row]:
+    """Show the rows live while they change; return the last ones once nothing has changed for `SETTLED` seconds.
+
+    ``look`` returns the current rows; the last rows stay where it can't reach the services.
+    """
+    began = changed = time.monotonic()
+    last: list[Row] = []
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        while time.monotonic() - changed < SETTLED and time.monotonic() - began < LONGEST:
+            try:
+                found = look()
+            except (LocalClusterError, OSError):
+                found = last
+            if found != last:
+                last, changed = found, time.monotonic()
+                live.update(picture(found, f"after {changed - began:.1f} s", console.width))
+            time.sleep(PERIOD)
+    return last

@@ -1,4 +1,4 @@
-"""The manifests that the demo applies: those of ``deploy/`` and ``examples/`` of the clone it runs from."""
+"""The manifests that the demo applies, from ``deploy/`` and ``examples/`` of the clone from which it runs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ CLONE = Path(__file__).parents[2]
 
 
 def folder(name: str) -> Path:
-    """The folder ``deploy`` or ``examples``. Raises `LocalClusterError` where this isn't a clone."""
+    """Return the folder ``deploy`` or ``examples``. Raise `LocalClusterError` outside a clone."""
     if not (CLONE / name).is_dir():
         raise LocalClusterError(f"the folder {name}/ is not there: run the demo from a clone of the project")
     return CLONE / name
 
 
 def policies(*names: str) -> list[dict[str, Any]]:
-    """The admission policies of these names (``gate``, ``groups``, ``stamps``), each with its binding."""
+    """Return the admission policies of these names (``gate``, ``groups``, ``stamps``), each with its binding."""
     base = folder("deploy") / "base"
     return [document for name in names for document in read(base / f"{name}.yaml")]
 
 
 def devices() -> dict[str, Any]:
-    """The ConfigMap that says which virtual resources there are, as on a cluster: it may be edited live."""
+    """Return the ConfigMap with the virtual resources, which may be edited while the demo runs."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -37,10 +37,10 @@ def devices() -> dict[str, Any]:
 
 
 def examples() -> list[Path]:
-    """The numbered examples, in order."""
+    """Return the numbered examples, in order."""
     return sorted(folder("examples").glob("[0-9]*.yaml"))
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """The documents of a YAML file."""
+    """Return the documents of a YAML file."""
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
