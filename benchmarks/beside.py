@@ -1,7 +1,7 @@
-"""What goes on beside deciding costs on a full cluster of 5,000 nodes and 20,000 pods, and how long others wait for it.
+"""What background work costs on a full cluster of 5,000 nodes and 20,000 pods, and how long other answers wait for it.
 
-A what-if question about 9,000 pods (as one gang, and as many; that fit, and that don't), and an audit of all that the
-ledger says. While each is worked on, a task in the same event loop asks for its turn again and again.
+The work is a what-if question about 9,000 pods (as one gang or as many, which fit or don't), or an audit of the whole
+ledger. Meanwhile a task in the same event loop measures how long it waits for its turn.
 
     python -m benchmarks.beside [--nodes 5000] [--rounds 3]
 """
@@ -28,7 +28,7 @@ PODS = 9_000
 
 
 def manifest(jobs: int, cpu: str, priority: int = 0, pods: int = PODS) -> bytes:
-    """So many Jobs that have ``pods`` pods together, each pod with ``cpu`` cores."""
+    """Return that many Jobs with ``pods`` pods together, each pod with ``cpu`` cores."""
     template = {
         "spec": {
             "schedulerName": "fluence",
@@ -50,7 +50,7 @@ def manifest(jobs: int, cpu: str, priority: int = 0, pods: int = PODS) -> bytes:
 
 
 async def measured(work: Callable[[], Awaitable[object]]) -> tuple[float, float, float, float]:
-    """Seconds and CPU seconds that it takes, and how long others wait: by the clock, and for the loop's own work."""
+    """Return the seconds and CPU seconds of the work, and how long others wait: in all, and for the loop itself."""
     stalls = Stalls()
     watch = asyncio.get_running_loop().create_task(stalls.run())
     await asyncio.sleep(0.05)
@@ -81,7 +81,9 @@ async def measure(nodes: int, rounds: int) -> None:
         "what if: a gang of 9,000 that would preempt": lambda: simulator.answer(manifest(1, "6", 9)),
         "what if: 900 gangs of 10 that would preempt": lambda: simulator.answer(manifest(900, "6", 9)),
     }
-    print(f"| {nodes:,} nodes | s | CPU s | others wait at most, ms | of which the loop itself, ms of CPU |")
+    print(
+        f"| {nodes:,} nodes | s | CPU s | others wait at most, ms | of which for the loop itself, ms of CPU |"
+    )
     print("|---|---:|---:|---:|---:|")
     for name, work in cases.items():
         runs = [await measured(work) for _ in range(rounds)]
@@ -90,7 +92,7 @@ async def measure(nodes: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Measure."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
