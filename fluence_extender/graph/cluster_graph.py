@@ -13,7 +13,7 @@ from fluence_extender.graph.changes import apply, plan_nodes, plan_resource
 from fluence_extender.graph.containment import LEVELS, Containment
 from fluence_extender.graph.errors import InvalidResourcesFile, Problem
 from fluence_extender.graph.naming_rules import nearest, type_rule
-from fluence_extender.graph.units import Units, finest_units
+from fluence_extender.graph.units import Units
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
@@ -26,19 +26,17 @@ def build_containment(
     nodes: Iterable[Node],
     resources: VirtualResources = NO_RESOURCES,
     *,
-    units: Units | None = None,
+    units: Units,
     levels: Mapping[str, str] = LEVELS,
 ) -> Containment:
     """Build the graph of a cluster; a leaf's count is the allocatable amount in ``units``, rounded down.
 
-    The default units are the finest that these nodes allow (see `finest_units`). Raises `InvalidResourcesFile` when the
-    file and the nodes contradict each other (see `check_against_cluster`).
+    Raises `InvalidResourcesFile` when the file and the nodes contradict each other (see `check_against_cluster`).
     """
     ordered = sorted(nodes, key=lambda node: natural_order(node.name))
     problems = check_against_cluster(resources, [node.name for node in ordered], levels)
     if problems:
         raise InvalidResourcesFile(problems)
-    units = units or finest_units(node.allocatable for node in ordered)
     containment = Containment(units=units, levels=levels)
     apply(containment, plan_nodes(containment, ordered))
     for resource in resources.resources:

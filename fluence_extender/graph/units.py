@@ -62,19 +62,6 @@ def widened(units: Units, nodes: Iterable[Resources]) -> Units:
     return replace(units, memory_bytes=block)
 
 
-def finest_units(nodes: Iterable[Resources]) -> Units:
-    """Return the finest units in which every node's memory can still be counted.
-
-    These are millicores and the smallest possible power of two in bytes. On nodes below 256 GiB, whole megabytes
-    (``500M``, ``1Gi``) are exact in it.
-    """
-    largest = max((node[MEMORY] for node in nodes), default=0)
-    unit = 1
-    while largest // unit >= MOST_LEAVES:
-        unit *= 2
-    return Units(cpu_millicores=1, memory_bytes=unit)
-
-
 def leaf_type(resource: str) -> str | None:
     """Return the leaf type of a Kubernetes resource name, or None for one that isn't in the graph.
 

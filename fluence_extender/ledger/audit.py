@@ -154,7 +154,7 @@ def of_node(ledger: Ledger, name: str, node: Node | None) -> Iterator[Drift]:
         if name not in ledger.graph.matched.nodes:
             yield _at(name, DriftKind.NODE_DIFFERS, "not in the graph", "in the graph")
         elif foreign.differs(name, NodeUse(account.allocatable, account.foreign_use)):
-            expected = f"{account.foreign_use} used by others"
+            expected = f"{account.foreign_use} used by foreign pods"
             yield _at(name, DriftKind.JOB_MISSING, f"the matcher's job {foreign.job(name)}", expected)
 
 

@@ -41,8 +41,8 @@ class Ledger:
 
     ``graph`` is the resource graph. ``free`` is the capacity that nodes have left, ``whole`` the capacity that they
     have when nothing runs. ``version`` grows whenever a pod that had no place might have one now. ``lacking_devices``
-    are the bound pods that hold fewer devices than they ask for, or others than their stamps name because those don't
-    exist.
+    are the bound pods that hold fewer devices than they ask for, or don't hold the devices in their stamps because
+    those don't exist.
     """
 
     def __init__(self, setup: MatcherSetup, policy: str = "lonode") -> None:
@@ -343,7 +343,7 @@ class Ledger:
         self.changed()
 
     def undo(self, uids: Iterable[str]) -> None:
-        """Free what a failed plan took. Nobody has more capacity than before the plan, so ``version`` stays."""
+        """Free what a failed plan took. No other pod has more capacity than before, so ``version`` stays."""
         version = self.version
         for uid in uids:
             self.release(uid)

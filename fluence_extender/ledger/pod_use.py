@@ -1,7 +1,7 @@
 """What single pods use, for copies of the ledger from which pods can be removed and brought back.
 
-A copy is asked the same question without many different sets of pods. `RemovablePods` keeps their uses as arrays, so
-that any set of them is counted out or in at once.
+A search for victims asks the same question many times, each time without another set of pods. `RemovablePods` has the
+uses of pods as arrays, so that any set of them is removed or restored at once.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.graph.units import COARSE
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
@@ -134,7 +135,7 @@ def _simulation(
     policy: str,
 ) -> Simulation:
     """Build the cluster of ``objects``, to simulate ``request`` on it now. Raise `InvalidResourcesFile`."""
-    containment = build_containment(objects.nodes, resources, levels=levels)
+    containment = build_containment(objects.nodes, resources, units=COARSE, levels=levels)
     catalogue = device_catalogue(containment)
     accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in objects.nodes}
     uses: dict[str, PodUse] = {}

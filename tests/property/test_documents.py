@@ -88,7 +88,7 @@ def names(message: str, way: list[str]) -> bool:
 
 @pytest.mark.parametrize("kind", CALLS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_value_of_the_wrong_kind_is_told_with_its_place(engine: str, kind: str) -> None:
+def test_a_value_of_the_wrong_kind_is_reported_with_its_position(engine: str, kind: str) -> None:
     document, method = CALLS[kind]
     matcher = busy_matcher(CREATE[engine])
     before = fingerprint(matcher)
@@ -112,14 +112,14 @@ def test_a_value_of_the_wrong_kind_is_told_with_its_place(engine: str, kind: str
 @pytest.mark.parametrize("engine", ["embedded"])
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**64))
-def test_spoiled_documents_do_no_harm(engine: str, seed: int) -> None:
+def test_damaged_documents_are_reported_and_do_no_harm(engine: str, seed: int) -> None:
     trials, random = Trials(CREATE[engine]), Random(seed)
     for _ in range(3):
         trials.offer(random)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_nothing_ends_the_process_or_keeps_it(engine: str) -> None:
+def test_no_document_ends_the_process_or_blocks_it(engine: str) -> None:
     report = run(engine, seed=20, start=0, documents=250, seconds=60)
     assert report.findings == {}
     assert report.documents == 250

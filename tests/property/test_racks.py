@@ -125,7 +125,7 @@ def test_preferred_level_uses_one_rack_if_one_is_enough_and_never_refuses_what_f
 
 
 @given(places, st.integers(2, 10), st.sampled_from(({}, {TOPOLOGY_PREFERRED_ANNOTATION: "rack"})))
-def test_ranks_of_equal_members_never_return_to_a_rack_they_have_left(
+def test_ranks_of_equal_members_never_return_to_a_rack(
     shape: list[tuple[str, str, int]], count: int, notes: dict[str, str]
 ) -> None:
     nodes = made(shape)

@@ -46,7 +46,7 @@ def node(
 def cluster(
     nodes: Iterable[Node] = (),
     resources: str = "",
-    units: Units | None = COARSE,
+    units: Units = COARSE,
     levels: Mapping[str, str] = LEVELS,
 ) -> Containment:
     """The graph of ``nodes`` and a resources file's text."""

@@ -33,7 +33,7 @@ def one_resource(text: str) -> VirtualResource:
     return parse_resources(f"resources: [{text}]").resources[0]
 
 
-def test_a_joining_node_leaves_the_others_as_they_are() -> None:
+def test_a_joining_node_changes_no_other_node() -> None:
     graph = cluster([node("a"), node("b")], QUANTUM)
     before = vertices(graph)
     addition = plan_node(graph, node("c", labels={ZONE: "z"}))
@@ -55,7 +55,7 @@ def test_a_joining_node_leaves_the_others_as_they_are() -> None:
     assert all(edge in whole["edges"] for edge in jgf["graph"]["edges"])
 
 
-def test_a_node_joins_a_level_that_is_there() -> None:
+def test_a_node_joins_an_existing_level() -> None:
     graph = cluster([node("a", labels={ZONE: "z"})])
     addition = plan_node(graph, node("b", labels={ZONE: "z"}))
     jgf = addition_jgf(graph, addition)
@@ -91,7 +91,7 @@ def test_the_last_node_of_a_level_takes_the_level_with_it() -> None:
     assert plan_node_removal(graph, "c").empties_root
 
 
-def test_a_node_takes_its_virtual_resources_along_and_brings_them_back() -> None:
+def test_a_node_leaves_and_returns_with_its_virtual_resources() -> None:
     text = "resources: [{type: qpu, name: q, parent: b, with: [{type: qubit}]}, {type: qpu, name: r}]"
     graph = cluster([node("a"), node("b")], text)
     apply(graph, plan_node_removal(graph, "b"))
@@ -120,13 +120,13 @@ def test_a_resource_joins_and_leaves_a_physical_node() -> None:
     assert vertices(graph) == before
 
 
-def test_taking_out_the_only_resource_of_an_empty_cluster_is_flagged() -> None:
+def test_removing_the_only_resource_of_an_empty_cluster_is_flagged() -> None:
     graph = cluster([], "resources: [{type: qpu, name: q, count: 2, with: [{type: qubit}]}]")
     resource = one_resource("{type: qpu, name: q, count: 2, with: [{type: qubit}]}")
     assert [one.empties_root for one in plan_resource_removal(graph, resource)] == [False, True]
 
 
-def test_a_node_called_cluster_is_not_the_cluster() -> None:
+def test_a_node_named_cluster_is_not_the_cluster() -> None:
     file = parse_resources("resources: [{type: qpu, name: q}]")
     graph = cluster()
     apply(graph, plan_node(graph, node("cluster"), file.resources))
@@ -134,7 +134,7 @@ def test_a_node_called_cluster_is_not_the_cluster() -> None:
     assert list(graph.devices) == ["/cluster/q"]
 
 
-def test_names_that_are_taken_or_gone_are_refused() -> None:
+def test_taken_and_unknown_names_are_refused() -> None:
     graph = cluster([node("a")], "resources: [{type: qpu, name: q}]")
     with pytest.raises(ValueError, match="node a is in the graph already"):
         plan_node(graph, node("a"))
@@ -146,7 +146,7 @@ def test_names_that_are_taken_or_gone_are_refused() -> None:
         plan_node_removal(graph, "gone")
 
 
-def test_an_edit_names_what_changed_and_nothing_else() -> None:
+def test_an_edit_has_what_changed_and_nothing_else() -> None:
     old = parse_resources(
         "resources:\n- {type: a, name: x}\n- {type: b, name: y, with: [{type: c, count: 2}]}"
     )

@@ -7,7 +7,6 @@ import pytest
 from fluence_extender.graph.cluster_graph import check_against_cluster
 from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.graph.units import Units
 from tests.unit.graph.clusters import QUANTUM, RACK, TOPOLOGY, ZONE, cluster, node
 
 
@@ -42,13 +41,6 @@ def test_unique_ids_are_disjoint_ranges() -> None:
     ranges = sorted((one.uniq_id, one.uniq_id + one.count) for one in map(graph.vertex, graph.walk()))
     assert ranges[0][0] == 0
     assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
-
-
-def test_without_units_every_amount_is_exact_on_ordinary_nodes() -> None:
-    graph = cluster([node("a", cores=3, gib=7)], units=None)
-    assert graph.units == Units(1, 2)
-    assert graph.vertex("/cluster/a/core0").count == 3000
-    assert graph.vertex("/cluster/a/memory0").count * 2 == 7 * 2**30
 
 
 def test_topology_levels_come_from_labels_and_missing_ones_are_left_out() -> None:
@@ -124,7 +116,7 @@ def test_inner_vertices_are_numbered_before_the_outer_ones_within_their_ranks() 
     }
 
 
-def test_devices_on_a_physical_node_weigh_what_it_weighs() -> None:
+def test_devices_on_a_physical_node_weigh_as_much_as_the_node() -> None:
     text = "resources: [{type: qpu, name: q, count: 2, parent: b, with: [{type: qubit, count: 3}]}]"
     graph = cluster([node("a"), node("b")], text)
     host = graph.vertex("/cluster/b")
@@ -138,7 +130,7 @@ def test_each_copy_of_a_backend_is_a_backend_of_its_own() -> None:
     assert [graph.vertex(path).backend for path in graph.devices] == ["q0", "q0", "q1", "q1"]
 
 
-def test_a_physical_parent_stays_physical_and_says_what_hangs_below_it() -> None:
+def test_a_physical_parent_stays_physical_and_names_the_classes_below_it() -> None:
     graph = cluster(
         [node("a"), node("b")], "resources: [{type: qpu, name: q, parent: b, with: [{type: qubit}]}]"
     )
@@ -171,7 +163,7 @@ def test_a_file_that_contradicts_the_cluster_is_refused(resources: str, message:
     assert message in str(refused.value)
 
 
-def test_all_contradictions_are_told_at_once() -> None:
+def test_all_contradictions_are_reported_at_once() -> None:
     file = parse_resources("resources: [{type: zone, name: n1}, {type: qpu, parent: gone}]", "here.yaml")
     names = {f"n{index}" for index in range(20)}
     found = check_against_cluster(file, names)
@@ -183,5 +175,5 @@ def test_all_contradictions_are_told_at_once() -> None:
     assert all(one.fix for one in found)
 
 
-def test_a_cluster_without_anything_is_a_root() -> None:
+def test_an_empty_cluster_is_only_a_root() -> None:
     assert list(cluster().walk()) == ["/cluster"]

@@ -35,7 +35,7 @@ def test_the_compact_form_has_one_entry_for_equal_sibling_leaves() -> None:
     assert json.loads(json.dumps(jgf)) == jgf
 
 
-def test_its_size_does_not_depend_on_the_units() -> None:
+def test_the_size_of_the_compact_form_does_not_depend_on_the_units() -> None:
     nodes = [node("a", cores=64, gib=512), node("b")]
     assert len(to_jgf(cluster(nodes, units=FINE))["graph"]["nodes"]) == 7
 
@@ -74,7 +74,7 @@ def test_expanding_a_document_without_counts_changes_nothing() -> None:
     assert expand(foreign) == foreign
 
 
-def test_a_graph_that_would_grow_too_large_is_refused_with_advice() -> None:
+def test_a_graph_that_would_be_too_large_is_refused_with_advice() -> None:
     jgf = to_jgf(cluster([node("a", gib=64)], units=FINE))
     with pytest.raises(GraphTooLarge, match="take the compact form") as refused:
         expand(jgf)

@@ -29,7 +29,7 @@ def test_compute_is_slots_of_leaves_on_physical_nodes() -> None:
     assert json.loads(json.dumps(jobspec)) == jobspec
 
 
-def test_ranks_narrow_compute_down() -> None:
+def test_ranks_restrict_compute_to_their_nodes() -> None:
     def narrowed(*ranks: int) -> object:
         return constraints(compute_jobspec({"core": 1}, 1, ranks))
 
@@ -43,7 +43,7 @@ def test_a_request_for_nothing_is_no_jobspec(counts: dict[str, int], slots: int)
         compute_jobspec(counts, slots)
 
 
-def test_a_leaf_type_is_asked_for_in_units_at_any_depth() -> None:
+def test_a_leaf_type_is_requested_in_units_at_any_depth() -> None:
     catalogue = device_catalogue(cluster([node("a")], QUANTUM))
     (jobspec,) = jobspecs_for(eligible(catalogue, "qubit", {"vendor": "ibm"}), 5)
     assert jobspec["resources"] == [
@@ -52,7 +52,7 @@ def test_a_leaf_type_is_asked_for_in_units_at_any_depth() -> None:
     assert constraints(jobspec) == {"ranks": ["1-5"]}
 
 
-def test_a_type_with_children_is_asked_for_whole_below_what_it_belongs_to() -> None:
+def test_a_type_with_children_is_requested_whole_below_its_ancestors() -> None:
     catalogue = device_catalogue(cluster([node("a")], QUANTUM))
     slot = {"type": "slot", "count": 1, "label": "default", "with": [{"type": "node", "count": 1}]}
     (outer,) = jobspecs_for(eligible(catalogue, "qdevice", {}), 1)

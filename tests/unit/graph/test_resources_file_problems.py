@@ -93,10 +93,10 @@ def resource(*lines: str) -> str:
 )  # fmt: skip
 def test_a_fault_is_named_with_its_place(text: str | bytes, path: str, line: int, message: str) -> None:
     found = problems(text)
-    said = [str(problem) for problem in found]
+    lines = [str(problem) for problem in found]
     assert any(
         problem.path == path and problem.line == line and message in problem.message for problem in found
-    ), said
+    ), lines
     assert all(problem.fix and problem.source == "res.yaml" for problem in found)
 
 
@@ -123,7 +123,7 @@ attributes:
     assert str(refused.value) == "res.yaml:1: resources[0].cout: is an unknown key (did you mean 'count'?)"
 
 
-def test_the_old_layout_is_told_from_an_empty_file() -> None:
+def test_the_old_layout_is_distinguished_from_an_empty_file() -> None:
     found = problems("backends:\n  - name: ibm\n")
     assert {problem.path for problem in found} == {"backends", ""}
 

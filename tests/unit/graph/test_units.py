@@ -8,7 +8,6 @@ from fluence_extender.graph.units import (
     LARGEST_BLOCK,
     MOST_LEAVES,
     Units,
-    finest_units,
     leaf_counts,
     leaf_type,
     request_counts,
@@ -19,7 +18,7 @@ from fluence_extender.model.resources import Resources
 GIB = 2**30
 
 
-def test_what_a_node_offers_rounds_down_and_what_a_pod_asks_rounds_up() -> None:
+def test_offers_of_nodes_round_down_and_requests_of_pods_round_up() -> None:
     amounts = Resources({"cpu": 3500, "memory": 3 * GIB + 1, "nvidia.com/gpu": 2})
     assert leaf_counts(amounts, COARSE) == {"core": 3, "memory": 3, "gpu": 2}
     assert request_counts(amounts, COARSE) == {"core": 4, "memory": 4, "gpu": 2}
@@ -57,16 +56,9 @@ def test_leaf_types_come_in_a_stable_order() -> None:
     assert list(leaf_counts(amounts, COARSE)) == ["core", "memory", "gpu", "x@a.com", "x@b.com"]
 
 
-def test_no_node_offers_as_much_as_a_jobspec_can_ask() -> None:
+def test_no_node_offers_as_much_as_a_jobspec_can_request() -> None:
     endless = Resources({"memory": 2**62})
     assert leaf_counts(endless, FINE)["memory"] < request_counts(endless, FINE)["memory"] == MOST_LEAVES
-
-
-@pytest.mark.parametrize(("largest", "unit"), [(0, 1), (2 * GIB, 1), (4 * GIB, 2), (200 * GIB, 64)])
-def test_the_finest_units_still_count_the_largest_node(largest: int, unit: int) -> None:
-    nodes = [Resources({"memory": GIB}), Resources({"memory": largest})]
-    assert finest_units(nodes) == Units(1, unit)
-    assert leaf_counts(nodes[1], Units(1, unit)).get("memory", 0) == largest // unit
 
 
 def test_a_unit_of_nothing_is_refused() -> None:
@@ -88,7 +80,7 @@ def test_blocks_of_memory_grow_with_the_largest_node_and_no_further_than_needed(
     assert widened(FINE, nodes) == Units(1, block)
 
 
-def test_absurd_node_makes_nobody_else_coarse() -> None:
+def test_an_absurd_node_does_not_make_other_nodes_coarse() -> None:
     absurd = Resources({"cpu": 2**60, "memory": 2**62, "example.com/fpga": 2**60})
     units = widened(FINE, [absurd])
     assert units.memory_bytes == LARGEST_BLOCK

@@ -1,4 +1,4 @@
-"""Rooms as arrays: what is counted in and out one by one, or many at once, comes to the same."""
+"""The capacity of nodes as arrays: counting pods one by one equals counting many at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def uses(dice: random.Random) -> list[PodUse]:
 
 
 @given(st.integers(0, 2**20))
-def test_crowd_counts_what_counting_one_by_one_does(seed: int) -> None:
+def test_counting_many_pods_at_once_equals_counting_them_one_by_one(seed: int) -> None:
     dice = random.Random(seed)
     found = uses(dice)
     many, single = table(), CopiedCapacity(table())
@@ -67,7 +67,7 @@ def test_ports_are_counted_as_often_as_they_are_taken() -> None:
         assert counted.now().ports.get(1, ()) == left
 
 
-def test_copy_is_apart_from_what_it_was_made_of() -> None:
+def test_copy_is_independent_of_the_original() -> None:
     first = table()
     second = first.copy()
     second.put("n9", asks(1), ())
@@ -76,7 +76,7 @@ def test_copy_is_apart_from_what_it_was_made_of() -> None:
     assert first.of_node("n0")["cpu"] == 4000
 
 
-def test_revision_grows_only_when_a_node_has_something_else() -> None:
+def test_revision_grows_only_when_a_capacity_changes() -> None:
     journal = Journal()
     accounts = {name: NodeAccount(name, asks(4000, 8), journal.note) for name in NODES}
     whole = LiveCapacity(accounts, journal, lambda account: NodeCapacity(account.allocatable))
@@ -90,7 +90,7 @@ def test_revision_grows_only_when_a_node_has_something_else() -> None:
     assert whole.revision > before
 
 
-def test_rows_of_a_tuple_are_remembered_and_right_when_nodes_come() -> None:
+def test_remembered_rows_of_a_tuple_stay_right_when_nodes_join() -> None:
     there = table()
     assert there.at(NODES).tolist() == [0, 1, 2, 3]
     there.put("m0", asks(1), ())

@@ -38,7 +38,7 @@ def test_empty_graph_is_busy_not_broken() -> None:
     empty.close()
 
 
-def test_answer_counts_members_by_node_and_holds_nothing() -> None:
+def test_match_of_equal_pods_counts_them_by_node_and_holds_nothing() -> None:
     one = graph_matcher(node("n0"), node("n1"))
     for _ in range(2):
         assert one.match_equal(asks(1500, 1), 3, ["n0", "n1"]) == {"n0": 2, "n1": 1}
@@ -47,7 +47,7 @@ def test_answer_counts_members_by_node_and_holds_nothing() -> None:
         one.match_equal(asks(1000), 5, ["n1"])
 
 
-def test_request_that_the_graph_does_not_count_is_not_answered() -> None:
+def test_request_that_the_graph_does_not_count_is_invalid() -> None:
     with pytest.raises(InvalidJobspec):
         graph_matcher(node("n0")).match_equal(Resources({"pods": 1}), 1, ["n0"])
 
@@ -56,7 +56,7 @@ def test_pod_without_leaves_needs_no_job() -> None:
     assert graph_matcher(node("n0")).hold_shares([("n0", Resources({"pods": 1}))]) == [None]
 
 
-def test_unknown_jobs_are_free_already() -> None:
+def test_cancelling_unknown_jobs_does_nothing() -> None:
     one = graph_matcher(node("n0"))
     (job,) = one.hold_shares([("n0", asks(4000))])
     assert isinstance(job, int)
@@ -77,17 +77,17 @@ SIMULATOR = "resources: [{type: simulator, name: sv1, count: 1}]"
 LOCAL = "resources: [{type: simulator, name: s, parent: n1, count: 1}, {type: laser, name: l, count: 1}]"
 
 
-def test_graph_that_must_not_change_in_place_plans_nothing() -> None:
+def test_graph_that_cannot_change_in_place_plans_no_edit() -> None:
     assert graph_matcher(node("n0"), incremental=False).plan_edit(None, node("n1")) is None
 
 
-def test_node_that_needs_larger_units_is_not_put_in_place() -> None:
+def test_node_that_needs_larger_units_is_not_added_in_place() -> None:
     one = GraphMatcher(MatcherSetup(make))
     one.load([node("n0")], parse_resources(""))
     assert one.plan_edit(None, node("n1", gib=8 * 1024)) is None
 
 
-def test_last_node_leaves_and_another_comes() -> None:
+def test_last_node_leaves_and_another_joins() -> None:
     one = graph_matcher(node("n0"))
     changed(one, "n0", None)
     with pytest.raises(Busy):
@@ -96,7 +96,7 @@ def test_last_node_leaves_and_another_comes() -> None:
     assert one.match_equal(asks(4000), 1, ["n1"]) == {"n1": 1}
 
 
-def test_node_that_takes_the_name_of_a_backend_drives_it_out_until_it_leaves() -> None:
+def test_node_with_the_name_of_a_backend_replaces_it_until_the_node_leaves() -> None:
     one = graph_matcher(node("n0"), resources=SIMULATOR)
     changed(one, None, node("sv1"))
     assert types(one) == ()
@@ -105,7 +105,7 @@ def test_node_that_takes_the_name_of_a_backend_drives_it_out_until_it_leaves() -
     assert types(one) == ("simulator",)
 
 
-def test_resources_of_a_node_come_and_go_and_move_with_it() -> None:
+def test_resources_of_a_node_join_leave_and_move_with_it() -> None:
     one = graph_matcher(node("n0"), resources=LOCAL)
     assert types(one) == ("laser",)
     changed(one, None, node("n1"))
@@ -118,7 +118,7 @@ def test_resources_of_a_node_come_and_go_and_move_with_it() -> None:
     assert types(one) == ("laser",)
 
 
-def test_edited_resources_are_changed_alone() -> None:
+def test_only_edited_resources_are_changed() -> None:
     one = graph_matcher(node("n0"), node("n1"), resources=LOCAL)
     kept = one.graph.catalogue.at("/cluster/l")
     edited = "resources: [{type: laser, name: l, count: 1}, {type: laser, name: m, count: 2, parent: n0}]"
@@ -130,7 +130,7 @@ def test_edited_resources_are_changed_alone() -> None:
     assert types(one) == ("laser", "simulator")
 
 
-def test_nodes_are_in_order_of_their_ranks_as_they_come_and_go() -> None:
+def test_nodes_stay_in_the_order_of_their_ranks() -> None:
     one = graph_matcher(node("n2"), node("n10"), node("n1"))
     assert one.graph.all_in_order(descending=False) == ("n1", "n2", "n10")
     changed(one, "n2", node("n2", 8000))
@@ -139,7 +139,7 @@ def test_nodes_are_in_order_of_their_ranks_as_they_come_and_go() -> None:
     assert one.graph.in_order({"n2", "n1", "elsewhere"}, descending=False) == ("n1", "n2")
 
 
-def test_devices_that_are_gone_are_not_offered_by_a_graph_that_lags() -> None:
+def test_graph_that_is_behind_does_not_offer_devices_that_are_gone() -> None:
     one = graph_matcher(node("n0"), node("n1"), resources=LOCAL, incremental=False)
     one.graph.mask_devices({"n0"}, parse_resources(LOCAL))
     assert types(one) == ("laser",)

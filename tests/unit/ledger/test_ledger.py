@@ -40,7 +40,7 @@ def other(
     return pod("other", cpu, gib, uid, scheduler="default-scheduler", node=where, host_ports=host_ports)
 
 
-def test_hold_and_release_leave_account_and_matcher_as_they_were(make: MakeLedger) -> None:
+def test_allocation_and_release_leave_account_and_matcher_as_they_were(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     one = pod(cpu=4000, gib=16)
     take(ledger, one)
@@ -52,7 +52,7 @@ def test_hold_and_release_leave_account_and_matcher_as_they_were(make: MakeLedge
     assert accepts(ledger, asks(4000, 16))
 
 
-def test_one_pods_end_frees_exactly_its_share(make: MakeLedger) -> None:
+def test_end_of_a_pod_frees_exactly_its_share(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     first, second = pod("a", 1000), pod("b", 3000)
     take(ledger, first)
@@ -63,7 +63,7 @@ def test_one_pods_end_frees_exactly_its_share(make: MakeLedger) -> None:
 
 
 @pytest.mark.parametrize("last", ["n0", "n1", "gone"])
-def test_gang_is_held_whole_or_not_at_all(make: MakeLedger, last: str) -> None:
+def test_gang_is_allocated_whole_or_not_at_all(make: MakeLedger, last: str) -> None:
     ledger = make(node("n0"), node("n1"))
     earlier = pod("earlier", 1000)
     take(ledger, earlier, "n1")
@@ -83,14 +83,14 @@ def test_gang_is_held_whole_or_not_at_all(make: MakeLedger, last: str) -> None:
     assert ledger.bookings.owned() == {ledger.bookings.job(earlier.uid)}
 
 
-def test_release_of_nobody_changes_nothing(make: MakeLedger) -> None:
+def test_release_of_an_unknown_pod_changes_nothing(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     version = ledger.version
     ledger.release("nobody")
     assert ledger.version == version
 
 
-def test_place_without_room_is_refused_and_nothing_is_held(make: MakeLedger) -> None:
+def test_place_without_capacity_is_refused_and_nothing_is_allocated(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     take(ledger, pod("a", 3000))
     with pytest.raises(NoCapacity, match="n0"):
@@ -112,7 +112,7 @@ def test_pod_without_requests_holds_a_slot_and_no_leaf(make: MakeLedger) -> None
     assert accepts(ledger, asks(4000))
 
 
-def test_others_are_summed_first_and_rounded_once() -> None:
+def test_foreign_requests_are_summed_first_and_rounded_once() -> None:
     ledger = COARSE_EMBEDDED.ledger()
     ledger.load([node("n0")])
     for number in range(6):
@@ -123,7 +123,7 @@ def test_others_are_summed_first_and_rounded_once() -> None:
     assert not accepts(ledger, asks(3000))
 
 
-def test_others_pods_count_until_they_are_gone_and_as_they_are_resized(make: MakeLedger) -> None:
+def test_foreign_pods_count_until_they_are_gone_and_as_they_are_resized(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     daemon = other(1000, host_ports=(HostPort(80),))
     ledger.put_foreign(daemon)
@@ -139,7 +139,7 @@ def test_others_pods_count_until_they_are_gone_and_as_they_are_resized(make: Mak
     assert accepts(ledger, asks(4000))
 
 
-def test_others_on_promised_room_strain_the_node_until_somebody_leaves(make: MakeLedger) -> None:
+def test_foreign_pod_on_planned_capacity_overcommits_the_node_until_a_pod_leaves(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     planned = pod(cpu=3000)
     take(ledger, planned)
@@ -152,7 +152,7 @@ def test_others_on_promised_room_strain_the_node_until_somebody_leaves(make: Mak
     assert not accepts(ledger, asks(3000))
 
 
-def test_deficit_is_booked_as_room_comes_back_bit_by_bit(make: MakeLedger) -> None:
+def test_deficit_is_booked_as_capacity_becomes_free(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     held = [pod(f"p{number}", 1000) for number in range(4)]
     for one in held:
@@ -167,7 +167,7 @@ def test_deficit_is_booked_as_room_comes_back_bit_by_bit(make: MakeLedger) -> No
     assert accepts(ledger, asks(1000))
 
 
-def test_bound_pod_is_taken_into_account_without_room(make: MakeLedger) -> None:
+def test_bound_pod_is_counted_without_capacity(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     planned = pod("planned", 4000)
     take(ledger, planned)
@@ -181,7 +181,7 @@ def test_bound_pod_is_taken_into_account_without_room(make: MakeLedger) -> None:
     assert accepts(ledger, asks(2000))
 
 
-def test_adopting_again_moves_the_hold(make: MakeLedger) -> None:
+def test_adopting_again_moves_the_allocation(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     one = pod(cpu=4000)
     take(ledger, one)
@@ -191,7 +191,7 @@ def test_adopting_again_moves_the_hold(make: MakeLedger) -> None:
     assert not accepts(ledger, asks(1000), "n1")
 
 
-def test_pod_bound_to_a_node_that_is_not_there_yet_is_booked_when_it_comes(make: MakeLedger) -> None:
+def test_pod_bound_to_an_unknown_node_is_booked_when_the_node_joins(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     ledger.adopt(pod(cpu=3000, node="n1"), "g", Strength.BOUND)
     ledger.put_foreign(other(1000, where="n1"))
@@ -224,7 +224,7 @@ def test_steered_pod_that_does_not_fit_any_more_is_not_resumed(make: MakeLedger,
     assert not ledger.allocations
 
 
-def test_claims_only_grow(make: MakeLedger) -> None:
+def test_strength_only_grows(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     one = pod()
     take(ledger, one)
@@ -234,7 +234,7 @@ def test_claims_only_grow(make: MakeLedger) -> None:
     assert ledger.allocations[one.uid].strength is Strength.BOUND
 
 
-def test_node_joins_is_resized_and_leaves_with_holds_on_it(make: MakeLedger) -> None:
+def test_node_joins_is_resized_and_leaves_with_allocations(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     ledger.put_node(node("n1", 2000))
     one = pod(cpu=2000)
@@ -252,7 +252,7 @@ def test_node_joins_is_resized_and_leaves_with_holds_on_it(make: MakeLedger) -> 
     assert ledger.overcommitted == set()
 
 
-def test_node_that_comes_back_has_its_holds_booked_again(make: MakeLedger) -> None:
+def test_node_that_returns_has_its_allocations_booked_again(make: MakeLedger) -> None:
     ledger = make(node("n0"), node("n1"))
     take(ledger, pod(cpu=3000), "n1")
     ledger.drop_node("n1")
@@ -261,7 +261,7 @@ def test_node_that_comes_back_has_its_holds_booked_again(make: MakeLedger) -> No
     assert not accepts(ledger, asks(2000), "n1")
 
 
-def test_last_node_may_leave_and_another_come(make: MakeLedger) -> None:
+def test_last_node_may_leave_and_another_join(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     ledger.drop_node("n0")
     assert not ledger.graph.matched.nodes
@@ -269,7 +269,7 @@ def test_last_node_may_leave_and_another_come(make: MakeLedger) -> None:
     assert accepts(ledger, asks(4000), "n5")
 
 
-def test_node_that_shrinks_keeps_the_stronger_claims_booked(make: MakeLedger) -> None:
+def test_node_that_shrinks_keeps_the_stronger_allocations_booked(make: MakeLedger) -> None:
     ledger = make(node("n0", 8000))
     weak, strong = pod("weak", 4000), pod("strong", 4000, node="n0")
     take(ledger, weak)
@@ -288,7 +288,7 @@ def test_node_with_absurd_allocatable_offers_nothing(make: MakeLedger) -> None:
     assert ledger.overcommitted >= {"n0"}
 
 
-def test_version_grows_when_somebody_might_fit_now(make: MakeLedger) -> None:
+def test_version_grows_when_a_pod_might_fit_now(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     one = pod()
     versions = [ledger.version]
@@ -355,7 +355,7 @@ def test_nodes_that_offered_nothing_at_the_start_are_used_once_they_do() -> None
     assert accepts(ledger, asks(1000, 16), "n2")
 
 
-def test_node_that_claims_everything_spoils_nothing(make: MakeLedger) -> None:
+def test_node_with_absurd_amounts_does_not_affect_other_nodes(make: MakeLedger) -> None:
     most = Resources({"cpu": 2**63 - 1, "memory": 2**63 - 1, "pods": 10, "nvidia.com/gpu": 2**63 - 1})
     ledger = make(node("n0"), Node("mad", allocatable=most))
     assert accepts(ledger, asks(4000, 16))
@@ -364,7 +364,7 @@ def test_node_that_claims_everything_spoils_nothing(make: MakeLedger) -> None:
 
 
 @pytest.mark.parametrize("cpu", [3000, 1000, 5000, 2000])
-def test_resized_pod_is_counted_anew_where_it_is(make: MakeLedger, cpu: int) -> None:
+def test_resized_pod_is_counted_again_on_its_node(make: MakeLedger, cpu: int) -> None:
     ledger = make(node("n0"))
     before = pod("a", 2000, node="n0")
     ledger.adopt(before, "g", Strength.BOUND)
@@ -381,7 +381,7 @@ def test_resized_pod_is_counted_anew_where_it_is(make: MakeLedger, cpu: int) -> 
     assert accepts(ledger, asks(4000))
 
 
-def test_others_pod_is_resized_on_a_node_that_is_gone(make: MakeLedger) -> None:
+def test_foreign_pod_is_resized_on_a_node_that_is_gone(make: MakeLedger) -> None:
     ledger = make(node("n0"))
     ledger.put_foreign(other(1000, uid="stranger", where="n9"))
     ledger.put_foreign(other(2000, uid="stranger", where="n9"))

@@ -1,4 +1,4 @@
-"""The ledger' devices: who holds which, what a stamp is believed, and what happens when resources.yaml changes."""
+"""The devices of pods: which pod holds which device, when a stamp counts, and what a new resources.yaml changes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_devices_stay_held_when_the_resources_are_replaced(make: MakeLedger) -> 
     assert free(ledger, 4) == 4
 
 
-def test_device_that_is_removed_is_held_to_the_end_and_takes_nothing_new(make: MakeLedger) -> None:
+def test_removed_device_is_held_to_the_end_and_gets_no_new_pod(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
     held = simulate(ledger, 2)
     assert ledger.allocations[held.uid].assignment.backend == "a"
@@ -60,7 +60,7 @@ def test_device_that_is_removed_is_held_to_the_end_and_takes_nothing_new(make: M
     assert free(ledger, 4) == 2
 
 
-def test_pool_smaller_than_what_is_held_gives_nothing_until_enough_is_free(make: MakeLedger) -> None:
+def test_pool_smaller_than_its_allocations_grants_nothing_until_enough_is_free(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=POOL.format(count=4))
     first, second = simulate(ledger, 2, "first"), simulate(ledger, 2, "second")
     ledger.load([node("n0")], parse_resources(POOL.format(count=3)))
@@ -76,7 +76,7 @@ def stamped(path: str, kind: str = "simulator", amount: int = 2, uid: str | None
     return pod(uid=uid, devices={"simulator": 2}, node="n0", annotations={ALLOCATION_ANNOTATION: stamp})
 
 
-def test_bound_pod_gets_the_device_its_stamp_names(make: MakeLedger) -> None:
+def test_bound_pod_gets_the_device_that_its_stamp_names(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
     assert ledger.adopt(stamped("/cluster/b"), "g", Strength.BOUND).backend == "b"
 
@@ -104,7 +104,7 @@ def test_stamp_gives_no_more_than_was_asked_for(make: MakeLedger) -> None:
     assert [share.amount for share in held.assignment.devices] == [2]
 
 
-def test_second_stamp_for_one_device_gains_another_or_none(make: MakeLedger) -> None:
+def test_second_stamp_for_one_device_gets_another_or_none(make: MakeLedger) -> None:
     ledger = make(node("n0"), resources=PAIR)
     backends = [ledger.adopt(stamped("/cluster/b", uid=uid), "g", Strength.BOUND).backend for uid in "xyz"]
     assert backends == ["b", "a", ""]

@@ -1,4 +1,4 @@
-"""A graph that can't be built is a fault that is told, not an empty cluster; the old one serves meanwhile."""
+"""A graph that can't be built is a reported fault, not an empty cluster; the old graph stays in use meanwhile."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_fault_ends_when_the_graph_can_be_loaded(ledger: Ledger, factory: Factor
     assert ledger.graph.fault == ""
 
 
-def test_loaded_graph_serves_on_when_another_can_not_be_built(ledger: Ledger, factory: Factory) -> None:
+def test_loaded_graph_stays_in_use_when_another_cannot_be_built(ledger: Ledger, factory: Factory) -> None:
     ledger.load([node("n0")])
     factory.broken = True
     ledger.put_node(node("n1"))
@@ -65,7 +65,7 @@ def test_loaded_graph_serves_on_when_another_can_not_be_built(ledger: Ledger, fa
         assert ledger.match_equal(ONE_CORE, 1, ["n0"]) == {"n0": 1}
 
 
-def test_resources_that_no_graph_can_be_built_of_are_taken_back(ledger: Ledger, factory: Factory) -> None:
+def test_resources_from_which_no_graph_can_be_built_are_taken_back(ledger: Ledger, factory: Factory) -> None:
     ledger.load([node("n0")], parse_resources("resources: [{type: qpu, name: one}]"))
     factory.broken = True
     ledger.replace_resources(parse_resources("resources: [{type: laser, name: two}]"))

@@ -63,7 +63,7 @@ def test_numeric_tolerations_compare_the_value_of_the_taint(
     assert tolerates(Toleration("sla", operator, bound), taint) is expected
 
 
-def test_only_blocking_effects_keep_a_pod_away() -> None:
+def test_only_blocking_effects_exclude_a_pod() -> None:
     prefer = Taint("slow", "PreferNoSchedule")
     evict = Taint("broken", "NoExecute")
     assert untolerated([prefer], []) is None
@@ -181,7 +181,7 @@ def test_passing_refusals_are_those_that_end_by_themselves() -> None:
     assert not passes(refusal(pod(), node(taints=(TAINT,))))
 
 
-def test_closed_node_that_the_pod_may_never_use_is_no_hope() -> None:
+def test_pod_does_not_wait_for_a_closed_node_that_it_may_never_use() -> None:
     index = EligibilityIndex()
     index.put(node("n0", unschedulable=True))
     index.put(node("n1", unschedulable=True, labels={"disk": "ssd"}))

@@ -1,4 +1,4 @@
-"""Planning gangs against the ledger: everybody gets a node and devices, or nobody does and nothing is held."""
+"""Planning gangs on the ledger: all pods get a node and devices, or none does and nothing is allocated."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_extended_resource_that_no_node_has_is_unsatisfiable(bench: MakeBench) -
     )
 
 
-def test_extended_resources_are_counted_apart(bench: MakeBench) -> None:
+def test_extended_resources_are_counted_separately(bench: MakeBench) -> None:
     extra = {"nvidia.com/gpu": 1, "amd.com/gpu": 1}
     planner, _, _ = bench([node("n0", extra=extra), node("n1", extra=extra)])
     pods = [pod(f"p{number}", requests=asks(100, 0, nvidia_com__gpu=1)) for number in range(2)]
@@ -140,7 +140,7 @@ def test_barred_nodes_and_ineligible_ones_are_left_out(bench: MakeBench) -> None
     assert planner.plan([Demand(tolerant, frozenset({"n0", "n2"}))], "gang")[0].node == "n1"
 
 
-def test_strained_node_takes_nothing_new(bench: MakeBench) -> None:
+def test_overcommitted_node_takes_nothing_new(bench: MakeBench) -> None:
     planner, ledger, _ = bench([node("n0"), node("n1")])
     plan(planner, [pod("mine", 3000)])
     ledger.put_foreign(pod("other", 2000, scheduler="x", node="n0"))
@@ -157,7 +157,7 @@ def test_node_exclusive_policy_keeps_gangs_apart_and_members_together(bench: Mak
     assert nodes_of(plan(planner, [pod("a2", 1000)], "a")) == {"n0": 1}
 
 
-def test_compute_and_device_come_together_and_the_requirement_holds(bench: MakeBench) -> None:
+def test_compute_and_device_are_placed_together_and_the_requirement_holds(bench: MakeBench) -> None:
     planner, _, _ = bench([node("n0")], QUANTUM)
     annotations = {f"{REQUIRE_PREFIX}vendor": "ibm"}
     one = plan(planner, [pod(devices={"simulator": 1}, annotations=annotations)])[0]
@@ -205,7 +205,7 @@ def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) 
         ),
     ],
 )
-def test_reason_when_no_device_can_be_had(
+def test_reason_when_no_device_is_available(
     bench: MakeBench, devices: dict[str, int], annotations: dict[str, str], why: ReasonCode, text: str
 ) -> None:
     planner, ledger, _ = bench([node("n0")], QUANTUM)
@@ -227,7 +227,7 @@ resources:
     )
 
 
-def test_device_on_a_node_brings_its_pod_there(bench: MakeBench) -> None:
+def test_device_on_a_node_decides_the_node_of_its_pod(bench: MakeBench) -> None:
     planner, _, _ = bench([node("n0", 500), node("n1"), node("n2")], LOCAL)
     placed = plan(planner, [pod("near", 1000, devices={"lane": 1}), pod("far", 4000)])
     assert [one.node for one in placed] == ["n1", "n2"]
@@ -271,7 +271,7 @@ def test_pod_that_is_too_large_for_the_nodes_of_its_device_is_unsatisfiable(benc
     )
 
 
-def test_gang_is_told_how_many_of_it_find_devices(bench: MakeBench) -> None:
+def test_reason_says_how_many_members_find_devices(bench: MakeBench) -> None:
     planner, _, _ = bench([node("n0")], QUANTUM)
     gang = [pod(f"p{number}", 100, devices={"qpu": 1}) for number in range(3)]
     assert refused(planner, gang).reason.text == (

@@ -18,7 +18,7 @@ QPUS = "resources: [{type: qpu, name: fez, count: 2}]"
 
 
 def held(copy: PlanningCopy) -> object:
-    """All that is counted: table, and the units of devices by pod."""
+    """Return all that is counted: the capacity, and the units of devices by pod."""
     shares = {uid: sum(one.amount for one in use.assignment.devices) for uid, use in copy.allocations.items()}
     table = copy.free.now()
     return {name: table.of_node(name) for name in table.rows}, shares
@@ -33,7 +33,7 @@ def copied(bench: MakeBench) -> tuple[Ledger, PlanningCopy, Planner]:
     return ledger, copy.planning, copy.planner
 
 
-def test_pod_that_ends_and_comes_back_leaves_the_copy_as_it_was(
+def test_removing_and_restoring_a_pod_leaves_the_copy_as_it_was(
     copied: tuple[Ledger, PlanningCopy, Planner],
 ) -> None:
     ledger, copy, planner = copied
@@ -52,7 +52,7 @@ def test_pod_that_ends_and_comes_back_leaves_the_copy_as_it_was(
         planner.plan([Demand(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")
 
 
-def test_pod_that_was_placed_there_can_end_and_come_back_and_is_counted_once(
+def test_pod_placed_on_the_copy_can_be_removed_and_restored_and_is_counted_once(
     copied: tuple[Ledger, PlanningCopy, Planner],
 ) -> None:
     _, copy, planner = copied
@@ -65,7 +65,7 @@ def test_pod_that_was_placed_there_can_end_and_come_back_and_is_counted_once(
     assert held(copy) == before
 
 
-def test_ledger_notices_nothing(copied: tuple[Ledger, PlanningCopy, Planner]) -> None:
+def test_planning_on_a_copy_does_not_change_the_ledger(copied: tuple[Ledger, PlanningCopy, Planner]) -> None:
     ledger, copy, planner = copied
     before = (
         {name: one.free for name, one in ledger.accounts.items()},
@@ -83,7 +83,9 @@ def test_ledger_notices_nothing(copied: tuple[Ledger, PlanningCopy, Planner]) ->
     ) == before
 
 
-def test_who_was_not_placed_there_is_not_taken_back(copied: tuple[Ledger, PlanningCopy, Planner]) -> None:
+def test_undo_of_a_pod_that_was_not_placed_on_the_copy_does_nothing(
+    copied: tuple[Ledger, PlanningCopy, Planner],
+) -> None:
     _, copy, _ = copied
     before = held(copy)
     copy.undo(["running", "nobody"])

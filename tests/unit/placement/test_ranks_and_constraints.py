@@ -1,4 +1,4 @@
-"""Who is rank i, and what binds whom: read from what users and their controllers write."""
+"""The ranks and topology constraints of pods, as users and their controllers write them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_numbered_pods_are_in_the_order_of_their_numbers(label: str) -> None:
     assert [one.labels[label] for one in sorted(pods, key=rank_key)] == ["0", "1", "2", "10"]
 
 
-def test_jobs_of_a_job_set_come_role_by_role_and_job_by_job() -> None:
+def test_jobs_of_a_job_set_are_ordered_by_role_and_then_by_job() -> None:
     wanted = [("driver", 0, 0), ("workers", 0, 0), ("workers", 0, 1), ("workers", 1, 0)]
     made = [
         pod(
@@ -57,7 +57,7 @@ def test_pods_without_a_readable_number_are_in_the_order_of_their_names(nonsense
     assert [one.name for one in sorted(pods, key=rank_key)] == ["w-1", "w-9", "w-10"]
 
 
-def test_bonds_from_the_outermost_to_the_innermost() -> None:
+def test_constraints_are_ordered_from_the_outermost_to_the_innermost() -> None:
     notes = {
         TOPOLOGY_REQUIRED_ANNOTATION: "zone",
         TOPOLOGY_PREFERRED_ANNOTATION: "block",

@@ -174,7 +174,7 @@ def test_all_that_no_node_has_is_named() -> None:
     )
 
 
-def test_mixed_gang_is_told_the_largest_part_that_would_fit_and_who_is_left_over() -> None:
+def test_mixed_gang_gets_the_largest_part_that_would_fit_and_the_members_left_over() -> None:
     there = accounts(asks(0), asks(0))
     nodes = ("n0", "n1")
     gang = [Shape(asks(3000, 1), 3, nodes), Shape(asks(500, 1), 3, nodes), Shape(asks(100, 6), 2, nodes)]
@@ -188,7 +188,7 @@ def test_mixed_gang_is_told_the_largest_part_that_would_fit_and_who_is_left_over
     )
 
 
-def test_busy_counts_as_many_of_unequal_members_whoever_comes_first() -> None:
+def test_busy_count_of_unequal_members_does_not_depend_on_their_order() -> None:
     there = accounts(asks(4000, 8, pods=9), asks(0))
     nodes = ("n0", "n1")
     large, small = Shape(asks(3000, 1), 1, nodes), Shape(asks(1000, 1), 4, nodes)

@@ -100,7 +100,7 @@ def test_what_brute_force_places_is_placed_and_no_node_is_overfull(
 
 
 @given(shapes, table)
-def test_largest_part_fits_and_leaves_no_member_out_that_would_fit_beside_it(
+def test_largest_part_fits_and_excludes_no_member_that_would_also_fit(
     wanted: list[Shape], have: dict[str, NodeCapacity]
 ) -> None:
     part = largest_part(wanted, CapacityTable.of(have))
@@ -114,7 +114,7 @@ def test_largest_part_fits_and_leaves_no_member_out_that_would_fit_beside_it(
             assert part.short_of or shape.exclusive
 
 
-def test_greedy_answers_in_a_row_would_strand_this_pair() -> None:
+def test_pair_for_which_greedy_placements_leave_no_place_is_placed() -> None:
     table = {"n0": NodeCapacity(vector(3, 3)), "n1": NodeCapacity(vector(1, 1))}
     small = Shape(vector(1, 1), 1, NAMES[:2])
     large = Shape(vector(3, 3), 1, NAMES[:2])
@@ -127,7 +127,7 @@ def test_members_with_the_same_host_port_go_to_different_nodes() -> None:
     assert place([Shape(vector(1, 1), 4, NAMES, PORT)], table) is None
 
 
-def test_host_port_in_use_keeps_members_away() -> None:
+def test_host_port_in_use_excludes_members() -> None:
     free = Resources({"cpu": 9, "memory": 9, "pods": 9})
     table = {"n0": NodeCapacity(free, (HostPort(80, "TCP", "10.0.0.1"),)), "n1": NodeCapacity(free)}
     assert place([Shape(vector(1, 1), 1, NAMES[:2], PORT)], table) == [{"n1": 1}]
@@ -152,8 +152,8 @@ def test_gang_with_more_members_than_python_has_frames() -> None:
     assert place(pair, table, budget=20_000) is None
 
 
-def test_what_first_fit_strands_is_found_by_search_within_its_budget() -> None:
-    table = dict(zip(NAMES, (NodeCapacity(room) for room in map(rich, (7, 6, 4), (4, 6, 7))), strict=True))
+def test_search_finds_within_its_budget_what_first_fit_does_not() -> None:
+    table = dict(zip(NAMES, (NodeCapacity(free) for free in map(rich, (7, 6, 4), (4, 6, 7))), strict=True))
     wanted = [Shape(vector(1, 4), 2, NAMES), Shape(vector(2, 3), 1, NAMES), Shape(vector(4, 4), 1, NAMES)]
     assert place(wanted, table, budget=0) is None
     assert place(wanted, table) == [{"n0": 1, "n2": 1}, {"n2": 1}, {"n1": 1}]

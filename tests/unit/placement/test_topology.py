@@ -105,7 +105,7 @@ def test_required_level_gets_the_smallest_domain_that_fits(
     assert racks(planner, members(count, required(level))) == expected
 
 
-def test_domain_of_equal_names_in_two_zones_is_two(make: MakeBench) -> None:
+def test_domains_of_equal_names_in_two_zones_are_different(make: MakeBench) -> None:
     planner, ledger, _ = make(cluster())
     assert refused(planner, members(5, required("rack"))) == Reason(
         ReasonCode.UNSATISFIABLE,
@@ -114,7 +114,7 @@ def test_domain_of_equal_names_in_two_zones_is_two(make: MakeBench) -> None:
     assert not ledger.allocations
 
 
-def test_required_level_that_is_full_now_is_busy_with_the_most_there_is_room_for(make: MakeBench) -> None:
+def test_required_level_that_is_full_now_is_busy_and_names_the_most_that_fits(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
     planner.plan([Demand(pod("other", 4000, node_selector={RACK: "1", ZONE: "a"}))], "other")
     assert refused(planner, members(4, required("rack"))).text == (
@@ -176,7 +176,7 @@ def test_preferred_rack_within_required_zone(make: MakeBench) -> None:
     )
 
 
-def test_members_without_the_annotation_go_anywhere(make: MakeBench) -> None:
+def test_members_without_the_annotation_run_anywhere(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
     pods = members(3, required("rack")) + members(9, {}, first=3)
     placed = planner.plan([Demand(one) for one in pods], "gang")
@@ -229,7 +229,7 @@ def test_kueue_slices_share_a_domain_each(make: MakeBench) -> None:
         ("4", 0, [{(job, 0), (job, 1)} for job in range(4)]),
     ],
 )
-def test_slices_run_on_from_one_job_of_a_job_set_to_the_next(
+def test_slices_continue_from_one_job_of_a_job_set_to_the_next(
     size: str, job_size: int, together: list[set[tuple[int, int]]]
 ) -> None:
     found: dict[tuple[TopologyConstraint, ...], set[tuple[int, int]]] = {}
@@ -247,7 +247,7 @@ def test_levels_of_a_pod_group_bind_its_members(make: MakeBench) -> None:
     assert {one.node.split("x")[0] for one in planner.plan(demands, "gang")} == {"b1"}
 
 
-def test_domain_of_settled_members_binds_those_that_come_later(make: MakeBench) -> None:
+def test_domain_of_settled_members_binds_later_members(make: MakeBench) -> None:
     planner, _, _ = make(cluster())
     (first,) = members(1, required("rack"))
     there = planner.plan([Demand(first)], "gang")[0].node
@@ -292,7 +292,7 @@ def test_device_on_a_node_decides_the_rack(make: MakeBench) -> None:
     )
 
 
-def test_node_that_moves_to_another_rack_is_followed(make: MakeBench) -> None:
+def test_topology_follows_a_node_to_another_rack(make: MakeBench) -> None:
     planner, ledger, index = make(cluster())
     assert refused(planner, members(5, required("rack"))).code is ReasonCode.UNSATISFIABLE
     moved = node("b2x0", labels={ZONE: "a", RACK: "1"})
@@ -301,7 +301,7 @@ def test_node_that_moves_to_another_rack_is_followed(make: MakeBench) -> None:
     assert len(racks(planner, members(5, required("rack")))) == 2
 
 
-def test_failed_plan_with_bonds_leaves_nothing_held(make: MakeBench) -> None:
+def test_failed_plan_with_constraints_leaves_nothing_allocated(make: MakeBench) -> None:
     planner, ledger, _ = make(cluster())
     pods = members(4, {PODSET_REQUIRED: RACK, PODSET_GROUP: "a"}) + members(
         4, {PODSET_REQUIRED: RACK, PODSET_GROUP: "b"}, first=4

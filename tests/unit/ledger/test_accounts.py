@@ -17,7 +17,7 @@ def ports(account: NodeAccount) -> tuple[HostPort, ...]:
     return account.ports
 
 
-def test_what_is_added_and_removed_leaves_the_account_as_it_was() -> None:
+def test_adding_and_removing_a_pod_leaves_the_account_as_it_was() -> None:
     account = NodeAccount("n", WHOLE)
     account.add("ours", asks(1000, 1), foreign=False, ports=(HostPort(80),))
     account.add("theirs", asks(500), foreign=True)
@@ -39,7 +39,7 @@ def test_adding_again_counts_the_new_requests_only() -> None:
     assert account.ports == ()
 
 
-def test_removing_what_is_not_there_changes_nothing() -> None:
+def test_removing_an_unknown_pod_changes_nothing() -> None:
     account = NodeAccount("n", WHOLE)
     account.remove("nobody")
     assert account.free == WHOLE
@@ -55,7 +55,7 @@ def test_free_goes_below_zero_when_a_node_shrinks_and_comes_back() -> None:
     assert account.free == WHOLE - asks(3000)
 
 
-def test_pod_fits_by_room_and_by_ports() -> None:
+def test_pod_fits_by_free_amounts_and_by_ports() -> None:
     account = NodeAccount("n", asks(1000, pods=1))
     assert account.takes(asks(1000), (HostPort(80),))
     assert not account.takes(asks(1001))
