@@ -16,7 +16,11 @@ from tests.unit.http.held_placements import HeldPlacements
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    README,
+    *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY", "CHANGELOG")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 
