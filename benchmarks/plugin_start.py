@@ -1,8 +1,8 @@
-"""How long ``kubectl fluence`` takes to start, beside a bare Python that does nothing, in one run.
+"""Measure how long ``kubectl fluence`` takes to start, compared with a Python that does nothing.
 
-The programs are started in turns, so that whatever else the machine does hits all alike. The budget is bare Python's
-time and 150 ms, of processor time, which other programs don't lengthen by keeping it waiting; the tests hold it as the
-set of modules that are imported.
+The programs are started in turns, so that other load on the machine affects all of them alike. The budget is 150 ms of
+processor time more than bare Python takes. Processor time doesn't grow while a program waits for its turn. The unit
+tests keep the budget by the set of modules that are imported.
 
     python -m benchmarks.plugin_start
 """
@@ -32,7 +32,7 @@ PROGRAMS = {
 
 
 def _processor_time(command: list[str]) -> float:
-    """Seconds of processor time that a program takes."""
+    """Return the seconds of processor time that a program takes."""
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -40,7 +40,7 @@ def _processor_time(command: list[str]) -> float:
 
 
 def main() -> int:
-    """Measure and show; 1 when the budget isn't kept."""
+    """Measure and print; return 1 if the budget isn't kept."""
     taken: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     for _ in range(ROUNDS):
         for name, command in PROGRAMS.items():

@@ -1,8 +1,8 @@
-"""Makes what krew installs: an archive with the launcher, and the manifest with the archive's digest.
+"""Build the package for krew: an archive with the launcher, and the manifest with the archive's digest.
 
     python deploy/krew/build.py FOLDER
 
-The archive has no compression and no times, so that its digest depends on its content alone.
+The archive has no compression and no times, so that its digest depends only on its content.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ spec:
   homepage: https://github.com/converged-computing/fluence-extender
   shortDescription: Select a backend for jobs, ask why gangs wait
   description: |
-    Chooses a backend for a job before it is submitted, and answers questions of
-    gangs that the fluence scheduler places: why one waits, what would fit, who
-    holds what.
+    Chooses a backend for a job before it is submitted, and answers questions
+    about gangs of the fluence scheduler: why one waits, what would fit, which
+    gang holds what.
   caveats: |
     Needs Python 3.11 or newer with fluence-extender (pip install
-    fluence-extender=={version}), or uv or pipx, which fetch it when it is run.
+    fluence-extender=={version}), or uv or pipx, which fetch it when it runs.
   platforms:
     - selector:
         matchExpressions:
@@ -53,7 +53,7 @@ spec:
 
 
 def archive() -> bytes:
-    """The archive."""
+    """Return the archive."""
     launcher = (HERE / "kubectl-fluence").read_text().replace("VERSION", __version__)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as packed:
@@ -69,13 +69,13 @@ def archive() -> bytes:
 
 
 def manifest(packed: bytes) -> str:
-    """The manifest of an archive."""
+    """Return the manifest of an archive."""
     digest = hashlib.sha256(packed).hexdigest()
     return MANIFEST.format(version=__version__, archive=ARCHIVE, digest=digest)
 
 
 def main() -> None:
-    """Write both into a folder."""
+    """Write both into the folder that the command line names."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     folder.mkdir(parents=True, exist_ok=True)
     packed = archive()

@@ -136,11 +136,11 @@ def _bars(branch: Branch) -> str:
         total = sums["allocatable"][name]
         held, others = sums["held"].get(name, 0), sums["others"].get(name, 0)
         text = f"{amount(name, held + others)}/{amount(name, total)}"
-        parts.append(f"{name.rpartition('/')[2]} {_coloured(bar(total, held, others, 10))} {text:<11}")
+        parts.append(f"{name.rpartition('/')[2]} {_colored(bar(total, held, others, 10))} {text:<11}")
     return "  ".join((*parts, "; ".join(branch.problems))).rstrip()
 
 
-def _coloured(text: str) -> str:
+def _colored(text: str) -> str:
     ours, theirs = text.count("#"), text.count("+")
     return (
         "["
@@ -166,7 +166,7 @@ def _device_rows(devices: Sequence[Item]) -> Iterator[tuple[str, str]]:
             if device["total"]
             else "[          ]"
         )
-        text = f"{_coloured(held)} {device['held']}/{device['total']}"
+        text = f"{_colored(held)} {device['held']}/{device['total']}"
         where = f"on {device['node']}" if device["node"] else ""
         yield label, "  ".join(part for part in (text, where, "; ".join(device["problems"])) if part)
 

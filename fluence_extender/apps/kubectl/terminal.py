@@ -1,4 +1,4 @@
-"""Messages for the user, all on stderr: coloured on a terminal only; questions are asked on the terminal itself."""
+"""Messages for the user, all on stderr: colored on a terminal only; questions are asked on the terminal itself."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PATIENCE = 1.0
 """Seconds before a wait is explained."""
 
 
-def coloured(stream: TextIO) -> bool:
-    """Return whether ``stream`` is a terminal that shows colours and the user wants them (https://no-color.org)."""
+def colored(stream: TextIO) -> bool:
+    """Return whether ``stream`` is a terminal that shows colors and the user wants them (https://no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
 def painted(text: str, style: str, stream: TextIO) -> str:
-    """Return ``text`` in a colour if ``stream`` takes colours."""
-    return f"\033[{style}m{text}\033[0m" if style and coloured(stream) else text
+    """Return ``text`` in a color if ``stream`` takes colors."""
+    return f"\033[{style}m{text}\033[0m" if style and colored(stream) else text
 
 
 def tell(message: str, style: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The command line: imports, help, colours, unknown words, completion by kubectl."""
+"""The command line: imports, help, colors, unknown words, completion by kubectl."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_flags_may_come_before_the_command(fluence: Fluence, kubectl: Program) -
 
 
 @pytest.mark.parametrize(
-    ("terminal", "environment", "coloured"),
+    ("terminal", "environment", "colored"),
     [
         (True, {}, True),
         (True, {"NO_COLOR": "1"}, False),
@@ -152,10 +152,10 @@ def test_flags_may_come_before_the_command(fluence: Fluence, kubectl: Program) -
         (False, {}, False),
     ],
 )
-def test_colours_are_only_for_terminals_that_show_them(
+def test_colors_are_only_for_terminals_that_show_them(
     terminal: bool,
     environment: dict[str, str],
-    coloured: bool,
+    colored: bool,
     fluence: Fluence,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -164,7 +164,7 @@ def test_colours_are_only_for_terminals_that_show_them(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    assert ("\033[" in fluence("aply").err) == coloured
+    assert ("\033[" in fluence("aply").err) == colored
 
 
 def completed(*words: str) -> tuple[list[str], str]:

@@ -200,7 +200,7 @@ def test_programs_get_json_yaml_and_names(service: Fluence) -> None:
     )
 
 
-def test_tables_are_coloured_only_on_a_terminal(service: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_colored_only_on_a_terminal(service: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     plain = {words: service(*words).out for words in (("jobs",), ("graph",), ("top",))}

@@ -1,0 +1,60 @@
+"""Nodes of YAML and JSON with their positions, and the errors of text that can't be read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fluence_extender.model.yaml_nodes import (
+    TAG,
+    TooDeep,
+    UnreadableYaml,
+    compose_document,
+    compose_documents,
+)
+
+
+def test_marks_count_characters_of_the_whole_text() -> None:
+    text = "é: 😀\n---\nkey: [1, two]\n"
+    _, root = compose_documents(text, 10)
+    name, value = root.value[0]
+    assert text[name.start_mark.index : name.end_mark.index] == "key"
+    assert text[value.start_mark.index : value.end_mark.index] == "[1, two]"
+    assert [item.tag.removeprefix(TAG) for item in value.value] == ["int", "str"]
+
+
+def test_json_may_be_indented_with_tabs() -> None:
+    node = compose_document(json.dumps({"a": {"b": [1]}}, indent="\t"), 10)
+    assert node is not None
+    assert node.value[0][0].value == "a"
+
+
+def test_an_empty_text_has_no_document() -> None:
+    assert compose_document("# only a comment\n", 10) is None
+    assert compose_documents("", 10) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "at"),
+    [
+        ("a: b: c", 1, ":"),
+        ("a:\n\t- b", 2, "\t"),
+        ("a: [", 1, ""),
+        ("a: [\n b: c", 2, ""),
+        ("a: b\n---\nc: d", 2, "-"),
+        ("a: b\nc: \ud800", 2, ""),
+        ("a: *b", 1, "*"),
+    ],
+)
+def test_unreadable_text_is_an_error_with_its_line(text: str, line: int, at: str) -> None:
+    with pytest.raises(UnreadableYaml) as caught:
+        compose_document(text, 10)
+    assert (caught.value.line, caught.value.at) == (line, at)
+
+
+def test_levels_are_limited_before_anything_recurses() -> None:
+    assert compose_documents("[" * 10 + "]" * 10, 10)
+    for levels in (11, 100_000):
+        with pytest.raises(TooDeep, match="is nested more than 10 levels deep"):
+            compose_documents("[" * levels, 10)
