@@ -1,4 +1,4 @@
-"""Ledger with something in them, copied."""
+"""A cluster with running pods, to simulate on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RACK = "example.com/rack"
 
 
 class Cluster:
-    """Real ledger with running pods; ``ends`` says when some of them end."""
+    """A real ledger with running pods; ``ends`` holds by uid when some of them end."""
 
     def __init__(self, nodes: Sequence[Node], resources: str = "") -> None:
         self.nodes = list(nodes)
@@ -66,7 +66,7 @@ class Cluster:
         patience: float = 10.0,
         classes: Sequence[Mapping[str, Any]] | None = (),
     ) -> list[SimulationResult]:
-        """Simulate, and see that nothing real has changed."""
+        """Simulate, and check that the real ledger has not changed."""
         before = self.state()
         taken = snapshot(self.ledger, self.nodes, self.ends)
         known = None if classes is None else [dict(one) for one in classes]
@@ -81,13 +81,13 @@ class Cluster:
         return results
 
     def state(self) -> object:
-        """All that a question must leave as it is."""
+        """Return everything that a simulation must leave as it is."""
         accounts = {name: (one.free, one.ports) for name, one in self.ledger.accounts.items()}
         return dict(self.ledger.allocations), accounts, self.ledger.version
 
 
 def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> dict[str, Any]:
-    """A Job of ``count`` pods that is a gang."""
+    """Return a Job of ``count`` pods that is a gang."""
     notes = fields.pop("annotations", {})
     requests = {"cpu": cpu, "memory": memory, **fields.pop("requests", {})}
     container = {

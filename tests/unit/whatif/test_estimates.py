@@ -1,13 +1,20 @@
-"""Estimates of starts: gangs in the order of their priority, each after what the ones before it were promised."""
+"""Estimated starts: each gang after the promises to the gangs before it, kept with the gang, and measured."""
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand
-from fluence_extender.whatif.estimates import Queued, estimate
+from fluence_extender.whatif import estimates
+from fluence_extender.whatif.estimates import Estimates, Queued, estimate
 from fluence_extender.whatif.snapshot import snapshot
-from tests.core.values import node, pod
+from tests.core.values import PodFields, asks, node, pod
+from tests.core.world import World
 from tests.unit.whatif.conftest import NOW, Cluster
 
 
@@ -17,7 +24,7 @@ def queued(name: str, pods: list[Pod], duration: float | None = None) -> Queued:
 
 
 def starts(there: Cluster, *queue: Queued) -> dict[str, float]:
-    """Seconds from now."""
+    """Return the estimates in seconds from now, by gang."""
     taken = snapshot(there.ledger, there.nodes, there.ends)
     before = there.state()
     found = estimate(taken, there.ends, queue, NOW)
@@ -57,3 +64,53 @@ def test_computation_that_takes_too_long_ends(cluster: type[Cluster]) -> None:
     there.run([pod("a", 4000)], until=100)
     taken = snapshot(there.ledger, there.nodes, there.ends)
     assert estimate(taken, there.ends, [queued("one", [pod("x", 4000)])], NOW, patience=-1.0) == {}
+
+
+PAIR: PodFields = {
+    "labels": {GROUP_LABEL: "pair"},
+    "annotations": {GROUP_SIZE_ANNOTATION: "2"},
+    "requests": asks(2000, 1),
+}
+
+
+def test_estimate_is_kept_with_the_gang_and_measured_when_it_is_placed() -> None:
+    world = World(node("n0", 4000))
+    missed: list[tuple[str, float]] = []
+    now = [1000.0]
+    kept = Estimates(world.controller, lambda which, by: missed.append((which, by)), lambda: now[0])
+    try:
+        long = world.foreign("n0", "long", requests=asks(3000, 1), started=900.0, duration=300.0)
+        for number in range(2):
+            world.pod(f"pair-{number}", **PAIR)
+        world.advance(2)
+        asyncio.run(kept.refresh())
+        assert world.gang("pair").starts_about == 1200.0
+        revision = world.controller.registry.revision
+        asyncio.run(kept.refresh())
+        assert world.controller.registry.revision == revision
+        kept.measure()
+        assert not missed
+        world.cluster.remove(long)
+        world.advance(20)
+        now[0] = 1100.0
+        kept.measure()
+        assert missed == [("first", -100.0), ("last", -100.0)]
+        assert world.gang("pair").starts_about is None
+        kept.measure()
+        assert len(missed) == 2
+    finally:
+        world.close()
+
+
+def test_without_declared_ends_nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(node("n0", 4000))
+    monkeypatch.setattr(estimates, "estimate", lambda *_: pytest.fail("nothing can be estimated"))
+    try:
+        world.foreign("n0", "other", requests=asks(3000, 1))
+        for number in range(2):
+            world.pod(f"pair-{number}", **PAIR)
+        world.advance(2)
+        asyncio.run(Estimates(world.controller).refresh())
+        assert world.gang("pair").starts_about is None
+    finally:
+        world.close()

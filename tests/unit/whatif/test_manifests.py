@@ -1,4 +1,4 @@
-"""Manifests become the pods that their controllers would make, gathered into gangs as usual."""
+"""Manifests become the pods that their controllers would make, and these become gangs by the usual conventions."""
 
 from __future__ import annotations
 

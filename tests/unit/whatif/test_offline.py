@@ -1,4 +1,4 @@
-"""What-if without a service: the cluster is a file."""
+"""What-if without the service: the cluster is read from a file."""
 
 from __future__ import annotations
 

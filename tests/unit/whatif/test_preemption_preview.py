@@ -31,14 +31,14 @@ HIGH = priority_class("high", 1000)
 
 
 def high(name: str, count: int, cpu: str, named: str = "high", **fields: Any) -> dict[str, Any]:
-    """A Job of ``count`` pods of a PriorityClass."""
+    """Return a Job of ``count`` pods with a PriorityClass."""
     made = job(name, count, cpu, **fields)
     made["spec"]["template"]["spec"]["priorityClassName"] = named
     return made
 
 
 def low(name: str, count: int, cpu: int, **fields: Any) -> list[Pod]:
-    """The pods of a running gang."""
+    """Return the pods of a running gang of low priority."""
     labels = {GROUP: name}
     return [pod(f"{name}-{number}", cpu, labels=labels, **fields) for number in range(count)]
 

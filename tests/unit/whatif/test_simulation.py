@@ -1,4 +1,4 @@
-"""What-if: would it fit, where, when at the earliest, and with how much less."""
+"""What-if: whether gangs fit, where, when at the earliest, and with how much less."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_mixed_members_that_do_not_fit_are_named(cluster: type[Cluster]) -> None
 
 
 def member(number: int, cpu: str) -> dict[str, Any]:
-    """A pod of a gang of five."""
+    """Return a pod of a gang of five."""
     requests = {"resources": {"requests": {"cpu": cpu}}}
     labels = {GROUP_LABEL: "mixed"}
     notes = {GROUP_SIZE_ANNOTATION: "5"}

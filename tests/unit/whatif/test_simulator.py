@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.workload import PodGroup
-from fluence_extender.whatif.simulator import Simulator
+from fluence_extender.whatif.simulator import SWITCH_INTERVAL, Simulator, short_switch_interval
 from tests.core.values import node
 from tests.core.world import World
 from tests.unit.gangs.conftest import gang
@@ -22,7 +23,7 @@ from tests.unit.whatif.conftest import job
 
 @pytest.fixture
 def worlds() -> Iterator[list[World]]:
-    """Worlds to be closed."""
+    """Collect worlds, which are closed at the end."""
     made: list[World] = []
     yield made
     for one in made:
@@ -30,7 +31,7 @@ def worlds() -> Iterator[list[World]]:
 
 
 def simulated(world: World, *manifests: dict[str, Any], rules: PreemptionRules | None = None) -> list[Any]:
-    """What the service answers to a list of manifests."""
+    """Return what the service answers to a list of manifests."""
 
     async def known() -> PreemptionRules:
         return rules or PreemptionRules((), ())
@@ -139,3 +140,21 @@ def test_under_a_node_exclusive_policy_a_node_opens_when_its_gang_goes(worlds: l
     first, second = simulated(w, high("high", 1, "1", 5), high("equal", 1, "1", 0))
     assert first["preemption"]["text"] == "would preempt 1 gang (1 pod): default/low (1)"
     assert not second["fits"]
+
+
+def test_switch_interval_is_short_until_the_last_computation_ends() -> None:
+    before = sys.getswitchinterval()
+    first, second = short_switch_interval(), short_switch_interval()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_switch_interval_is_restored_after_a_failure() -> None:
+    before = sys.getswitchinterval()
+    with pytest.raises(ValueError, match="bad"), short_switch_interval():
+        raise ValueError("bad")
+    assert sys.getswitchinterval() == pytest.approx(before)
