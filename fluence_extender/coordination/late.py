@@ -32,14 +32,15 @@ from fluence_extender.coordination.release import handover, recorded_verdict, wa
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
     PRODUCER,
+    PRODUCER_ATTRIBUTE_PREFIX,
+    PRODUCER_BACKEND_ANNOTATION,
     PRODUCER_SEEN_ANNOTATION,
     PRODUCER_SUFFIX,
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
     ROLE_ANNOTATION,
-    producer_annotation,
 )
-from fluence_extender.model.names import ATTRIBUTE_PREFIX, BACKEND_ANNOTATION, GROUP_LABEL
+from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 
 log = structlog.get_logger(__name__)
@@ -58,9 +59,6 @@ GATHER = 1.0
 
 SharedGroup = tuple[str, str]
 """Namespace and name of a shared group."""
-
-_HANDED_BACKEND = producer_annotation(BACKEND_ANNOTATION)
-_HANDED_ATTRIBUTES = producer_annotation(ATTRIBUTE_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +307,8 @@ def _received(sibling: Pod) -> dict[str, str] | None:
     return {
         key: value
         for key, value in sibling.annotations.items()
-        if key in (QUANTUM_JOB_ID_ANNOTATION, _HANDED_BACKEND) or key.startswith(_HANDED_ATTRIBUTES)
+        if key in (QUANTUM_JOB_ID_ANNOTATION, PRODUCER_BACKEND_ANNOTATION)
+        or key.startswith(PRODUCER_ATTRIBUTE_PREFIX)
     }
 
 

@@ -83,7 +83,7 @@ class Admission:
         pod, request, context = review.pod, review.request, self._context()
         declared = _declared(pod, request)
         if declared is not None:
-            request, context = await look_up(pod, declared, request, self._handlers, context, self._lookups)
+            request = await look_up(pod, declared, request, self._handlers, self._lookups)
         outcome = mutate(pod, request, self._handlers, context, declared)
         return ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED, outcome
 
@@ -108,9 +108,7 @@ class Needs:
     owner: tuple[str, str] = ("", "")
 
 
-def needs(
-    pod: Json, declared: PodDeclaration, request: AdmissionRequest, handlers: Sequence[str], context: Context
-) -> Needs:
+def needs(pod: Json, declared: PodDeclaration, request: AdmissionRequest, handlers: Sequence[str]) -> Needs:
     """Return what still has to be looked up before this pod can be patched."""
     settled = settle_role(declared, request, handlers)
     undecided = declared.role == UNDECIDED and settled.role and request.produces is None
@@ -122,7 +120,7 @@ def needs(
     numbered = bool(settled.role) and declared.role == NUMBERED
     needs_owner = (sized_by_owner or numbered) and request.owned is None
     return Needs(
-        account=_needs_account(pod, settled, handlers) and request.namespace not in context.accounts,
+        account=_needs_account(pod, settled, handlers) and request.has_account is None,
         bounds=settled.quantum and "quantum" in handlers and request.bounds is None,
         group=settled.group if undecided else "",
         owner=settled.owner if needs_owner else ("", ""),
@@ -139,26 +137,25 @@ async def look_up(
     declared: PodDeclaration,
     request: AdmissionRequest,
     handlers: Sequence[str],
-    context: Context,
     lookups: Lookups,
-) -> tuple[AdmissionRequest, Context]:
-    """Return the request and the context with what this pod needs; for most pods that is nothing more.
+) -> AdmissionRequest:
+    """Return the request with what this pod needs; for most pods that is nothing more.
 
     The owner comes first and the producer second, because each answer decides what else the pod needs.
     """
-    wanted = needs(pod, declared, request, handlers, context)
+    wanted = needs(pod, declared, request, handlers)
     if wanted.owner[0]:
         request = replace(request, owned=await lookups.owned(request.namespace, *wanted.owner))
-        wanted = needs(pod, declared, request, handlers, context)
+        wanted = needs(pod, declared, request, handlers)
     if wanted.group and not request.dry_run:
         try:
             produces = await lookups.is_producer(request.namespace, wanted.group, request.uid)
             request = replace(request, produces=produces)
         except ProducerUnknown as error:
             request = replace(request, producer_unknown=str(error))
-        wanted = needs(pod, declared, request, handlers, context)
+        wanted = needs(pod, declared, request, handlers)
     if wanted.bounds:
         request = replace(request, bounds=await lookups.bounds(request.namespace))
-    if wanted.account and not request.dry_run and await lookups.has_account(request.namespace):
-        context = replace(context, accounts=context.accounts | {request.namespace})
-    return request, context
+    if wanted.account and not request.dry_run:
+        request = replace(request, has_account=await lookups.has_account(request.namespace))
+    return request

@@ -50,7 +50,8 @@ class AdmissionRequest:
     ``namespace`` and ``name`` come from the request, because the pod may lack both; with generateName ``name`` is "".
     The fields below are looked up when the pod needs them, and None while they are unknown: ``produces`` says whether
     this pod is the producer of its shared group (``producer_unknown``: why that can't be found out), ``owned`` which
-    pods its owner wants, ``bounds`` what the LimitRanges of its namespace allow containers.
+    pods its owner wants, ``bounds`` what the LimitRanges of its namespace allow containers, and ``has_account`` whether
+    the sidecar's account exists in its namespace.
     """
 
     namespace: str
@@ -62,6 +63,7 @@ class AdmissionRequest:
     producer_unknown: str = ""
     owned: OwnedPods | None = None
     bounds: Bounds | None = None
+    has_account: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Context:
     """What is known of the cluster at one moment.
 
     ``resources`` is None if no resources.yaml was read. ``gate_by_webhook`` is true if no admission policy adds our
-    scheduling gate and marks pods. ``accounts`` are the namespaces in which the sidecar's account is known to exist.
+    scheduling gate and marks pods.
     ``priority_class`` says whether the PriorityClass of consumers exists; a pod that names a missing one is refused.
     ``producer_groups`` are the groups of producers, ``producer_like_groups`` the groups of other pods with such names.
     """
@@ -77,7 +79,6 @@ class Context:
     resources: VirtualResources | None = None
     groups: GroupKind = GroupKind.NONE
     gate_by_webhook: bool = False
-    accounts: frozenset[str] = frozenset()
     priority_class: bool = True
     producer_groups: frozenset[GroupName] = frozenset()
     producer_like_groups: frozenset[GroupName] = frozenset()

@@ -37,6 +37,11 @@ class Draft:
         if text not in self.warnings:
             self.warnings.append(text)
 
+    def add_gate(self, name: str) -> None:
+        """Add a scheduling gate, unless the pod has it."""
+        if all(gate.get("name") != name for gate in self.spec.get("schedulingGates") or ()):
+            self.insert("spec", "schedulingGates", values=[{"name": name}])
+
     def get(self, *path: Step) -> Any:
         """Return the value at ``path``, None if there is none."""
         found: Any = self.pod

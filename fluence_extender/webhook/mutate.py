@@ -49,8 +49,8 @@ def mutate(
     for text in settled.warnings:
         draft.warn(text)
     _warn_of_name_clash(draft, settled, request, context)
-    if context.gate_by_webhook:
-        _gate(draft)
+    if context.gate_by_webhook and not draft.spec.get("nodeName"):
+        draft.add_gate(GATE)
     for name in handlers:
         HANDLERS[name](draft, settled, request, context)
     if context.gate_by_webhook:
@@ -106,13 +106,6 @@ def is_shared_by_its_job(declared: PodDeclaration) -> bool:
 
 def _without_role(declared: PodDeclaration) -> PodDeclaration:
     return replace(declared, role="", group=declared.group if declared.named else "")
-
-
-def _gate(draft: Draft) -> None:
-    """Add our gate, unless the pod is bound already."""
-    gates = {gate.get("name") for gate in draft.spec.get("schedulingGates") or ()}
-    if GATE not in gates and not draft.spec.get("nodeName"):
-        draft.insert("spec", "schedulingGates", values=[{"name": GATE}])
 
 
 def _warn_of_name_clash(

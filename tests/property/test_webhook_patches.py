@@ -130,7 +130,6 @@ CONTEXTS = st.builds(
     resources=st.sampled_from([None, RESOURCES]),
     groups=st.sampled_from(GroupKind),
     gate_by_webhook=st.booleans(),
-    accounts=st.sampled_from([frozenset[str](), frozenset({"ns"})]),
     priority_class=st.booleans(),
 )
 REQUESTS = st.builds(
@@ -139,6 +138,7 @@ REQUESTS = st.builds(
     dry_run=st.booleans(),
     produces=st.sampled_from([None, True, False]),
     owned=st.sampled_from([None, OwnedPods(0), OwnedPods(3, 1)]),
+    has_account=st.sampled_from([None, True, False]),
     bounds=st.sampled_from([None, {"cpu": Bound("1", "2", True, "1")}]),
 )
 SELECTED = st.permutations(list(HANDLERS)).flatmap(

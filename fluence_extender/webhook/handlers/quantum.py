@@ -74,9 +74,7 @@ def _make_consumer(draft: Draft, declared: PodDeclaration, context: Context) -> 
     ):
         draft.put("metadata", "annotations", annotation, value=value)
     link(draft, declared.group, context.groups)
-    gates = {gate.get("name") for gate in draft.spec.get("schedulingGates") or ()}
-    if READY_GATE not in gates:
-        draft.insert("spec", "schedulingGates", values=[{"name": READY_GATE}])
+    draft.add_gate(READY_GATE)
     _prioritize(draft, context)
     _drop_device(draft)
     add_variables(

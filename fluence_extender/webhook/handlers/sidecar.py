@@ -44,15 +44,15 @@ def add_sidecar(draft: Draft, declared: PodDeclaration, request: AdmissionReques
         sidecar = _sidecar(draft, declared, request, context)
         draft.insert("spec", "initContainers", values=[sidecar], at=int(staged))
         draft.insert("spec", "volumes", values=[_token_volume()])
-    _set_account(draft, request, context)
+    _set_account(draft, request)
 
 
-def _set_account(draft: Draft, request: AdmissionRequest, context: Context) -> None:
+def _set_account(draft: Draft, request: AdmissionRequest) -> None:
     """Let the pod run under the sidecar's account, if the account exists and the user has chosen none."""
     chosen = draft.spec.get("serviceAccountName")
     if chosen not in USUAL_ACCOUNTS:
         return
-    if request.namespace in context.accounts:
+    if request.has_account:
         draft.put("spec", "serviceAccountName", value=SIDECAR_ACCOUNT)
         return
     if not chosen:

@@ -25,8 +25,8 @@ RESOURCES = parse_resources(
     "resources: [{type: qdevice, name: ibm_fez, attributes: {vendor: ibm, qrmi_type: qiskit-runtime-service}, "
     "with: [{type: qpu, with: [{type: qubit, count: 156}]}]}]"
 )
-CONTEXT = Context(resources=RESOURCES, groups=GroupKind.NATIVE, accounts=frozenset(("lab",)))
-REQUEST = AdmissionRequest("lab", "p", uid="r1")
+CONTEXT = Context(resources=RESOURCES, groups=GroupKind.NATIVE)
+REQUEST = AdmissionRequest("lab", "p", uid="r1", has_account=True)
 
 
 def container(name: str = "app", asks: Mapping[str, str] | None = None, **fields: Any) -> Json:

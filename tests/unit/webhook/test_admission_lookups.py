@@ -16,6 +16,7 @@ from tests.unit.webhook.pods import ALL, QPU, REQUEST, applied, container, env, 
 
 Json = dict[str, Any]
 CONTEXT = Context()
+BARE = replace(REQUEST, has_account=None)
 ASKING = container(asks={QPU: "1"})
 
 
@@ -51,17 +52,16 @@ class Cluster:
 async def settled(
     body: Json,
     cluster: Cluster,
-    request: AdmissionRequest = REQUEST,
-    context: Context = CONTEXT,
+    request: AdmissionRequest = BARE,
     handlers: tuple[str, ...] = ALL,
-) -> tuple[AdmissionRequest, Context]:
+) -> AdmissionRequest:
     try:
         declared = read_declaration(body) if concerns(body, request) else None
     except Unfit:
         declared = None
     if declared is None:
-        return request, context
-    return await look_up(body, declared, request, handlers, context, cluster)
+        return request
+    return await look_up(body, declared, request, handlers, cluster)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def settled(
 )
 async def test_most_pods_need_nothing(body: Json) -> None:
     cluster = Cluster()
-    assert await settled(body, cluster) == (REQUEST, CONTEXT)
+    assert await settled(body, cluster) == BARE
     assert cluster.looked_up == cluster.read == []
 
 
@@ -90,7 +90,7 @@ async def test_most_pods_need_nothing(body: Json) -> None:
 )
 async def test_our_containers_need_the_bounds_of_the_limit_ranges(body: Json, dry_run: bool) -> None:
     cluster = Cluster()
-    request, _ = await settled(body, cluster, replace(REQUEST, dry_run=dry_run))
+    request = await settled(body, cluster, replace(BARE, dry_run=dry_run))
     assert (cluster.read, request.bounds) == (["lab"], {"cpu": Bound(minimum="1")})
     await settled(body, cluster, request)
     await settled(body, cluster, handlers=("fluxion", "gang"))
@@ -108,16 +108,16 @@ async def test_consumers_get_no_containers_of_ours() -> None:
 )
 async def test_sidecar_needs_its_account(body: Json) -> None:
     cluster = Cluster()
-    _, context = await settled(body, cluster)
+    request = await settled(body, cluster)
     assert cluster.looked_up == ["account in lab"]
-    assert context.accounts == {"lab"}
-    assert (await settled(body, cluster, context=context))[1] == context
+    assert request.has_account
+    assert await settled(body, cluster, request) == request
     assert cluster.looked_up == ["account in lab"]
 
 
 async def test_account_that_can_not_be_made_is_not_used() -> None:
-    _, context = await settled(grouped(ASKING, mode="shared", index="0"), Cluster(account=False))
-    assert context.accounts == frozenset()
+    request = await settled(grouped(ASKING, mode="shared", index="0"), Cluster(account=False))
+    assert request.has_account is False
 
 
 async def test_pod_with_an_account_of_its_own_needs_no_account() -> None:
@@ -128,15 +128,15 @@ async def test_pod_with_an_account_of_its_own_needs_no_account() -> None:
 
 async def test_pod_that_is_equal_to_all_others_looks_up_the_producer() -> None:
     cluster = Cluster(produces=True)
-    request, context = await settled(grouped(ASKING, mode="shared"), cluster)
+    request = await settled(grouped(ASKING, mode="shared"), cluster)
     assert cluster.looked_up == ["producer of lab/g by r1", "account in lab"]
     assert request.produces is True
-    assert context.accounts == {"lab"}
+    assert request.has_account
 
 
 async def test_consumer_needs_no_account() -> None:
     cluster = Cluster(produces=False)
-    request, _ = await settled(grouped(ASKING, mode="shared"), cluster)
+    request = await settled(grouped(ASKING, mode="shared"), cluster)
     assert cluster.looked_up == ["producer of lab/g by r1"]
     assert request.produces is False
 
@@ -151,12 +151,12 @@ async def test_group_without_a_label_is_named_after_its_owner() -> None:
 async def test_size_that_only_the_owner_knows_is_looked_up(kind: str) -> None:
     cluster = Cluster(size=3)
     body = grouped(owner=(kind, "o"))
-    request, context = await settled(body, cluster)
+    request = await settled(body, cluster)
     assert cluster.looked_up == [f"owner {kind} lab/o"]
-    after = applied(body, mutate(body, request, ALL, context))
+    after = applied(body, mutate(body, request, ALL, CONTEXT))
     assert after["metadata"]["annotations"] == {"fluence.flux-framework.org/owner-size": "3"}
     silent = await settled(body, Cluster(size=None))
-    assert mutate(body, silent[0], ALL, CONTEXT).patch == ()
+    assert mutate(body, silent, ALL, CONTEXT).patch == ()
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
@@ -166,15 +166,15 @@ async def test_consumers_look_up_how_many_of_them_start_together(
     kind: str, group: str, index: str | None, produces: bool | None
 ) -> None:
     body = grouped(ASKING, group=group, mode="shared", owner=(kind, "o"), index=index)
-    request, context = await settled(body, Cluster(size=3, produces=produces))
-    after = applied(body, mutate(body, request, ALL, context))
+    request = await settled(body, Cluster(size=3, produces=produces))
+    after = applied(body, mutate(body, request, ALL, CONTEXT))
     assert after["metadata"]["annotations"]["fluence.flux-framework.org/owner-size"] == "3"
-    assert mutate(after, request, ALL, context).patch == ()
+    assert mutate(after, request, ALL, CONTEXT).patch == ()
 
 
 async def test_dry_run_reads_the_owner_and_makes_nothing() -> None:
     cluster = Cluster()
-    dry = replace(REQUEST, dry_run=True)
+    dry = replace(BARE, dry_run=True)
     await settled(grouped(owner=("ReplicaSet", "o")), cluster, dry)
     await settled(grouped(ASKING, mode="shared"), cluster, dry)
     await settled(grouped(ASKING, mode="shared", index="0"), cluster, dry)
@@ -185,13 +185,13 @@ async def test_dry_run_reads_the_owner_and_makes_nothing() -> None:
 async def test_shared_job_of_one_pod_has_no_roles(index: str | None) -> None:
     body = grouped(ASKING, group="", mode="shared", owner=("Job", "j"), index=index)
     cluster = Cluster(size=1)
-    request, context = await settled(body, cluster)
+    request = await settled(body, cluster)
     assert cluster.looked_up == ["owner Job lab/j"]
-    after = applied(body, mutate(body, request, ALL, context))
+    after = applied(body, mutate(body, request, ALL, CONTEXT))
     assert "FLUENCE_COORDINATION_ROLE" not in env(after)
     assert after["spec"]["initContainers"][0]["name"] == "fluence-stage"
-    many, _ = await settled(body, Cluster(size=2))
-    assert "FLUENCE_COORDINATION_ROLE" in env(applied(body, mutate(body, many, ALL, context)))
+    many = await settled(body, Cluster(size=2))
+    assert "FLUENCE_COORDINATION_ROLE" in env(applied(body, mutate(body, many, ALL, CONTEXT)))
 
 
 async def test_job_of_one_pod_may_share_a_labeled_group_with_others() -> None:
@@ -228,17 +228,17 @@ async def test_first_pod_of_a_stateful_set_produces_whatever_its_index(
     number: str, first: int, role: str, fields: Json
 ) -> None:
     body, cluster = numbered(number, **fields), Cluster(first=first)
-    request, context = await settled(body, cluster)
+    request = await settled(body, cluster)
     assert "owner StatefulSet lab/s" in cluster.looked_up or number == "0"
     assert ("account in lab" in cluster.looked_up) is (role == "producer")
-    after = applied(body, mutate(body, request, ALL, context))
+    after = applied(body, mutate(body, request, ALL, CONTEXT))
     assert env(after)["FLUENCE_COORDINATION_ROLE"] == role
-    assert mutate(after, request, ALL, context).patch == ()
+    assert mutate(after, request, ALL, CONTEXT).patch == ()
 
 
 async def test_index_0_produces_if_the_stateful_set_can_not_be_read() -> None:
     body = numbered("5")
-    request, _ = await settled(body, Cluster(size=None))
+    request = await settled(body, Cluster(size=None))
     assert env(applied(body, mutate(body, request, ALL, CONTEXT)))["FLUENCE_COORDINATION_ROLE"] == "consumer"
 
 
@@ -246,14 +246,14 @@ async def test_workers_of_a_leader_worker_set_begin_with_1_and_consume() -> None
     body = numbered("1")
     body["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/worker-index"] = "1"
     cluster = Cluster(first=1)
-    request, _ = await settled(body, cluster)
+    request = await settled(body, cluster)
     assert env(applied(body, mutate(body, request, ALL, CONTEXT)))["FLUENCE_COORDINATION_ROLE"] == "consumer"
 
 
 async def test_warning_says_why_the_producer_is_unknown() -> None:
     body = grouped(ASKING, mode="shared")
-    request, context = await settled(body, Cluster(produces=None))
-    (warning,) = mutate(body, request, ALL, context).warnings
+    request = await settled(body, Cluster(produces=None))
+    (warning,) = mutate(body, request, ALL, CONTEXT).warnings
     assert (
         "the producer of shared group 'g' couldn't be looked up (a Lease of others), so this pod is made one"
         in warning
@@ -263,10 +263,10 @@ async def test_warning_says_why_the_producer_is_unknown() -> None:
 async def test_patched_pod_needs_nothing_any_more() -> None:
     cluster = Cluster()
     body = grouped(ASKING, mode="shared")
-    request, context = await settled(body, cluster)
-    after = applied(body, mutate(body, request, ALL, context))
+    request = await settled(body, cluster)
+    after = applied(body, mutate(body, request, ALL, CONTEXT))
     assert env(after)["FLUENCE_COORDINATION_ROLE"] == "producer"
     cluster.looked_up.clear()
-    known = replace(REQUEST, bounds={})
-    assert await settled(after, cluster, known, context) == (known, context)
+    known = replace(BARE, bounds={}, has_account=True)
+    assert await settled(after, cluster, known) == known
     assert cluster.looked_up == []

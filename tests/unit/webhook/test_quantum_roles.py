@@ -136,15 +136,14 @@ def test_account_is_the_sidecars_unless_the_user_chose_one(account: str | None, 
 
 def test_account_that_could_not_be_made_gets_a_warning_and_is_not_named() -> None:
     """The API server refuses a pod whose account doesn't exist."""
-    context = replace(CONTEXT, accounts=frozenset())
-    outcome = mutate(shared(index="0"), REQUEST, ALL, context)
+    request = replace(REQUEST, has_account=False)
+    outcome = mutate(shared(index="0"), request, ALL, CONTEXT)
     assert applied(shared(index="0"), outcome)["spec"]["serviceAccountName"] == "default"
     assert "ServiceAccount fluence-sidecar couldn't be made in namespace lab" in outcome.warnings[0]
 
 
 def test_dry_run_names_no_account_and_gives_no_warning() -> None:
-    dry = replace(REQUEST, dry_run=True)
-    after = admitted(shared(index="0"), replace(CONTEXT, accounts=frozenset()), dry)
+    after = admitted(shared(index="0"), request=replace(REQUEST, dry_run=True, has_account=None))
     assert after["spec"]["serviceAccountName"] == "default"
 
 
