@@ -1,7 +1,7 @@
 """Choosing the devices of a whole gang together, when choosing them pod by pod leaves no place for some pod.
 
 A device on a node decides its pod's node, and a device that one member could do without may be the only one that
-another can use. So this is a depth-first search over the members that request for devices, those with the fewest
+another can use. So this is a depth-first search over the members that ask for devices, those with the fewest
 choices first. It counts what devices and pinned nodes have left. The caller checks each result against the rest of the
 gang.
 """
@@ -27,7 +27,7 @@ Chosen = tuple[tuple[Device, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class DevicePod:
-    """A pod that requests for devices, and the nodes on which it may run."""
+    """A pod that asks for devices, and the nodes on which it may run."""
 
     pod: Pod
     nodes: Set[str]
@@ -67,9 +67,9 @@ def _above(path: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One kind of device that one pod requests for."""
+    """One kind of device that one pod asks for."""
 
-    one: DevicePod
+    owner: DevicePod
     kind: str
     amount: int
     devices: tuple[Device, ...]
@@ -120,13 +120,13 @@ class DeviceSearch:
     def _way(self) -> dict[str, list[Chosen]]:
         way: dict[str, list[Chosen]] = {}
         for request, chosen in zip(self._requests, self._chosen, strict=True):
-            way.setdefault(request.one.pod.uid, []).append(chosen)
+            way.setdefault(request.owner.pod.uid, []).append(chosen)
         return way
 
     def _choices(self, at: int) -> Iterator[bool]:
         """Make each choice for the request at ``at``; a choice is undone when the next one is wanted."""
         request = self._requests[at]
-        uid = request.one.pod.uid
+        uid = request.owner.pod.uid
         tried: set[object] = set()
         for chosen in self._candidates(request):
             self.budget -= 1
@@ -135,10 +135,10 @@ class DeviceSearch:
             node = chosen[0][0].node
             pinned = self._pins.get(uid, "")
             alike = tuple((_kind(one), self._use.free(one)) for one, _ in chosen)
-            if alike in tried or (node and pinned not in ("", node)) or self._too_early(request, chosen):
+            if alike in tried or (node and pinned not in ("", node)) or self._out_of_order(request, chosen):
                 continue
             tried.add(alike)
-            if node and not pinned and not self._pin(request.one, node):
+            if node and not pinned and not self._pin(request.owner, node):
                 continue
             self._chosen.append(chosen)
             for device, amount in chosen:
@@ -148,15 +148,17 @@ class DeviceSearch:
                 self._use.take(device, -amount)
             self._chosen.pop()
             if node and not pinned:
-                self._unpin(request.one, node)
+                self._unpin(request.owner, node)
 
-    def _too_early(self, request: _Request, chosen: Chosen) -> bool:
+    def _out_of_order(self, request: _Request, chosen: Chosen) -> bool:
+        """Return whether the preceding equal pod has chosen a later device, which makes this way a repetition."""
         if request.like_before < 0:
             return False
         before = self._chosen[request.like_before]
         return request.devices.index(chosen[0][0]) < request.devices.index(before[0][0])
 
     def _candidates(self, request: _Request) -> Iterator[Chosen]:
+        """Yield the free devices that meet a request: one pool, or whole devices below one vertex."""
         siblings: dict[str, list[Device]] = {}
         for device in request.devices:
             free = self._use.free(device)
@@ -221,7 +223,7 @@ def _in_order(pods: Sequence[DevicePod], catalogue: DeviceCatalogue) -> list[_Re
                 for kind, amount in sorted(pod.devices.items())
             ]
             known[key] = sorted(requests, key=lambda request: len(request.devices))
-        again = [replace(request, one=one) for request in known[key]]
+        again = [replace(request, owner=one) for request in known[key]]
         by_pod.append(((len(again[0].devices), list(known).index(key)), again))
     by_pod.sort(key=lambda one: one[0])
     ordered: list[_Request] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.capacity import CapacityTable
+from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.reason import Reason, ReasonCode, short, unsatisfiable
 from fluence_extender.model.resources import PODS
@@ -25,7 +25,7 @@ from fluence_extender.placement.topology import Domain, Level, Topology
 MOST_FILLED = 64
 """How many domains are filled to find the one that takes the most of unequal members."""
 
-WHY_BUDGET = 500
+EACH_BUDGET = 500
 """How many ways to fill a node are tried for each domain, to see whether unequal members could ever share it."""
 
 
@@ -55,17 +55,19 @@ def candidates(
         assert near.required is not None
         yield from search.single(near.required, bound)
         return
-    fence = topology.nodes(near.required, bound) if near.required is not None and bound is not None else None
-    for node_set in search.preferring(near, fence, settled):
-        if fence is not None:
-            yield fence if node_set is None else node_set & fence
+    allowed = (
+        topology.nodes(near.required, bound) if near.required is not None and bound is not None else None
+    )
+    for node_set in search.preferring(near, allowed, settled):
+        if allowed is not None:
+            yield allowed if node_set is None else node_set & allowed
         elif near.required is not None and node_set is not None:
-            yield from _apart(topology, near.required, node_set)
+            yield from _split_by_domain(topology, near.required, node_set)
         else:
             yield node_set
 
 
-def _apart(topology: Topology, level: Level, nodes: Set[str]) -> Iterator[Set[str]]:
+def _split_by_domain(topology: Topology, level: Level, nodes: Set[str]) -> Iterator[Set[str]]:
     """Yield ``nodes`` by their domain of ``level``, without nodes that are in no domain."""
     parts: dict[int, set[str]] = {}
     for node in nodes:
@@ -88,15 +90,28 @@ class _Candidates:
         positions = [one for node in nodes if (one := self.topology.position(level, node)) >= 0]
         return max(sorted(set(positions)), key=positions.count) if positions else None
 
-    def by_domain(self, level: Level) -> NDArray[np.int64]:
-        """Return, as shapes x domains, how many members of each shape each domain takes by itself."""
+    def by_domain(self, level: Level, outer: Set[str] | None = None) -> NDArray[np.int64]:
+        """Return, as shapes x domains, how many members of each shape each domain takes by itself.
+
+        With ``outer`` only its nodes count.
+        """
+        if outer is None:
+            return self._summed(level, self.slots)
+        allowed = np.zeros(len(self.table.names), dtype=bool)
+        allowed[self.table.at([name for name in outer if name in self.table.rows])] = True
+        return self._summed(
+            level, [(rows[allowed[rows]], slots[allowed[rows]]) for rows, slots in self.slots]
+        )
+
+    def _summed(self, level: Level, slots: Sequence[tuple[NDArray[np.intp], Amounts]]) -> NDArray[np.int64]:
+        """Return the sums, as shapes x domains, of each shape's numbers of members by row."""
         domains = len(self.topology.domains(level))
         of = self.topology.by_row(level, self.table)
-        sums = np.zeros((len(self.shapes), domains), dtype=np.int64)
-        for index, (rows, slots) in enumerate(self.slots):
+        sums = np.zeros((len(slots), domains), dtype=np.int64)
+        for index, (rows, counts) in enumerate(slots):
             positions = of[rows]
             inside = positions >= 0
-            sums[index] = np.bincount(positions[inside], weights=slots[inside], minlength=domains)
+            sums[index] = np.bincount(positions[inside], weights=counts[inside], minlength=domains)
         return sums
 
     def fitting(self, level: Level) -> list[int]:
@@ -108,16 +123,13 @@ class _Candidates:
         names = self.topology.domains(level)
         return sorted(fits, key=lambda one: (free[one], _natural(names[one])))
 
-    def _capacity(self, level: Level) -> NDArray[np.float64]:
+    def _capacity(self, level: Level) -> Amounts:
         """Return how many members of all shapes each domain takes, each shape by itself and without a limit."""
-        domains = len(self.topology.domains(level))
-        of = self.topology.by_row(level, self.table)
-        total = np.zeros(domains)
-        for shape, (rows, _) in zip(self.shapes, self.slots, strict=True):
-            positions = of[rows]
-            inside = positions >= 0
-            whole = capacity(replace(shape, count=2**30), self.table)
-            total += np.bincount(positions[inside], weights=whole[inside], minlength=domains)
+        unlimited = [
+            (rows, capacity(replace(shape, count=2**30), self.table))
+            for shape, (rows, _) in zip(self.shapes, self.slots, strict=True)
+        ]
+        total: Amounts = self._summed(level, unlimited).sum(axis=0)
         return total
 
     def single(self, level: Level, only: int | None = None) -> Iterator[Set[str]]:
@@ -127,7 +139,7 @@ class _Candidates:
             yield self.topology.nodes(level, position)
 
     def preferring(
-        self, near: Nearness, fence: Set[str] | None, settled: Sequence[str]
+        self, near: Nearness, allowed: Set[str] | None, settled: Sequence[str]
     ) -> Iterator[Set[str] | None]:
         """Yield one domain of the preferred level, then as few as possible below the next level, and so on upwards."""
         preferred = near.preferred
@@ -147,8 +159,8 @@ class _Candidates:
                 yield from self.fewest(preferred, outer)
                 yield outer
             return
-        yield from self.fewest(preferred, fence)
-        yield fence
+        yield from self.fewest(preferred, allowed)
+        yield allowed
 
     def fewest(self, level: Level, outer: Set[str] | None) -> Iterator[Set[str]]:
         """Yield the fewest domains that may hold all members: the largest ones, and the smallest that fits the rest."""
@@ -160,7 +172,7 @@ class _Candidates:
             if outer is None or not outer.isdisjoint(self.topology.nodes(level, one))
         ]
         if outer is not None:
-            sums = self._inside(level, outer)
+            sums = self.by_domain(level, outer)
         names = self.topology.domains(level)
         places.sort(key=lambda one: (-int(sums[:, one].sum()), _natural(names[one])))
         chosen: list[int] = []
@@ -183,17 +195,6 @@ class _Candidates:
             replace(shape, nodes=tuple(name for name in shape.nodes if name in nodes))
             for shape in self.shapes
         ]
-
-    def _inside(self, level: Level, outer: Set[str]) -> NDArray[np.int64]:
-        """Return `by_domain`, counting only the nodes of ``outer``."""
-        kept = self.slots
-        allowed = np.zeros(len(self.table.names), dtype=bool)
-        allowed[self.table.at([name for name in outer if name in self.table.rows])] = True
-        self.slots = [(rows[allowed[rows]], slots[allowed[rows]]) for rows, slots in kept]
-        try:
-            return self.by_domain(level)
-        finally:
-            self.slots = kept
 
 
 def _natural(domain: Domain) -> list[object]:
@@ -242,7 +243,7 @@ def _could_hold(candidates: _Candidates, level: Level) -> bool:
     if len(candidates.shapes) == 1 or len(places) > MOST_FILLED:
         return bool(places)
     table = candidates.table
-    return any(place(candidates.inside(level, one), table, WHY_BUDGET) is not None for one in places)
+    return any(place(candidates.inside(level, one), table, EACH_BUDGET) is not None for one in places)
 
 
 def _most(

@@ -93,17 +93,18 @@ class Matching:
     def _devices_and_nodes(
         self, demands: Sequence[Demand], gang: object, within: Set[str] | None, budget: int
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]]:
+        """Choose devices and a node for each pod, by pod uid. Raises `GangRefused`, `NoPlace`."""
         asking = [demand for demand in demands if demand.pod.devices]
         if not asking:
             groups = self.groups(demands, gang, within)
-            return {}, self._spread(groups, self._counts(groups, budget))
+            return {}, self._assign_nodes(groups, self._counts(groups, budget))
         device_pods = self._device_pods(asking, gang, within)
         try:
             shares = self._draft(device_pods)
             groups = self.groups(demands, gang, within, self._pins(shares))
-            return shares, self._spread(groups, self._counts(groups, budget))
+            return shares, self._assign_nodes(groups, self._counts(groups, budget))
         except (GangRefused, NoPlace) as error:
-            if not self._may_go_otherwise(error):
+            if not self._other_devices_may_help(error):
                 raise
             self._ledger.undo([demand.pod.uid for demand in asking])
             found = self._together(demands, device_pods, gang, within, budget)
@@ -112,7 +113,7 @@ class Matching:
             devices = error.reason if isinstance(error, GangRefused) else None
             raise NoPlace(self.groups(demands, gang, within), devices=devices) from error
 
-    def _may_go_otherwise(self, error: GangRefused | NoPlace) -> bool:
+    def _other_devices_may_help(self, error: GangRefused | NoPlace) -> bool:
         """Return whether another choice of devices could help."""
         if isinstance(error, GangRefused):
             return error.reason.code is ReasonCode.BUSY
@@ -144,6 +145,7 @@ class Matching:
         return shares
 
     def _pins(self, shares: Mapping[str, tuple[DeviceShare, ...]]) -> dict[str, str]:
+        """Return the nodes to which devices tie their pods."""
         catalogue = self._ledger.graph.catalogue
         nodes = {uid: catalogue.node_of(held) for uid, held in shares.items()}
         return {uid: node for uid, node in nodes.items() if node is not None}
@@ -165,14 +167,14 @@ class Matching:
         cells = max(len(self.groups(demands, gang, within)) * len(self._ledger.free.now().names), 1)
         trials = min(max(PINNED_CELLS // cells, PINNED_TRIALS[0]), PINNED_TRIALS[1])
         for way, pins in islice(search.ways(), MOST_WAYS):
-            asked = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
-            if asked in failed:
+            pinned = frozenset((key, len(pods)) for key, pods in grouped(asking, pins).items())
+            if pinned in failed:
                 continue
             groups = self.groups(demands, gang, within, pins)
             try:
-                nodes = self._spread(groups, self._counts(groups, budget // trials))
+                nodes = self._assign_nodes(groups, self._counts(groups, budget // trials))
             except NoPlace:
-                failed.add(asked)
+                failed.add(pinned)
                 if len(failed) >= trials:
                     return None
                 continue
@@ -205,10 +207,10 @@ class Matching:
         orders: dict[object, tuple[str, ...]] = {}
         for key, pods in self._by_shape(demands, pins or {}).items():
             pod = pods[0]
-            asked = (key.signature, key.barred, key.pin)
-            if asked not in orders:
-                orders[asked] = self._ledger.in_order(self._usable(key, pod, gang, within))
-            shape = Shape(self._ledger.rounded(pod.requests), len(pods), orders[asked], pod.host_ports)
+            same_nodes = (key.signature, key.barred, key.pin)
+            if same_nodes not in orders:
+                orders[same_nodes] = self._ledger.in_order(self._usable(key, pod, gang, within))
+            shape = Shape(self._ledger.rounded(pod.requests), len(pods), orders[same_nodes], pod.host_ports)
             found.append((shape, pods))
         return found
 
@@ -258,7 +260,7 @@ class Matching:
         counts = self._ledger.match_equal(shapes[0].requests, shapes[0].count, shapes[0].nodes)
         return None if counts is None else [counts]
 
-    def _spread(self, groups: Sequence[Group], counts: Counts) -> dict[str, str]:
+    def _assign_nodes(self, groups: Sequence[Group], counts: Counts) -> dict[str, str]:
         """Assign nodes to pods: pods in the order of their ranks, nodes domain by domain in the policy's order."""
         nodes: dict[str, str] = {}
         for (_, pods), placed in zip(groups, counts, strict=True):
