@@ -84,8 +84,8 @@ def usual_app() -> FastAPI:
     return app
 
 
-class NothingToSettle:
-    """Accounts exist and nobody is asked for his size, as after the first pod of a namespace."""
+class KnownAnswers:
+    """Answers lookups at once, as after the first pod of a namespace."""
 
     async def has_account(self, namespace: str) -> bool:
         return True
@@ -101,7 +101,7 @@ class NothingToSettle:
 
 
 class NoObjects:
-    """The keeper isn't run here."""
+    """Objects for a reconciler that isn't run here."""
 
     async def read(self, path: str) -> dict[str, Any] | None:
         raise AssertionError(path)
@@ -115,7 +115,7 @@ class NoObjects:
 
 def webhook_app() -> ASGIApp:
     """The webhook with all handlers, on a cluster with native PodGroups and two devices."""
-    objects, nothing = NoObjects(), NothingToSettle()
+    objects, lookups = NoObjects(), KnownAnswers()
     context = Context(
         resources=parse_resources(RESOURCES.read_text()),
         groups=GroupKind.NATIVE,
@@ -123,9 +123,9 @@ def webhook_app() -> ASGIApp:
     )
     target = UrlTarget("https://127.0.0.1/mutate", "127.0.0.1")
     source = SharedAuthority(objects, "default", target.hosts, lambda: datetime.now(UTC))
-    keeper = RegistrationReconciler(objects, source, target, lambda identity: None, lambda: True)
-    judge = Admission(tuple(HANDLERS), lambda: context, nothing)
-    return WebhookApp(judge, keeper, WebhookMetrics(), lambda: "")
+    unused = RegistrationReconciler(objects, source, target, lambda identity: None, lambda: True)
+    admission = Admission(tuple(HANDLERS), lambda: context, lookups)
+    return WebhookApp(admission, unused, WebhookMetrics(), lambda: "")
 
 
 def serve(which: str, told: Connection) -> None:

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.errors import ClusterError, Conflict, Gone
 from fluence_extender.cluster.pacing import Backoff
 
 log = structlog.get_logger(__name__)
@@ -55,7 +55,8 @@ class Reconciler(ABC, Generic[Key]):
         """Bring the object to the state it should have.
 
         Return in how many seconds to look at it again, None if only a new event can change anything. After a
-        `ClusterError` the key is tried again with a growing delay.
+        `ClusterError` the key is tried again with a growing delay. `Conflict` and `Gone` aren't logged: another replica
+        was faster, and the next look sees what it did.
         """
 
     def enqueue(self, keys: Iterable[Key], delay: float = 0.0) -> None:
@@ -90,7 +91,8 @@ class Reconciler(ABC, Generic[Key]):
         try:
             delay = await self.reconcile(key)
         except ClusterError as error:
-            log.warning(f"{self._kind} can't be reconciled yet", key=key, problem=str(error))
+            if not isinstance(error, Conflict | Gone):
+                log.warning(f"{self._kind} can't be reconciled yet", key=key, problem=str(error))
             delay = self._retries.setdefault(key, Backoff(FIRST_RETRY, LONGEST_RETRY)).delay()
         else:
             self._retries.pop(key, None)

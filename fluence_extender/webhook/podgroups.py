@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from fluence_extender.cluster.errors import Conflict, Gone, Invalid
+from fluence_extender.cluster.errors import Invalid
 from fluence_extender.cluster.port import WORKLOADS, Changed, Kind, Listed, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.gangs.membership.assembly import required_size
@@ -113,25 +113,15 @@ class PodGroupReconciler(Reconciler[Ref]):
             case None:
                 return self._groups.removal_due_in(ref)
             case Make():
-                try:
-                    await self._writes.make(action.kind, action.name, action.size, action.owner)
-                except (Conflict, Gone):
-                    # Another replica was faster, or the namespace is gone; the watch shows which.
-                    return None
+                await self._writes.make(action.kind, action.name, action.size, action.owner)
             case Resize():
                 try:
                     await self._writes.resize(action.group, action.size)
-                except (Conflict, Gone):
-                    return None
                 except Invalid as error:
                     log.info("a PodGroup keeps its size", problem=str(error))
                     self._groups.size_is_fixed(action)
             case Remove():
-                # After a conflict the group is looked at again: it may have members by now.
-                try:
-                    await self._writes.remove(action.group)
-                except Gone:
-                    return None
+                await self._writes.remove(action.group)
                 self._groups.removed(action.group)
         return None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from fluence_extender.cluster.errors import ClusterError
+from structlog.testing import capture_logs
+
+from fluence_extender.cluster.errors import ClusterError, Conflict, Gone
 from fluence_extender.cluster.reconciler import CONCURRENCY, FIRST_RETRY, LONGEST_RETRY, Reconciler, each
 
 
@@ -83,6 +85,16 @@ async def test_failed_key_is_tried_again_after_growing_delays_and_holds_up_no_ot
     assert LONGEST_RETRY / 2 <= waits[-1] <= LONGEST_RETRY + 0.25
     rule.enqueue("b")
     assert await rule.after(0) == ["b"]
+
+
+async def test_lost_race_is_tried_again_and_not_logged() -> None:
+    rule = Rule(Conflict("exists", 409), Gone("not found", 404), ClusterError("no answer"))
+    with capture_logs() as logs:
+        for _ in range(3):
+            rule.enqueue("a")
+            await rule.after(LONGEST_RETRY)
+    assert rule.keys == ["a"]
+    assert [line["problem"] for line in logs] == ["no answer"]
 
 
 async def test_loop_follows_events_and_due_times() -> None:

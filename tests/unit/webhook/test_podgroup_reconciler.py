@@ -95,7 +95,7 @@ async def test_failed_write_is_tried_again(error: ClusterError, times: int) -> N
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("error", [Conflict("exists", 409), Gone("no such namespace", 404)])
-async def test_write_that_another_replica_made_first_is_not_repeated(error: ClusterError) -> None:
+async def test_write_that_another_replica_made_first_holds_up_no_other_group(error: ClusterError) -> None:
     writes = Writes()
     writes.refuse = failing(1, error)
     other = member("b", "h", size=1)
