@@ -24,4 +24,4 @@ class Balancer(Relay):
                 return await asyncio.open_connection("127.0.0.1", ports[(first + number) % len(ports)])
             except OSError:
                 continue
-        raise ConnectionRefusedError("nobody takes the connection")
+        raise ConnectionRefusedError("no server accepts the connection")

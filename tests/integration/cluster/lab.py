@@ -1,4 +1,4 @@
-"""The same questions to a cluster in memory and to a real one."""
+"""The same checks on an embedded cluster and on a real API server."""
 
 from __future__ import annotations
 

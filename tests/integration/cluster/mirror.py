@@ -1,4 +1,4 @@
-"""What a watcher was told, as a state; for tests that compare it with what the API server has."""
+"""The state that a watcher has reported, for tests that compare it with the API server's state."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _name(one: Watched) -> str:
 async def mirrored(
     kubeconfig: Path, timing: Timing = QUICK, sink: Callable[[Mirror], Sink] | None = None
 ) -> AsyncIterator[tuple[Watcher, Mirror]]:
-    """A watcher of the cluster and what it has told, from the first lists on; ``sink`` may stand in between."""
+    """A watcher of the cluster and the state that it has reported; ``sink`` may be inserted between the two."""
     mirror = Mirror()
     async with connect(str(kubeconfig)) as connection:
         watcher = Watcher(connection, sink(mirror) if sink else mirror, "default", timing)

@@ -52,13 +52,13 @@ async def test_nomination_is_set_changed_and_cleared(lab: Lab, name: str) -> Non
         assert (await now(lab, pod)).nominated == node
 
 
-async def test_gated_pod_says_why_it_waits(lab: Lab, name: str) -> None:
+async def test_condition_of_a_gated_pod_says_why_it_waits(lab: Lab, name: str) -> None:
     pod = await now(lab, await lab.create(name, [GATE]))
     await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)")
     assert await lab.waiting(pod) == "waiting for members (1 of 2 exist)"
 
 
-async def test_pod_that_has_its_node_does_not_say_that_it_waits(lab: Lab, name: str) -> None:
+async def test_condition_of_a_bound_pod_does_not_say_that_it_waits(lab: Lab, name: str) -> None:
     pod = await now(lab, await lab.create(name, [GATE]))
     await lab.cluster.ungate(pod, GATE)
     await lab.cluster.bind(pod, HERE, {})
@@ -75,7 +75,7 @@ async def test_nominating_a_bound_pod_changes_nothing(lab: Lab, name: str) -> No
     assert (found.node, found.nominated) == (HERE, "")
 
 
-async def test_ungating_takes_our_gate_and_leaves_the_others(lab: Lab, name: str) -> None:
+async def test_ungating_removes_one_gate_and_leaves_the_others(lab: Lab, name: str) -> None:
     pod = await lab.create(name, [OTHERS, GATE, "example.com/more"])
     await lab.cluster.ungate(pod, GATE)
     assert (await now(lab, pod)).gates == (OTHERS, "example.com/more")
@@ -84,7 +84,7 @@ async def test_ungating_takes_our_gate_and_leaves_the_others(lab: Lab, name: str
     assert (await now(lab, pod)).gates == (OTHERS, "example.com/more")
 
 
-async def test_gate_is_found_though_it_moved(lab: Lab, name: str) -> None:
+async def test_gate_is_found_at_another_position(lab: Lab, name: str) -> None:
     pod = await lab.create(name, [OTHERS, GATE])
     await lab.cluster.ungate(pod, OTHERS)
     await lab.cluster.ungate(pod, GATE)
@@ -100,14 +100,14 @@ async def test_binding_sets_node_and_annotations_and_ends_the_nomination(lab: La
     assert found.annotations["example.com/backend"] == "ibm"
 
 
-async def test_binding_twice_is_a_success_and_changes_nothing(lab: Lab, name: str) -> None:
+async def test_second_binding_to_the_same_node_succeeds_and_changes_nothing(lab: Lab, name: str) -> None:
     pod = await lab.create(name)
     await lab.cluster.bind(pod, HERE, {"example.com/a": "1"})
     await lab.cluster.bind(pod, HERE, {"example.com/a": "2"})
     assert (await now(lab, pod)).annotations["example.com/a"] == "1"
 
 
-async def test_binding_elsewhere_names_the_node_it_is_on(lab: Lab, name: str) -> None:
+async def test_second_binding_to_another_node_names_the_first_node(lab: Lab, name: str) -> None:
     pod = await lab.create(name)
     await lab.cluster.bind(pod, HERE, {})
     with pytest.raises(AlreadyBound) as refused:
@@ -115,7 +115,7 @@ async def test_binding_elsewhere_names_the_node_it_is_on(lab: Lab, name: str) ->
     assert refused.value.node == HERE
 
 
-async def test_racing_bindings_have_one_winner(lab: Lab, name: str) -> None:
+async def test_one_of_several_simultaneous_bindings_succeeds(lab: Lab, name: str) -> None:
     pod = await lab.create(name)
     results = await asyncio.gather(
         *(lab.cluster.bind(pod, node, {}) for node in (HERE, ELSEWHERE) * 4), return_exceptions=True
@@ -134,14 +134,14 @@ async def test_gated_pod_is_not_bound(lab: Lab, name: str) -> None:
     assert (await now(lab, pod)).node == ""
 
 
-async def test_pod_being_deleted_is_not_bound(lab: Lab, name: str) -> None:
+async def test_terminating_pod_is_not_bound(lab: Lab, name: str) -> None:
     pod = await lab.create(name)
     await lab.hold(pod)
     with pytest.raises(Conflict, match=name):
         await lab.cluster.bind(pod, HERE, {})
 
 
-async def test_write_meant_for_one_pod_never_touches_its_namesake(lab: Lab, name: str) -> None:
+async def test_write_for_one_pod_never_reaches_another_pod_of_its_name(lab: Lab, name: str) -> None:
     pod = await lab.create(name, [GATE])
     other = await lab.replace(pod)
     for attempt in (
@@ -159,7 +159,7 @@ async def test_write_meant_for_one_pod_never_touches_its_namesake(lab: Lab, name
     assert "example.com/a" not in found.annotations
 
 
-async def test_write_to_a_pod_that_is_gone_says_so(lab: Lab, name: str) -> None:
+async def test_write_to_a_deleted_pod_raises_gone(lab: Lab, name: str) -> None:
     pod = replace(await lab.create(name, [GATE]), name=f"{name}-x")
     for attempt in (
         lab.cluster.nominate(pod, HERE),
@@ -171,13 +171,13 @@ async def test_write_to_a_pod_that_is_gone_says_so(lab: Lab, name: str) -> None:
             await attempt
 
 
-async def test_evicted_pod_goes_and_its_reason_is_recorded(lab: Lab, name: str) -> None:
+async def test_evicted_pod_is_deleted_and_the_reason_is_recorded(lab: Lab, name: str) -> None:
     pod = await lab.create(name)
     await lab.cluster.bind(pod, HERE, {})
     await lab.cluster.evict(pod, "its gang can't be completed")
     found = await lab.read(pod)
     assert found is None or found.deleting
-    await until_told(lab, pod, [("Warning", "Evicted", "its gang can't be completed", 1)])
+    await until_recorded(lab, pod, [("Warning", "Evicted", "its gang can't be completed", 1)])
 
 
 async def test_waiting_pod_is_evicted_at_once(lab: Lab, name: str) -> None:
@@ -195,17 +195,17 @@ async def test_budget_forbids_an_eviction(lab: Lab, name: str) -> None:
     assert not (await now(lab, pod)).deleting
 
 
-async def test_equal_events_are_one_with_a_count(lab: Lab, name: str) -> None:
+async def test_equal_events_become_one_with_a_count(lab: Lab, name: str) -> None:
     pod = await lab.create(name)
     about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
     for _ in range(3):
         await lab.cluster.event(about, "Waiting", "for 5 of 8 members")
     await lab.cluster.event(about, "Placed", "on node-0", warning=True)
-    told = [("Normal", "Waiting", "for 5 of 8 members", 3), ("Warning", "Placed", "on node-0", 1)]
-    await until_told(lab, pod, told)
+    recorded = [("Normal", "Waiting", "for 5 of 8 members", 3), ("Warning", "Placed", "on node-0", 1)]
+    await until_recorded(lab, pod, recorded)
 
 
-async def until_told(lab: Lab, pod: Pod, events: list[tuple[str, str, str, int]]) -> None:
+async def until_recorded(lab: Lab, pod: Pod, events: list[tuple[str, str, str, int]]) -> None:
     """Wait until the events about the pod are exactly these; they are written later than they happen."""
     found: list[tuple[str, str, str, int]] = []
     try:

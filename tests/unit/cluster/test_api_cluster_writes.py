@@ -1,4 +1,4 @@
-"""Each write against scripted answers: what is sent, and what each refusal or lost answer turns into."""
+"""Each write against scripted answers: the request that is sent, and the error for each refusal or lost answer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_nominating_a_bound_pod_does_nothing(server: FakeApiServer, cluste
     await cluster.nominate(POD, "n1")
 
 
-async def test_nominating_a_replaced_pod_says_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
+async def test_nominating_a_replaced_pod_raises_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
     for refusal in (refuse(422, "uid: field is immutable"), refuse(409, "precondition failed")):
         server.scripts[STATUS].append(refusal)
         server.scripts[GET].append(now("u2"))
@@ -80,7 +80,7 @@ async def test_nomination_that_is_invalid_for_another_reason_is_an_error(
     assert refused.value.fields == ("status.nominatedNodeName",)
 
 
-async def test_ungating_names_uid_and_gate_and_leaves_the_other_gates(
+async def test_ungating_patch_has_uid_and_gate_and_leaves_other_gates(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
     server.scripts[PATCH].append(now())
@@ -89,7 +89,7 @@ async def test_ungating_names_uid_and_gate_and_leaves_the_other_gates(
     assert server.bodies == [{"metadata": {"uid": "u1"}, "spec": {"schedulingGates": [removal]}}]
 
 
-async def test_ungating_a_pod_of_no_other_gate_empties_the_list(
+async def test_ungating_a_pod_without_other_gates_empties_the_list(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
     server.scripts[PATCH].append(now())
@@ -111,14 +111,14 @@ async def test_ungating_pins_in_the_same_patch(server: FakeApiServer, cluster: A
     assert body["spec"]["schedulingGates"] == [{"$patch": "delete", "name": "ours"}]
 
 
-async def test_ungating_what_has_no_such_gate_does_nothing(
+async def test_ungating_a_pod_without_the_gate_does_nothing(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
     await cluster.ungate(POD, "unknown")
     assert server.requests == []
 
 
-async def test_ungating_a_replaced_pod_says_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
+async def test_ungating_a_replaced_pod_raises_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
     for refusal in (refuse(422, "uid: field is immutable"), refuse(409, "precondition failed")):
         server.scripts[PATCH].append(refusal)
         server.scripts[GET].append(now("u2"))
@@ -184,7 +184,7 @@ async def test_pod_that_cannot_be_bound_is_a_conflict_with_the_reason(
         await cluster.bind(POD, "n1", {})
 
 
-async def test_lost_answer_to_a_binding_stays_open(
+async def test_lost_answer_to_a_binding_raises_no_answer(
     server: FakeApiServer, cluster: ApiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection.Connection.call, "__defaults__", (0.3, True, False))
@@ -216,7 +216,7 @@ async def test_refusals_have_their_own_errors(
     assert refused.value.status == code
 
 
-async def test_namespace_that_is_being_deleted_is_no_missing_right(
+async def test_refusal_in_a_terminating_namespace_is_not_a_missing_right(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
     ending = {
@@ -257,7 +257,7 @@ async def test_eviction_against_a_budget_is_refused_at_once(
     assert len(server.requests) == 2
 
 
-async def test_eviction_of_a_replaced_pod_says_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
+async def test_eviction_of_a_replaced_pod_raises_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
     server.scripts[GET].append(now("u2"))
     with pytest.raises(Gone):
         await cluster.evict(POD, "why")
@@ -267,7 +267,7 @@ async def test_eviction_of_a_replaced_pod_says_gone(server: FakeApiServer, clust
         await cluster.evict(POD, "why")
 
 
-async def test_account_of_who_wrote_what_is_closed_with_the_pin_where_it_serves_nobody(
+async def test_pinning_clears_managed_fields_that_no_manager_needs(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
     pin = Pin("n1", (NodeTerm(),))

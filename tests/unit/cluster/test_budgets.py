@@ -1,4 +1,4 @@
-"""What PodDisruptionBudgets say to evicting several pods together."""
+"""PodDisruptionBudgets decide whether several pods may be evicted together."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_no_budget_forbids_nothing() -> None:
     assert eviction_block(budgets(), PODS) is None
 
 
-def test_budget_that_allows_all_of_them_forbids_nothing() -> None:
+def test_budget_that_allows_all_evictions_forbids_nothing() -> None:
     assert eviction_block(budgets(("b", APP, 2)), PODS) is None
 
 
-def test_budget_that_allows_a_part_forbids_the_whole() -> None:
+def test_budget_that_allows_some_evictions_forbids_all_together() -> None:
     found = eviction_block(budgets(("b", APP, 1)), PODS)
     assert found is not None
     assert found.reason == "PodDisruptionBudget default/b allows 1 of 2 evictions"
@@ -116,7 +116,7 @@ def test_pods_that_are_not_ready_need_no_budget_where_its_policy_says_so(
         ({"matchExpressions": [{"key": "app", "operator": "Gt", "values": ["1"]}]}, False),
     ],
 )
-def test_selectors(selector: dict[str, Any] | None, covered: bool) -> None:
+def test_selectors_follow_the_rules_of_kubernetes(selector: dict[str, Any] | None, covered: bool) -> None:
     (budget,) = budgets(("b", selector, 0))
     assert budget.covers(running("a", app="x")) is covered
 

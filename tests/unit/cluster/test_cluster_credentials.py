@@ -1,4 +1,4 @@
-"""Where the cluster is and who we are: found, loaded, renewed, and refused with a text that helps."""
+"""Credentials are found, loaded, renewed, and refused with a message that says what to do."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.unit.cluster.fake_api_server import PODS, FakeApiServer, kubeconfig_t
 LIST = Request("GET", PODS, "list pods")
 
 
-def test_kubeconfig_is_looked_for_in_order(tmp_path: Path) -> None:
-    asked, environment, home = tmp_path / "asked", tmp_path / "env", tmp_path / "home"
+def test_places_of_the_kubeconfig_are_tried_in_order(tmp_path: Path) -> None:
+    option, environment, home = tmp_path / "option", tmp_path / "env", tmp_path / "home"
     usual = home / ".kube" / "config"
     usual.parent.mkdir(parents=True)
-    for path in (asked, environment, usual):
+    for path in (option, environment, usual):
         path.write_text("")
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert find_origin(str(asked), {"KUBECONFIG": str(environment), **pod}, home) == Origin(str(asked))
+    assert find_origin(str(option), {"KUBECONFIG": str(environment), **pod}, home) == Origin(str(option))
     assert find_origin(None, {"KUBECONFIG": str(environment), **pod}, home) == Origin(str(environment))
     assert find_origin(None, pod, home) == Origin()
     assert find_origin(None, {}, home) == Origin(str(usual))
 
 
-def test_missing_kubeconfig_is_named_with_the_way_it_was_given(tmp_path: Path) -> None:
+def test_missing_kubeconfig_is_named_with_the_option_that_gave_it(tmp_path: Path) -> None:
     with pytest.raises(BadKubeconfig, match=r"/none.*--kubeconfig.*correct the path"):
         find_origin("/none", {}, tmp_path)
     with pytest.raises(BadKubeconfig, match=r"/none.*KUBECONFIG"):
@@ -75,7 +75,7 @@ async def test_unusable_kubeconfig_is_refused_by_name(tmp_path: Path, text: str)
             pass
 
 
-async def test_certificate_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
+async def test_invalid_certificate_is_refused(tmp_path: Path) -> None:
     rubbish = base64.b64encode(b"rubbish").decode()
     path = tmp_path / "kubeconfig"
     path.write_text(
@@ -143,7 +143,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-async def test_kubeconfig_that_broke_meanwhile_leaves_the_old_credentials(
+async def test_kubeconfig_that_became_invalid_leaves_the_old_credentials(
     server: FakeApiServer, kubeconfig: Path
 ) -> None:
     server.tokens = {"secret"}
@@ -180,7 +180,7 @@ async def test_service_account_token_is_used_and_renewed(
     assert await credentials.authorization() == "bearer new"
 
 
-async def test_pod_without_a_mounted_token_is_told_what_to_set(
+async def test_error_for_a_pod_without_a_mounted_token_says_what_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "none"))

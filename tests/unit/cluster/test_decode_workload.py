@@ -1,4 +1,4 @@
-"""From the API server's JSON to the objects that say how large gangs are."""
+"""The objects that determine the size of gangs are decoded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def raw(spec: Any, status: Any = None, **labels: str) -> bytes:
         ({"parallelism": 4, "completions": 4, "completionMode": "Indexed"}, 4, 4, True),
     ],
 )
-def test_job_sizes(spec: Any, parallelism: int, completions: int | None, indexed: bool) -> None:
+def test_parallelism_and_completions_of_a_job_are_read(
+    spec: Any, parallelism: int, completions: int | None, indexed: bool
+) -> None:
     assert decode_job(raw(spec)) == Job(*ME, parallelism, completions, indexed)
 
 
@@ -55,7 +57,7 @@ def test_job_sizes(spec: Any, parallelism: int, completions: int | None, indexed
     ("text", "given_up"),
     [(None, 0), ("", 0), ("0", 1), ("1,3-5,7", 5), ("0-9999", 10000), ("1,x,3-", 1)],
 )
-def test_indexes_for_which_nobody_is_created_any_more(text: str | None, given_up: int) -> None:
+def test_failed_indexes_are_counted(text: str | None, given_up: int) -> None:
     assert decode_job(raw({}, {"failedIndexes": text})).failed_indexes == given_up
 
 
@@ -95,11 +97,13 @@ FAILING = {
         ({"podFailurePolicy": FAILING}, None, 0),
     ],
 )
-def test_how_many_evictions_a_job_bears(spec: Any, failed: int | None, bears: int | None) -> None:
+def test_evictions_left_of_a_job_follow_its_limits_and_policy(
+    spec: Any, failed: int | None, bears: int | None
+) -> None:
     assert decode_job(raw(spec, None if failed is None else {"failed": failed})).evictions_left == bears
 
 
-def test_job_that_submits_a_ray_job_is_known_by_its_label() -> None:
+def test_job_that_submits_a_ray_job_is_recognized_by_its_label() -> None:
     assert decode_job(raw({}, **{"ray.io/originated-from-crd": "RayJob"})).submits_ray_job
     assert not decode_job(raw({}, **{"ray.io/originated-from-crd": "RayService"})).submits_ray_job
 
@@ -108,7 +112,7 @@ def test_job_that_submits_a_ray_job_is_known_by_its_label() -> None:
     ("policy", "minimum"),
     [({"gang": {"minCount": 8}}, 8), ({"basic": {}}, 1), ({}, 1), ({"gang": {}}, 1), (None, 1)],
 )
-def test_pod_group_minimum(policy: Any, minimum: int) -> None:
+def test_minimum_of_a_pod_group_is_read(policy: Any, minimum: int) -> None:
     assert decode_pod_group(raw({"schedulingPolicy": policy})) == PodGroup(*ME, minimum)
 
 
@@ -117,7 +121,7 @@ def test_pod_group_minimum(policy: Any, minimum: int) -> None:
     [({}, 0), ({EXCLUSIVE: "rack"}, 2), ({EXCLUSIVE: "rack", NODE_SELECTOR: "true"}, 0)],
 )
 @pytest.mark.parametrize("of_template", [False, True])
-def test_pods_that_exclusive_placement_holds_back(
+def test_exclusive_placement_creates_leaders_first(
     notes: dict[str, str], leaders: int, of_template: bool
 ) -> None:
     job = replicated("workers", 2, 4)
@@ -131,7 +135,7 @@ def test_pods_that_exclusive_placement_holds_back(
     assert not any(one.leaders for one in decode_job_set(body).jobs)
 
 
-def test_job_that_runs_nobody_counts_for_nothing_in_its_job_set() -> None:
+def test_job_without_pods_counts_as_no_pods_of_its_job_set() -> None:
     jobs = [replicated("idle", 2, 0), replicated("workers", 1, 3)]
     assert [one.pods for one in decode_job_set(raw({"replicatedJobs": jobs})).jobs] == [0, 3]
 
@@ -146,11 +150,11 @@ def test_job_that_runs_nobody_counts_for_nothing_in_its_job_set() -> None:
         (None, 1, None),
     ],
 )
-def test_coscheduling_group(spec: Any, minimum: int, timeout: float | None) -> None:
+def test_coscheduling_group_is_read(spec: Any, minimum: int, timeout: float | None) -> None:
     assert decode_coscheduling_group(raw(spec)) == CoschedulingGroup(*ME, minimum, timeout)
 
 
-def test_status_of_a_coscheduling_group() -> None:
+def test_status_of_a_coscheduling_group_is_read() -> None:
     status = {
         "phase": "Running",
         "occupiedBy": "ns/owner",
@@ -170,7 +174,7 @@ def replicated(name: str, replicas: int | None, parallelism: int, **more: Any) -
     return {"name": name, "replicas": replicas, "template": template, **more}
 
 
-def test_job_set() -> None:
+def test_job_set_is_read() -> None:
     after = [{"name": "driver", "status": "Ready"}]
     jobs = [replicated("driver", None, 1), replicated("workers", 2, 4, dependsOn=after)]
     expected = (ReplicatedJob("driver", 1), ReplicatedJob("workers", 8, ("driver",)))
@@ -183,11 +187,11 @@ def test_job_set() -> None:
 @pytest.mark.parametrize(
     ("policy", "first"), [("LeaderReady", True), ("LeaderCreated", False), (None, False)]
 )
-def test_leader_worker_set(policy: str | None, first: bool) -> None:
+def test_leader_worker_set_is_read(policy: str | None, first: bool) -> None:
     assert decode_leader_worker_set(raw({"startupPolicy": policy})) == LeaderWorkerSet(*ME, first)
 
 
-def test_mpi_job() -> None:
+def test_mpi_job_is_read() -> None:
     spec = {
         "launcherCreationPolicy": "WaitForWorkersReady",
         "mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": {}}, "Worker": {"replicas": 4}},
@@ -209,7 +213,7 @@ def test_mpi_job() -> None:
         ({}, 0),
     ],
 )
-def test_ray_cluster_is_its_head_and_what_is_asked_for(group: dict[str, Any], workers: int) -> None:
+def test_ray_cluster_has_its_head_and_its_requested_workers(group: dict[str, Any], workers: int) -> None:
     assert decode_ray_cluster(raw({"workerGroupSpecs": [group]})) == RayCluster(*ME, 1 + workers)
     wanted = decode_ray_cluster(
         raw({"workerGroupSpecs": [group]}, **{"ray.io/gang-scheduling-enabled": "true"})

@@ -1,4 +1,4 @@
-"""Which version of which kind is taken, from what API servers of several releases answer."""
+"""Optional kinds are found in the right version on API servers of several releases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def serve(server: FakeApiServer, groups: dict[str, dict[str, list[str]]]) -> Non
 
 
 @pytest.mark.parametrize("release", NATIVE)
-async def test_native_pod_group_is_found_in_the_best_version(
+async def test_native_pod_group_is_found_in_the_preferred_version(
     release: str, server: FakeApiServer, connection: Connection
 ) -> None:
     versions, expected = NATIVE[release]
@@ -59,7 +59,7 @@ async def test_two_groups_of_the_same_plural_are_two_kinds(
     assert await discovery.find(Kind.COSCHEDULING_GROUP) == "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
 
 
-async def test_kinds_that_are_not_served_cost_one_question_together(
+async def test_kinds_that_are_not_served_cost_one_request_together(
     server: FakeApiServer, connection: Connection
 ) -> None:
     serve(server, {"apps": {"v1": ["deployments"]}})
@@ -68,14 +68,14 @@ async def test_kinds_that_are_not_served_cost_one_question_together(
     assert [path for _, path, _ in server.requests] == ["/apis"]
 
 
-async def test_version_of_a_kind_that_is_not_understood_is_not_taken(
+async def test_unsupported_version_of_a_kind_is_not_used(
     server: FakeApiServer, connection: Connection
 ) -> None:
     serve(server, {"kubeflow.org": {"v1": ["mpijobs", "pytorchjobs"]}})
     assert await Discovery(connection).find(Kind.MPI_JOB) is None
 
 
-async def test_answers_that_are_none_count_as_nothing_served(
+async def test_unreadable_answers_count_as_nothing_served(
     server: FakeApiServer, connection: Connection
 ) -> None:
     server.faults["list", "/apis"].extend([answer("no"), refuse(404)])

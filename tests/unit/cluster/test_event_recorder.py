@@ -1,4 +1,4 @@
-"""Events: folded, bounded, and never in anybody's way."""
+"""Events are folded and bounded, and recording them never blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def recorder(connection: Connection) -> AsyncIterator[EventRecorder]:
     await asyncio.wait([task])
 
 
-async def test_event_is_written_in_full(server: FakeApiServer, recorder: EventRecorder) -> None:
+async def test_event_is_written_with_all_its_fields(server: FakeApiServer, recorder: EventRecorder) -> None:
     server.scripts["POST", PATH].append(answer({}, 201))
     recorder.record(POD, "Waiting", "x" * 2000, warning=True)
     await eventually(lambda: len(server.bodies) == 1)
@@ -58,9 +58,7 @@ async def test_equal_events_become_one_with_a_count(server: FakeApiServer, recor
     assert len(server.bodies) == 2
 
 
-async def test_event_that_expired_meanwhile_is_written_anew(
-    server: FakeApiServer, recorder: EventRecorder
-) -> None:
+async def test_event_that_expired_is_created_again(server: FakeApiServer, recorder: EventRecorder) -> None:
     server.scripts["POST", PATH].extend([answer({}, 201)] * 2)
     recorder.record(POD, "Waiting", "for members")
     await eventually(lambda: len(server.bodies) == 1)
@@ -69,7 +67,7 @@ async def test_event_that_expired_meanwhile_is_written_anew(
     assert server.bodies[-1]["series"]["count"] == 2
 
 
-async def test_too_many_events_forget_the_oldest(server: FakeApiServer, recorder: EventRecorder) -> None:
+async def test_oldest_of_too_many_events_are_dropped(server: FakeApiServer, recorder: EventRecorder) -> None:
     server.scripts["POST", PATH].extend([answer({}, 201)] * 9)
     for number in range(10):
         recorder.record(POD, "Waiting", str(number))

@@ -113,7 +113,7 @@ async def test_connection_that_the_server_closes_is_not_used_again() -> None:
     assert bodies == [b"1", b"2"]
 
 
-async def test_connection_whose_call_was_given_up_is_not_used_again() -> None:
+async def test_connection_whose_call_was_cancelled_is_not_used_again() -> None:
     asked, given_up = asyncio.Event(), asyncio.Event()
 
     async def script(number: int, request: bytes) -> bytes:
@@ -132,7 +132,7 @@ async def test_connection_whose_call_was_given_up_is_not_used_again() -> None:
         assert (await exchange.send("GET", "/", {}, None)).body == b"2"
 
 
-async def test_descriptor_of_a_call_that_is_given_up_as_its_handshake_ends_is_free_again(
+async def test_descriptor_of_a_call_cancelled_as_its_handshake_ends_is_free_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def script(number: int, request: bytes) -> bytes:
@@ -164,7 +164,7 @@ async def test_descriptor_of_a_call_that_is_given_up_as_its_handshake_ends_is_fr
             await asyncio.get_running_loop().sock_connect(namesake, servers[0])
 
 
-async def test_server_that_hangs_up_before_its_answer_is_told_apart() -> None:
+async def test_server_that_closes_the_connection_before_its_answer_raises_connection_reset() -> None:
     async def script(number: int, request: bytes) -> bytes:
         return b""
 
@@ -182,7 +182,7 @@ async def test_server_that_does_not_speak_http_is_an_error() -> None:
             await exchange.send("GET", "/", {}, None)
 
 
-async def test_answer_in_parts_after_an_interim_one_is_whole() -> None:
+async def test_chunked_answer_after_an_interim_one_is_complete() -> None:
     async def script(number: int, request: bytes) -> bytes:
         chunks = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
         head = b"HTTP/1.1 429 Too Many\r\nretry-after: 7\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -219,7 +219,7 @@ async def test_line_break_in_a_header_is_refused(header: str) -> None:
             await exchange.send("GET", "/", {"Authorization": header}, None)
 
 
-async def test_address_where_nobody_listens_is_an_error() -> None:
+async def test_address_without_a_listener_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     exchange = Exchange(f"http://127.0.0.1:{port}", None, "", new_socket, 5.0)
@@ -239,7 +239,7 @@ def test_calls_work_on_uvloop() -> None:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_what_is_permitted_is_with_the_operating_system_at_once(
+def test_permitted_request_reaches_the_operating_system_at_once(
     run: Callable[[Coroutine[Any, Any, Answer]], Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not in a later turn of the loop, before which the process may be stopped."""

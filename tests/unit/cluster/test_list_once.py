@@ -1,4 +1,4 @@
-"""One look at a cluster from outside: what there is of the kinds that are asked for, or why it can't be told."""
+"""A cluster is listed once, or the reason why it can't be listed is reported."""
 
 from __future__ import annotations
 
@@ -27,24 +27,22 @@ async def cluster(server: FakeApiServer) -> FakeApiServer:
     return server
 
 
-async def test_the_kinds_that_are_asked_for_are_listed(cluster: FakeApiServer, kubeconfig: Path) -> None:
-    seen = await list_once(str(kubeconfig), "fluence", Kind.NODE, Kind.POD)
-    assert {(type(one), one.name) for one in seen if isinstance(one, Node | Pod)} == {
+async def test_requested_kinds_are_listed(cluster: FakeApiServer, kubeconfig: Path) -> None:
+    listed = await list_once(str(kubeconfig), "fluence", Kind.NODE, Kind.POD)
+    assert {(type(one), one.name) for one in listed if isinstance(one, Node | Pod)} == {
         (Node, "n0"),
         (Pod, "p0"),
     }
-    assert len(seen) == 2
+    assert len(listed) == 2
 
 
-async def test_what_virtual_resources_there_are_is_told_too(
-    cluster: FakeApiServer, kubeconfig: Path, tmp_path: Path
-) -> None:
+async def test_resources_file_is_listed_too(cluster: FakeApiServer, kubeconfig: Path, tmp_path: Path) -> None:
     (tmp_path / "resources.yaml").write_text("resources: []\n")
-    seen = await list_once(str(kubeconfig), tmp_path / "resources.yaml", Kind.RESOURCES_FILE)
-    assert [one.text for one in seen if isinstance(one, ResourcesFile)] == ["resources: []\n"]
+    listed = await list_once(str(kubeconfig), tmp_path / "resources.yaml", Kind.RESOURCES_FILE)
+    assert [one.text for one in listed if isinstance(one, ResourcesFile)] == ["resources: []\n"]
 
 
-async def test_what_keeps_it_from_being_listed_is_told(
+async def test_reason_why_the_cluster_cannot_be_listed_is_reported(
     cluster: FakeApiServer, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "LIST_ONCE_LIMIT", 0.3)

@@ -1,4 +1,4 @@
-"""A list-watch survives whatever the API server and the network do to it, and tells no lie."""
+"""A list-watch survives every failure of the API server and of the network, and never reports a false state."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ QUICK = Timing(
 
 
 class Mirror:
-    """A sink that keeps the state it was told, and the story of it."""
+    """A sink that keeps the state that it received, and all observations."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self.seen: list[Observation] = []
+        self.observations: list[Observation] = []
         self.lists = 0
         self.before: Callable[[Observation], None] = lambda observation: None
 
     def __call__(self, observation: Observation) -> None:
         self.before(observation)
-        self.seen.append(observation)
+        self.observations.append(observation)
         match observation:
             case Listed(objects=objects):
                 self.lists += 1
@@ -74,7 +74,7 @@ async def running(
         await asyncio.wait([task])
 
 
-async def test_list_comes_whole_and_then_each_change_in_order(
+async def test_complete_list_comes_first_and_then_each_change_in_order(
     server: FakeApiServer, connection: Connection
 ) -> None:
     for number in range(5):
@@ -86,8 +86,8 @@ async def test_list_comes_whole_and_then_each_change_in_order(
         assert mirror.names == {"p0", "p1", "p2", "p3", "p4"}
         await server.put_pod("new")
         await server.delete(PODS, "p0")
-        await eventually(lambda: len(mirror.seen) == 3)
-    assert [type(one) for one in mirror.seen] == [Listed, Changed, Deleted]
+        await eventually(lambda: len(mirror.observations) == 3)
+    assert [type(one) for one in mirror.observations] == [Listed, Changed, Deleted]
     assert mirror.names == {"p1", "p2", "p3", "p4", "new"}
     assert [query.get("limit") for verb, _, query in server.requests if verb == "list"] == ["2", "2", "2"]
     assert all("resourceVersion" not in query for verb, _, query in server.requests if verb == "list")
@@ -118,7 +118,7 @@ async def test_watch_resumes_without_loss_or_new_list(
         await eventually(lambda: "new" in mirror.names)
         assert watch.failure == ""
     assert mirror.lists == 1
-    assert len(mirror.seen) == 2
+    assert len(mirror.observations) == 2
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_watch_resumes_without_loss_or_new_list(
     ],
     ids=["410", "410 in the stream", "error in the stream", "garbage", "broken events"],
 )
-async def test_watch_that_lost_its_place_lists_anew(
+async def test_watch_whose_version_expired_lists_again(
     server: FakeApiServer, connection: Connection, fault: Handler
 ) -> None:
     await server.put_pod("doomed")
@@ -147,7 +147,7 @@ async def test_watch_that_lost_its_place_lists_anew(
     assert mirror.names == {"doomed", "new"}
 
 
-async def test_watch_that_lost_its_place_in_an_outage_lists_as_soon_as_it_is_over(
+async def test_watch_whose_version_expired_in_an_outage_lists_as_soon_as_it_is_over(
     server: FakeApiServer, connection: Connection
 ) -> None:
     mirror, timing = Mirror(), replace(QUICK, retry=0.001, retry_cap=0.064)
@@ -159,13 +159,13 @@ async def test_watch_that_lost_its_place_in_an_outage_lists_as_soon_as_it_is_ove
     assert delays[-1] >= timing.retry_cap / 2
     await asyncio.sleep(timing.retry_cap)
     assert await watch._step() <= timing.retry
-    # Not again and again: the list that was asked for meanwhile didn't help.
+    # The delays grow, because the list in between didn't help.
     again = await watch._step()
     assert timing.retry <= again <= 2 * timing.retry
     assert mirror.lists == 2
 
 
-async def test_what_was_deleted_while_cut_off_is_missing_from_the_new_list(
+async def test_objects_deleted_while_cut_off_are_missing_from_the_new_list(
     server: FakeApiServer, connection: Connection
 ) -> None:
     await server.put_pod("doomed")
@@ -197,7 +197,9 @@ async def test_outage_ends_in_the_same_state_without_a_new_list(
     assert mirror.lists == 1
 
 
-async def test_bookmark_moves_the_place_to_resume_from(server: FakeApiServer, connection: Connection) -> None:
+async def test_bookmark_moves_the_version_from_which_the_watch_resumes(
+    server: FakeApiServer, connection: Connection
+) -> None:
     mirror = Mirror()
     async with running(connection, mirror) as watch:
         await watch.synced.wait()
@@ -223,12 +225,14 @@ async def test_slow_sink_loses_nothing(server: FakeApiServer, connection: Connec
             await server.put_pod(f"p{number:03}")
         await eventually(lambda: len(mirror.names) == 200)
     names = [
-        one.object.name for one in mirror.seen if isinstance(one, Changed) and isinstance(one.object, Pod)
+        one.object.name
+        for one in mirror.observations
+        if isinstance(one, Changed) and isinstance(one.object, Pod)
     ]
     assert names == sorted(names)
 
 
-async def test_sink_that_raised_is_told_the_whole_truth_again(
+async def test_sink_that_raised_gets_a_complete_list_again(
     server: FakeApiServer, connection: Connection
 ) -> None:
     mirror = Mirror()
@@ -245,7 +249,7 @@ async def test_sink_that_raised_is_told_the_whole_truth_again(
     assert mirror.names == {"new"}
 
 
-async def test_list_too_slow_for_its_continue_token_is_read_in_one_piece(
+async def test_list_whose_continue_token_expires_is_read_in_one_page(
     server: FakeApiServer, connection: Connection
 ) -> None:
     for number in range(5):
@@ -273,7 +277,7 @@ async def test_missing_right_is_named_and_tried_again(server: FakeApiServer, con
     assert "Grant" in named
 
 
-async def test_first_list_that_hangs_does_not_block_for_ever(
+async def test_first_list_that_hangs_times_out(
     server: FakeApiServer, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fluence_extender.cluster.listwatch.LIST_LIMIT", 0.1)
@@ -291,7 +295,7 @@ async def test_kind_that_is_not_served_counts_as_empty_until_it_is(
     mirror = Mirror()
     async with running(connection, mirror, source) as watch:
         await watch.synced.wait()
-        assert mirror.seen == [Listed(Kind.POD_GROUP, (), served=False)]
+        assert mirror.observations == [Listed(Kind.POD_GROUP, (), served=False)]
         root = "/apis/scheduling.k8s.io"
         group = {"name": "scheduling.k8s.io", "versions": [{"version": "v1"}, {"version": "v1alpha2"}]}
         for path, body in [
@@ -303,12 +307,12 @@ async def test_kind_that_is_not_served_counts_as_empty_until_it_is(
         await server.put(
             f"{root}/v1alpha2/podgroups", "g", spec={"schedulingPolicy": {"gang": {"minCount": 4}}}
         )
-        await eventually(lambda: len(mirror.seen) == 2)
+        await eventually(lambda: len(mirror.observations) == 2)
         server.faults.clear()
         del server.objects[f"{root}/v1alpha2/podgroups"]
         await server.drop_watches()
-        await eventually(lambda: len(mirror.seen) == 3)
-    listed, gone = mirror.seen[1:]
+        await eventually(lambda: len(mirror.observations) == 3)
+    listed, gone = mirror.observations[1:]
     assert gone == Listed(Kind.POD_GROUP, (), served=False)
     assert isinstance(listed, Listed)
     (found,) = listed.objects
@@ -327,11 +331,11 @@ async def test_config_map_is_always_exactly_one_resources_file(
         await server.put(
             path, "fluence-resources", metadata={"namespace": "fluence"}, data={"resources.yaml": "a: 1"}
         )
-        await eventually(lambda: len(mirror.seen) == 2)
+        await eventually(lambda: len(mirror.observations) == 2)
         await server.delete(path, "fluence-resources")
-        await eventually(lambda: len(mirror.seen) == 3)
+        await eventually(lambda: len(mirror.observations) == 3)
     source = "ConfigMap fluence/fluence-resources"
-    assert mirror.seen == [
+    assert mirror.observations == [
         Listed(Kind.RESOURCES_FILE, (ResourcesFile(source, None),)),
         Changed(Kind.RESOURCES_FILE, ResourcesFile(source, "a: 1")),
         Changed(Kind.RESOURCES_FILE, ResourcesFile(source, None)),
@@ -343,7 +347,7 @@ async def test_config_map_is_always_exactly_one_resources_file(
     )
 
 
-async def test_pod_with_unreadable_requests_passes_through_marked(
+async def test_pod_with_unreadable_requests_reaches_the_sink_with_its_problem(
     server: FakeApiServer, connection: Connection
 ) -> None:
     mirror = Mirror()
@@ -352,7 +356,7 @@ async def test_pod_with_unreadable_requests_passes_through_marked(
         await server.put_pod("bad", containers=[{"name": "c", "resources": {"requests": {"cpu": "many"}}}])
         await server.put_pod("good")
         await eventually(lambda: "good" in mirror.names)
-    bad = mirror.seen[1]
+    bad = mirror.observations[1]
     assert isinstance(bad, Changed)
     assert isinstance(bad.object, Pod)
     assert "many" in bad.object.problem

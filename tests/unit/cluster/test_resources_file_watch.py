@@ -1,4 +1,4 @@
-"""The local resources.yaml: read by name, then followed."""
+"""A local resources.yaml is read by name, and then followed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from tests.unit.cluster.fake_api_server import eventually
 
 @asynccontextmanager
 async def following(path: Path) -> AsyncIterator[list[Observation]]:
-    seen: list[Observation] = []
-    watch = FileWatch(path, seen.append, period=0.02)
+    observations: list[Observation] = []
+    watch = FileWatch(path, observations.append, period=0.02)
     task = asyncio.create_task(watch.run())
     await watch.synced.wait()
     try:
-        yield seen
+        yield observations
     finally:
         task.cancel()
         await asyncio.wait([task])
 
 
-def texts(seen: list[Observation]) -> list[str | None]:
+def texts(observations: list[Observation]) -> list[str | None]:
     return [
-        one.object.text for one in seen if isinstance(one, Changed) and isinstance(one.object, ResourcesFile)
+        one.object.text
+        for one in observations
+        if isinstance(one, Changed) and isinstance(one.object, ResourcesFile)
     ]
 
 
@@ -49,17 +51,17 @@ def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_resources_file(broken)
 
 
-async def test_edits_removal_and_return_are_told(tmp_path: Path) -> None:
+async def test_edits_removal_and_return_reach_the_sink(tmp_path: Path) -> None:
     path = tmp_path / "resources.yaml"
     write(path, "a")
-    async with following(path) as seen:
-        assert seen == [Listed(Kind.RESOURCES_FILE, (ResourcesFile(str(path), "a"),))]
+    async with following(path) as observations:
+        assert observations == [Listed(Kind.RESOURCES_FILE, (ResourcesFile(str(path), "a"),))]
         write(path, "b")
-        await eventually(lambda: texts(seen) == ["b"])
+        await eventually(lambda: texts(observations) == ["b"])
         path.unlink()
-        await eventually(lambda: texts(seen) == ["b", None])
+        await eventually(lambda: texts(observations) == ["b", None])
         write(path, "c")
-        await eventually(lambda: texts(seen) == ["b", None, "c"])
+        await eventually(lambda: texts(observations) == ["b", None, "c"])
 
 
 async def test_swapped_symbolic_link_is_an_edit(tmp_path: Path) -> None:
@@ -67,18 +69,18 @@ async def test_swapped_symbolic_link_is_an_edit(tmp_path: Path) -> None:
     write(first, "a")
     write(second, "b")
     path.symlink_to(first)
-    async with following(path) as seen:
+    async with following(path) as observations:
         new = tmp_path / "new"
         new.symlink_to(second)
         new.replace(path)
-        await eventually(lambda: texts(seen) == ["b"])
+        await eventually(lambda: texts(observations) == ["b"])
 
 
 async def test_unreadable_edit_keeps_the_last_text(tmp_path: Path) -> None:
     path = tmp_path / "resources.yaml"
     write(path, "a")
-    async with following(path) as seen:
+    async with following(path) as observations:
         write(path, b"\xff\xfe\x00")
         await asyncio.sleep(0.15)
         write(path, "b")
-        await eventually(lambda: texts(seen) == ["b"])
+        await eventually(lambda: texts(observations) == ["b"])

@@ -1,4 +1,4 @@
-"""All kinds together: when they are in step, and how stale they are."""
+"""All kinds are watched together: when they are synced, and how stale they are."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def full(server: FakeApiServer) -> FakeApiServer:
 
 
 async def test_every_kind_is_listed_before_it_is_synced(full: FakeApiServer, connection: Connection) -> None:
-    seen: list[Observation] = []
-    watcher = Watcher(connection, seen.append, "fluence", QUICK)
+    observations: list[Observation] = []
+    watcher = Watcher(connection, observations.append, "fluence", QUICK)
     assert watcher.staleness() == float("inf")
     full.faults["list", "/apis/batch/v1/jobs"].extend([refuse(403, "no jobs for you")] * 5)
     async with running(watcher):
@@ -63,7 +63,7 @@ async def test_every_kind_is_listed_before_it_is_synced(full: FakeApiServer, con
         await watcher.synced()
         assert watcher.is_synced()
         await eventually(lambda: watcher.failures() == {})
-    assert {one.kind for one in seen} == set(Kind)
+    assert {one.kind for one in observations} == set(Kind)
 
 
 async def test_missing_right_is_reported_by_kind(full: FakeApiServer, connection: Connection) -> None:
@@ -99,7 +99,7 @@ async def test_lost_api_server_is_stale_until_it_is_back(full: FakeApiServer, co
         await eventually(lambda: watcher.staleness() < 0.2 and not watcher.failures())
 
 
-async def test_watch_that_lists_anew_does_not_stand_although_the_api_server_answers(
+async def test_watch_that_lists_again_is_not_open_although_the_api_server_answers(
     full: FakeApiServer, connection: Connection
 ) -> None:
     watcher = Watcher(connection, lambda observation: None, "fluence", QUICK)
@@ -117,7 +117,7 @@ async def test_watch_that_lists_anew_does_not_stand_although_the_api_server_answ
     assert other.open_for(Kind.POD) == 0.0
 
 
-async def test_local_resources_file_takes_the_place_of_the_config_map(
+async def test_local_resources_file_replaces_the_config_map(
     full: FakeApiServer, connection: Connection, tmp_path: Path
 ) -> None:
     path = tmp_path / "resources.yaml"

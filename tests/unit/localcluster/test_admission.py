@@ -1,4 +1,4 @@
-"""Kubelet's admission as arithmetic: quantities, effective requests, and who fits where."""
+"""The kubelet's admission as arithmetic: quantities, effective requests, and which pods fit which nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_amounts_are_rounded_up_once() -> None:
     }
 
 
-def test_no_resource_list_is_no_amount() -> None:
+def test_missing_resource_list_is_empty() -> None:
     assert amounts(None) == {}
 
 
@@ -84,7 +84,7 @@ def test_pod_level_request_replaces_that_of_containers_only_where_supported() ->
     assert effective_requests(spec) == {"cpu": 3000, "memory": 10, "example.com/gpu": 1}
 
 
-def test_overhead_comes_on_top_of_everything() -> None:
+def test_overhead_is_added_last() -> None:
     spec = {
         "containers": [container("1")],
         "initContainers": [container("2")],
@@ -122,14 +122,14 @@ def test_rejection_names_the_amounts_as_kubelet_does() -> None:
     )
 
 
-def test_pod_slots_are_counted_even_for_pods_that_ask_nothing() -> None:
+def test_pod_slots_are_counted_even_for_pods_without_requests() -> None:
     assert admit({}, [{}, {}], ROOM) is None
     rejection = admit({}, [{}, {}, {}], ROOM)
     assert rejection is not None
     assert rejection.reason == "OutOfpods"
 
 
-def test_pod_that_asks_nothing_is_admitted_to_an_overcommitted_node() -> None:
+def test_pod_without_requests_is_admitted_to_an_overcommitted_node() -> None:
     assert admit({"cpu": 0}, [{"cpu": 9000}], ROOM) is None
 
 
@@ -137,5 +137,5 @@ def test_extended_resource_that_the_node_lacks_is_dropped() -> None:
     assert admit({"fluxion.flux-framework.org/qpu": 1}, [], ROOM) is None
 
 
-def test_node_of_which_nothing_is_known_takes_no_pod() -> None:
+def test_unknown_node_admits_no_pod() -> None:
     assert admit({}, [], {}) is not None

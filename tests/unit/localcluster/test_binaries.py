@@ -1,4 +1,4 @@
-"""Binaries are looked for in KUBEBUILDER_ASSETS, then in the cache, and built there once and whole."""
+"""Binaries are taken from KUBEBUILDER_ASSETS or the cache; missing ones are built there once and completely."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_key_follows_the_pinned_files(monkeypatch: pytest.MonkeyPatch) -> None:
     ("module", "path"),
     [(KUBERNETES, "k8s.io/kubernetes"), (ETCD, "go.etcd.io/etcd/server/v3"), (KWOK, "sigs.k8s.io/kwok")],
 )
-def test_module_pins_what_its_version_says(module: Module, path: str) -> None:
+def test_module_pins_its_own_version(module: Module, path: str) -> None:
     required = module.pins()["go.mod"].decode().replace(" // indirect", "").splitlines()
     assert f"\t{path} {module.version}" in required
 
@@ -92,7 +92,7 @@ def test_cache_folder_follows_the_xdg_rules(environ: dict[str, str], folder: str
     assert cache_folder(environ) == Path(folder)
 
 
-def test_assets_win_for_what_they_hold(tmp_path: Path) -> None:
+def test_programs_in_the_assets_folder_are_preferred(tmp_path: Path) -> None:
     asset = tmp_path / "etcd"
     asset.touch(0o755)
     (tmp_path / "kwok").touch(0o644)
@@ -126,7 +126,7 @@ def test_only_what_is_missing_is_built(calls: Path) -> None:
     assert line.endswith("go.etcd.io/etcd/server/v3")
 
 
-def test_failed_build_shows_what_go_said_and_leaves_nothing_half_done(calls: Path, tmp_path: Path) -> None:
+def test_failed_build_shows_the_output_of_go_and_leaves_no_partial_file(calls: Path, tmp_path: Path) -> None:
     fake_go(tmp_path, "echo no space left on device >&2; exit 1")
     with pytest.raises(BuildFailed, match=r"kube-scheduler failed(.|\n)*no space left on device"):
         ensure_binaries(Silent())

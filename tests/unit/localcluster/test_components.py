@@ -32,7 +32,7 @@ def test_scheduler_config_is_the_default_one_when_none_is_given() -> None:
     assert document["leaderElection"] == {"leaderElect": False}
 
 
-def test_scheduler_config_keeps_what_it_says(tmp_path: Path) -> None:
+def test_scheduler_config_keeps_its_own_settings(tmp_path: Path) -> None:
     given = {
         "profiles": [{"schedulerName": "fluence"}],
         "clientConnection": {"kubeconfig": "/own", "qps": 5},
@@ -60,7 +60,7 @@ def test_node_has_its_resources_as_capacity_and_allocatable() -> None:
     assert node["spec"]["taints"] == [taint]
 
 
-def test_node_is_ready_when_it_says_so_and_the_taint_is_gone() -> None:
+def test_node_is_ready_by_its_condition_once_the_taint_is_removed() -> None:
     node = node_manifest("n", {}, {}, [])
     assert is_ready(node)
     node["spec"]["taints"] = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
@@ -68,7 +68,7 @@ def test_node_is_ready_when_it_says_so_and_the_taint_is_gone() -> None:
     assert not is_ready({"spec": {}, "status": {}})
 
 
-def test_reserved_port_is_nobody_elses_until_released() -> None:
+def test_no_other_process_gets_a_reserved_port_until_it_is_released() -> None:
     ports = Ports()
     port = ports.reserve()
     assert port != ports.reserve()
@@ -102,7 +102,7 @@ def test_component_starts_stops_and_starts_again(tmp_path: Path) -> None:
     component.kill()
 
 
-def test_component_that_ends_at_once_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+def test_component_that_ends_at_once_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
     component = python("raise SystemExit('port taken')", tmp_path, ready=lambda: False, timeout=20)
     with pytest.raises(StartFailed, match=r"program isn't running \(exit code 1\)(.|\n)*port taken"):
         component.start()
@@ -179,7 +179,7 @@ def test_progress_off_a_terminal_is_one_line_before_and_one_after() -> None:
     assert out.getvalue() == "building [etcd] ...\nbuilding [etcd]: done in 0 s\n"
 
 
-def test_progress_claims_nothing_done_when_the_step_fails() -> None:
+def test_failed_step_is_not_reported_as_done() -> None:
     out = io.StringIO()
     with pytest.raises(ValueError, match="broken"), ConsoleProgress(Console(file=out)).step("building"):
         raise ValueError("broken")

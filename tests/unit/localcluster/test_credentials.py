@@ -1,4 +1,4 @@
-"""Kubeconfigs say who one is; certificates are what Kubernetes expects of them."""
+"""Kubeconfigs identify their user, and certificates are as Kubernetes expects them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_kubeconfig_of_a_certificate_holds_no_token() -> None:
     }
 
 
-def test_user_and_groups_stand_in_the_client_certificate(tmp_path: Path) -> None:
+def test_client_certificate_names_user_and_groups(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     issued = authority.client("jane", ("physicists", "admins"))
     certificate = x509.load_pem_x509_certificate(issued.certificate)
@@ -54,7 +54,7 @@ def test_user_and_groups_stand_in_the_client_certificate(tmp_path: Path) -> None
     certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.pem))
 
 
-def test_serving_certificate_is_good_for_loopback(tmp_path: Path) -> None:
+def test_serving_certificate_is_valid_for_loopback(tmp_path: Path) -> None:
     certificate = x509.load_pem_x509_certificate(Authority(tmp_path).server().certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "127.0.0.1" in map(str, names.get_values_for_type(x509.IPAddress))

@@ -1,4 +1,4 @@
-"""A Go toolchain is found on PATH, or installed, or the error says what to do."""
+"""A Go toolchain is found on PATH or installed, or the error says what to do."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def script(path: Path, body: str) -> Path:
         ("", None),
     ],
 )
-def test_version_is_read_from_what_go_says(text: str, version: tuple[int, ...] | None) -> None:
+def test_version_is_read_from_the_output_of_go(text: str, version: tuple[int, ...] | None) -> None:
     assert parse_version(text) == version
 
 
 def test_settings_that_change_a_build_are_dropped_and_the_rest_is_kept() -> None:
-    asked = {
+    environ = {
         "GOOS": "windows",
         "GOFLAGS": "-mod=mod",
         "GOTOOLCHAIN": "auto",
         "CGO_ENABLED": "1",
         "GOPROXY": "x",
     }
-    env = go_environment(asked)
+    env = go_environment(environ)
     assert env == {
         "GOPROXY": "x",
         "GOFLAGS": "-buildvcs=false",
@@ -52,7 +52,7 @@ def test_settings_that_change_a_build_are_dropped_and_the_rest_is_kept() -> None
     }
 
 
-def test_go_on_path_is_taken_if_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_go_on_path_is_used_if_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = script(tmp_path / "bin" / "go", "echo go1.26.0")
     monkeypatch.setenv("PATH", str(go.parent))
     found = find_go(tmp_path / "cache", Silent())
@@ -63,7 +63,7 @@ def install_by(monkeypatch: pytest.MonkeyPatch, python: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(python))
 
 
-def test_older_go_on_path_makes_a_newer_one_be_installed_once(
+def test_newer_go_is_installed_once_if_the_one_on_path_is_too_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(tmp_path / "bin" / "go", "echo go1.25.9")
@@ -97,7 +97,7 @@ def test_failing_install_is_an_error_that_names_the_fix(
         assert part in message
 
 
-def test_broken_go_on_path_counts_as_none(tmp_path: Path) -> None:
+def test_broken_go_on_path_counts_as_missing(tmp_path: Path) -> None:
     assert binaries.probe(script(tmp_path / "go", "exit 1")) is None
     assert binaries.probe(tmp_path / "missing") is None
     assert binaries.probe(Path(sys.executable)) is None

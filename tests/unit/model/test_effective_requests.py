@@ -1,4 +1,4 @@
-"""What a pod asks for by Kubernetes' rules: init containers, sidecars, overhead, resizes."""
+"""A pod's requests follow Kubernetes' rules for init containers, sidecars, overhead and resizes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def requests_of(spec: dict[str, Any], status: dict[str, Any] | None = None) -> d
     return dict(effective_requests(spec, status)[0])
 
 
-def test_a_pod_that_asks_for_nothing_takes_a_pod_slot_only() -> None:
+def test_pod_without_requests_takes_only_a_pod_slot() -> None:
     assert effective_requests({"containers": [{"name": "c"}]}) == (Resources({"pods": 1}), {})
     assert effective_requests({}) == (Resources({"pods": 1}), {})
 
@@ -51,7 +51,7 @@ def test_the_largest_init_container_counts_when_it_exceeds_the_containers() -> N
     assert requests_of(spec) == {"cpu": 3000, "memory": 2**31, "pods": 1}
 
 
-def test_sidecars_add_to_the_containers_and_to_the_inits_after_them() -> None:
+def test_sidecars_add_to_containers_and_to_later_init_containers() -> None:
     spec = {
         "containers": [container(cpu="1")],
         "initContainers": [container(cpu="4"), sidecar(cpu="2"), container(cpu="3")],
@@ -61,7 +61,7 @@ def test_sidecars_add_to_the_containers_and_to_the_inits_after_them() -> None:
     assert requests_of(spec)["cpu"] == 6000
 
 
-def test_pod_level_requests_replace_the_sum_for_what_they_name() -> None:
+def test_pod_level_requests_replace_the_sum_of_the_resources_they_name() -> None:
     spec = {
         "containers": [asking({"cpu": "1", "memory": "1Gi", "example.com/fpga": "1"})],
         "resources": {"requests": {"cpu": "500m", "hugepages-2Mi": "4Mi", "example.com/fpga": "9"}},
@@ -96,7 +96,7 @@ def test_devices_follow_the_same_rules_and_stay_out_of_the_resources() -> None:
     assert devices == {"qpu": 3, "qubit": 5}
 
 
-def test_a_zero_device_request_asks_for_none() -> None:
+def test_device_request_of_zero_is_no_request() -> None:
     assert effective_requests({"containers": [asking({QPU: "0"})]})[1] == {}
 
 
@@ -113,19 +113,19 @@ def resizing(allocated: str, actual: str, reason: str = "Deferred") -> dict[str,
     }
 
 
-def test_a_resize_under_way_counts_the_larger_of_wish_and_possession() -> None:
+def test_a_resize_under_way_counts_the_larger_of_requested_and_actual_amount() -> None:
     spec = {"containers": [container(cpu="2")]}
     assert requests_of(spec, resizing("1", "1"))["cpu"] == 2000
     assert requests_of(spec, resizing("3", "1"))["cpu"] == 3000
     assert requests_of(spec, resizing("1", "4"))["cpu"] == 4000
 
 
-def test_a_resize_that_can_never_be_met_leaves_what_the_pod_has() -> None:
+def test_infeasible_resize_counts_the_actual_amount() -> None:
     spec = {"containers": [container(cpu="64")]}
     assert requests_of(spec, resizing("1", "1", "Infeasible"))["cpu"] == 1000
 
 
-def test_the_status_of_an_ordinary_init_container_is_not_looked_at() -> None:
+def test_status_of_an_ordinary_init_container_is_ignored() -> None:
     spec = {"initContainers": [container("i", cpu="1"), sidecar("s", cpu="1")]}
     given = {"requests": {"cpu": "9"}}
     one = {"initContainerStatuses": [{"name": "i", "resources": given}]}
@@ -141,7 +141,7 @@ def test_a_pod_level_resize_counts_the_larger_too() -> None:
     assert requests_of(spec, {})["cpu"] == 2000
 
 
-def test_an_infeasible_pod_level_resize_counts_what_the_pod_was_given_and_nothing_else() -> None:
+def test_infeasible_pod_level_resize_counts_only_the_actual_amount() -> None:
     spec = {"resources": {"requests": {"cpu": "64", "memory": "1Gi"}}}
     status = {
         "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
@@ -157,7 +157,7 @@ def test_only_the_first_condition_on_a_resize_counts() -> None:
     assert requests_of(spec, status)["cpu"] == 64000
 
 
-def test_what_resource_claims_hold_of_the_node_is_added_before_pod_level_requests() -> None:
+def test_resource_claims_on_the_node_are_added_before_pod_level_requests() -> None:
     claims = [{"resourceClaimName": "one", "resources": {"cpu": "2", "memory": "1Gi"}}]
     spec = {"containers": [container(cpu="1")], "resources": {"requests": {"memory": "3Gi"}}}
     status = {"nodeAllocatableResourceClaimStatuses": claims}
@@ -190,7 +190,7 @@ def test_a_hundred_containers_add_up() -> None:
         ({"resources": []}, "spec.resources"),
     ],
 )
-def test_what_cannot_be_read_is_named_by_its_field(spec: dict[str, Any], field: str) -> None:
+def test_unreadable_amount_is_named_by_its_field(spec: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         effective_requests(spec)
     assert refused.value.field == field
@@ -206,6 +206,6 @@ def test_allocatable_rounds_down_and_names_a_bad_amount() -> None:
         allocatable_resources({"cpu": "lots"})
 
 
-def test_the_mark_of_pods_that_we_bind_takes_nothing_of_a_node() -> None:
+def test_mark_of_pods_that_the_service_binds_takes_nothing_of_a_node() -> None:
     marked = asking({"cpu": "1", "fluence.flux-framework.org/binding": "1"})
     assert effective_requests({"containers": [marked]}) == (Resources({"cpu": 1000, "pods": 1}), {})

@@ -1,4 +1,4 @@
-"""Labels and annotations under our domain that can't count are told, with what was probably meant."""
+"""Keys under the project's domain that have no effect are remarked on, with what was probably meant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OURS = "fluence.flux-framework.org/"
 
 
 @pytest.mark.parametrize(
-    ("labels", "annotations", "told"),
+    ("labels", "annotations", "remark"),
     [
         (
             {},
@@ -51,17 +51,17 @@ OURS = "fluence.flux-framework.org/"
         ),
     ],
 )
-def test_what_does_nothing_is_told_with_what_to_write(
-    labels: dict[str, str], annotations: dict[str, str], told: str
+def test_key_without_effect_is_remarked_on_with_what_to_write(
+    labels: dict[str, str], annotations: dict[str, str], remark: str
 ) -> None:
-    said = remarks(
+    found = remarks(
         {OURS + key: text for key, text in labels.items()},
         {OURS + key: text for key, text in annotations.items()},
     )
-    assert list(said) == [told]
+    assert list(found) == [remark]
 
 
-def test_what_counts_and_what_is_others_is_not_told() -> None:
+def test_there_is_no_remark_on_effective_keys_and_keys_of_others() -> None:
     annotations = {key: "1h30m" if key in TIMES else "3" for key in ANNOTATIONS}
     annotations |= {f"{OURS}require-vendor": "ibm", f"{OURS}attr-vendor": "ibm"}
     annotations |= {f"demo.{OURS}run-for": "5s", f"producer.{OURS}backend": "fez", "example.com/group": "a"}
@@ -69,7 +69,7 @@ def test_what_counts_and_what_is_others_is_not_told() -> None:
     assert list(remarks(labels, annotations)) == []
 
 
-def test_what_makes_pods_is_told_of_the_keys_that_only_its_pods_could_have() -> None:
+def test_keys_of_a_workload_that_count_only_on_its_pods_are_remarked_on() -> None:
     own = [f"{OURS}group", f"{OURS}group-size", f"{OURS}select-policy", "app"]
     assert list(ineffective("Job", own, [f"{OURS}group-size"])) == [
         f"{OURS}group does nothing on a Job itself: write it under the metadata of its pod template"

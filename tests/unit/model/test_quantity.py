@@ -1,4 +1,4 @@
-"""Quantities are read exactly, and rounded against the pod that asks."""
+"""Quantities are read exactly; requests round up, allocatable rounds down."""
 
 import pytest
 
@@ -74,13 +74,13 @@ def test_an_illegal_form_is_refused_with_its_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, float("nan"), float("inf"), None, [], {"a": 1}])
-def test_a_value_that_is_no_number_is_refused(value: object) -> None:
+def test_value_that_is_not_a_number_is_refused(value: object) -> None:
     with pytest.raises(InvalidQuantity):
         nanos(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("value", "expected"), [(2, 2000), (0.1, 100), (1e-07, 1)])
-def test_bare_numbers_count_as_their_text(value: float, expected: int) -> None:
+def test_bare_numbers_are_read_as_their_text(value: float, expected: int) -> None:
     assert nanos_to_millicores(nanos(value)) == expected
 
 
@@ -100,7 +100,7 @@ def test_an_amount_beyond_the_largest_counts_as_the_largest() -> None:
     assert nanos_to_whole(nanos("1e999999999")) == nanos_to_whole(nanos("100Ei")) == LARGEST
 
 
-def test_a_text_without_end_is_refused_briefly() -> None:
+def test_very_long_text_is_refused_with_a_short_message() -> None:
     with pytest.raises(InvalidQuantity) as refused:
         nanos("1" * 100_000)
     assert len(str(refused.value)) < 200

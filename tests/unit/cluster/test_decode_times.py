@@ -1,4 +1,4 @@
-"""How long pods and Jobs run, and the topology that a PodGroup requires, as the API server writes them."""
+"""How long pods and Jobs run, and the topology that a PodGroup requires, are decoded."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ START = "2026-01-01T00:00:00Z"
 AT = 1_767_225_600.0
 
 
-def pod(spec: dict[str, Any], said: str | None = None, start: str | None = START) -> Any:
-    notes = {DURATION_ANNOTATION: said} if said is not None else {}
+def pod(spec: dict[str, Any], annotation: str | None = None, start: str | None = START) -> Any:
+    notes = {DURATION_ANNOTATION: annotation} if annotation is not None else {}
     document = {
         "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": notes},
         "spec": {"containers": [], **spec},
@@ -29,7 +29,7 @@ def pod(spec: dict[str, Any], said: str | None = None, start: str | None = START
 
 
 @pytest.mark.parametrize(
-    ("deadline", "said", "seconds"),
+    ("deadline", "annotation", "seconds"),
     [
         (None, None, None),
         (60, None, 60),
@@ -40,20 +40,20 @@ def pod(spec: dict[str, Any], said: str | None = None, start: str | None = START
         (0, None, None),
     ],
 )
-def test_a_pod_runs_as_long_as_it_says_and_no_longer_than_its_deadline(
-    deadline: int | None, said: str | None, seconds: float | None
+def test_pod_runs_for_the_shorter_of_its_duration_and_its_deadline(
+    deadline: int | None, annotation: str | None, seconds: float | None
 ) -> None:
-    one = pod({"activeDeadlineSeconds": deadline} if deadline is not None else {}, said)
+    one = pod({"activeDeadlineSeconds": deadline} if deadline is not None else {}, annotation)
     assert one.duration == seconds
     assert end_of(one, None) == (None if seconds is None else AT + seconds)
 
 
-def test_a_pod_that_has_not_started_has_no_end() -> None:
+def test_pod_that_has_not_started_has_no_known_end() -> None:
     one = pod({"activeDeadlineSeconds": 60}, start=None)
     assert (one.started, one.duration, end_of(one, None)) == (0.0, 60, None)
 
 
-def test_a_job_ends_its_pods() -> None:
+def test_job_with_a_deadline_has_an_end() -> None:
     document = {
         "metadata": {"name": "j", "namespace": "d", "uid": "u"},
         "spec": {"activeDeadlineSeconds": 30},
@@ -76,7 +76,9 @@ def test_a_job_ends_its_pods() -> None:
         ({"topology": [{}, {"key": "b"}]}, ("b",)),
     ],
 )
-def test_topology_constraints_of_a_pod_group(constraints: object, levels: tuple[str, ...]) -> None:
+def test_topology_constraints_of_a_pod_group_are_its_levels(
+    constraints: object, levels: tuple[str, ...]
+) -> None:
     document = {
         "metadata": {"name": "g", "namespace": "d", "uid": "u"},
         "spec": {"schedulingConstraints": constraints},

@@ -1,4 +1,4 @@
-"""From the API server's JSON to the model's values."""
+"""Pods, nodes and the ConfigMap of resources.yaml are decoded into the model's values."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_pod_is_read_in_full() -> None:
     assert (pod.priority, pod.created, pod.problem) == (5, 60.0, "")
 
 
-def test_pod_that_says_nothing_belongs_to_the_default_scheduler() -> None:
+def test_pod_without_a_scheduler_name_belongs_to_the_default_scheduler() -> None:
     pod = decode_pod(raw({"metadata": META, "spec": {"containers": None, "tolerations": None}}))
     assert not pod.ours
     assert pod.scheduler == "default-scheduler"
@@ -120,7 +120,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
         ({"labelSelector": {}, "namespaces": ["other"], "namespaceSelector": {}}, ((),)),
     ],
 )
-def test_pods_that_it_has_to_be_near(term: dict[str, Any], sought: tuple[Any, ...]) -> None:
+def test_required_pod_affinity_is_read_as_selectors(term: dict[str, Any], sought: tuple[Any, ...]) -> None:
     term = {"topologyKey": "host", **term}
     assert decode_pod(pod_body({"affinity": {"podAffinity": {REQUIRED: [term]}}})).pod_affinity == sought
     assert decode_pod(pod_body({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}})).pod_affinity == ()
@@ -144,7 +144,7 @@ def test_pods_that_it_has_to_be_near(term: dict[str, Any], sought: tuple[Any, ..
         ({"resourceClaims": [{"name": "gpu"}]}, True),
     ],
 )
-def test_pod_is_entangled_by_what_filters_judge_beside_its_node(
+def test_pod_is_interdependent_if_filters_read_more_than_its_node(
     spec: dict[str, Any], interdependent: bool
 ) -> None:
     raw = {"metadata": {"name": "p"}, "spec": {"containers": [], **spec}}
@@ -226,11 +226,11 @@ def test_node_without_a_true_ready_condition_is_not_ready(conditions: Any) -> No
 
 
 @pytest.mark.parametrize("allocatable", [None, {}, {"cpu": "lots"}, {"cpu": None}, {"cpu": [1]}])
-def test_node_with_absurd_allocatable_has_nothing_to_give(allocatable: Any) -> None:
+def test_node_with_unreadable_allocatable_has_nothing_to_allocate(allocatable: Any) -> None:
     assert decode_node(node_body({"allocatable": allocatable})).allocatable == NOTHING
 
 
-def test_negative_allocatable_counts_as_none_of_that_resource() -> None:
+def test_negative_allocatable_counts_as_zero() -> None:
     node = decode_node(node_body({"allocatable": {"cpu": "-1", "memory": "1Ki"}}))
     assert node.allocatable == Resources({"memory": 1024})
 
@@ -251,7 +251,7 @@ def test_resources_file_is_the_text_of_its_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         (
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no PVC"},
@@ -262,15 +262,17 @@ def test_resources_file_is_the_text_of_its_key() -> None:
         ({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}, ""),
     ],
 )
-def test_refusal_is_what_kube_scheduler_said_last(condition: dict[str, str], said: str) -> None:
-    assert decode_pod(pod_body({}, {"conditions": [condition]})).refusal == said
+def test_refusal_is_the_last_message_of_kube_scheduler(condition: dict[str, str], message: str) -> None:
+    assert decode_pod(pod_body({}, {"conditions": [condition]})).refusal == message
 
 
 @pytest.mark.parametrize(
     ("reason", "refusal", "failure"),
     [("SchedulerError", "", "no"), ("Unschedulable", "no", ""), ("SchedulingGated", "", "")],
 )
-def test_failure_is_what_kept_kube_scheduler_from_binding(reason: str, refusal: str, failure: str) -> None:
+def test_failure_is_the_message_of_a_failed_scheduling_attempt(
+    reason: str, refusal: str, failure: str
+) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "no"}
     decoded = decode_pod(pod_body({}, {"conditions": [condition]}))
     assert (decoded.refusal, decoded.failure) == (refusal, failure)
@@ -293,7 +295,7 @@ def test_failure_is_what_kept_kube_scheduler_from_binding(reason: str, refusal: 
         ),
     ],
 )  # fmt: skip
-def test_pod_is_marked_by_what_its_containers_ask_for(spec: dict[str, Any], marked: bool) -> None:
+def test_pod_is_marked_by_the_requests_of_its_containers(spec: dict[str, Any], marked: bool) -> None:
     assert decode_pod(pod_body(spec)).marked is marked
 
 
@@ -306,7 +308,7 @@ def test_pod_is_marked_by_what_its_containers_ask_for(spec: dict[str, Any], mark
         ((), True, False),
     ],
 )
-def test_gated_pod_says_whether_its_fields_are_accounted_for_in_vain(
+def test_gated_pod_without_server_side_apply_has_managed_fields_to_clear(
     operations: tuple[str, ...], gated: bool, accounted: bool
 ) -> None:
     spec = {"containers": [{"name": "c"}], "schedulingGates": [{"name": "a"}] if gated else []}
@@ -327,7 +329,7 @@ def test_gated_pod_says_whether_its_fields_are_accounted_for_in_vain(
         (None, False),
     ],
 )
-def test_ready_is_a_pod_whose_condition_says_so(conditions: list[dict[str, str]] | None, ready: bool) -> None:
+def test_pod_is_ready_by_its_condition(conditions: list[dict[str, str]] | None, ready: bool) -> None:
     status = {"phase": "Running", "conditions": conditions}
     assert decode_pod(pod_body({"containers": []}, status)).ready is ready
 
@@ -348,5 +350,5 @@ def test_ready_is_a_pod_whose_condition_says_so(conditions: list[dict[str, str]]
         ({"phase": "Running", "reason": None, "message": None}, False),
     ],
 )
-def test_pod_that_its_kubelet_did_not_admit_is_known(status: dict[str, Any], rejected: bool) -> None:
+def test_pod_that_its_kubelet_did_not_admit_is_rejected(status: dict[str, Any], rejected: bool) -> None:
     assert decode_pod(pod_body({"containers": []}, status)).rejected is rejected

@@ -1,4 +1,4 @@
-"""Watching a real API server over a network that breaks, with a history that is compacted and a slow reader."""
+"""A real API server is watched over a network that fails, with a compacted history and a slow reader."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def compact(ground: Ground) -> None:
         assert done.status == 200, done.data
 
 
-async def test_history_compacted_while_cut_off_is_made_good_by_a_new_list(
+async def test_history_compacted_while_cut_off_leads_to_a_new_list(
     ground: Ground, relay: Relay, name: str, tmp_path: Path
 ) -> None:
     def meanwhile() -> None:
@@ -162,7 +162,7 @@ async def test_first_lists_are_consistent_reads_and_never_from_a_cache(
     ]
 
 
-async def test_bookmark_moves_the_place_from_which_a_quiet_watch_goes_on(
+async def test_bookmark_moves_the_version_from_which_a_quiet_watch_continues(
     ground: Ground, gateway: Gateway, name: str, tmp_path: Path
 ) -> None:
     def asked_from() -> list[int]:
@@ -215,7 +215,7 @@ def by_plugin(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("user", [by_file, by_plugin])
-async def test_watch_goes_on_with_a_rotated_token(
+async def test_watch_continues_with_a_rotated_token(
     ground: Ground, relay: Relay, name: str, tmp_path: Path, user: Callable[[Path], dict[str, Any]]
 ) -> None:
     (tmp_path / "token").write_text(token(ground))
@@ -225,7 +225,7 @@ async def test_watch_goes_on_with_a_rotated_token(
     kubeconfig.write_text(yaml.safe_dump(document))
     async with mirrored(kubeconfig, QUICK) as (watcher, mirror):
         await asyncio.to_thread(renewed, ground)
-        # Open watches outlive their token; what is asked anew is refused.
+        # Open watches outlive their token; new requests are refused.
         relay.cut()
         await eventually(lambda: Kind.POD in watcher.failures())
         (tmp_path / "token").write_text(await asyncio.to_thread(token, ground))

@@ -1,4 +1,4 @@
-"""Watching a real API server, through what operators and accidents do to it."""
+"""A real API server is watched through restarts, hangs, missing rights and changed credentials."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def name() -> str:
     return f"w-{uuid.uuid4().hex[:8]}"
 
 
-async def test_life_of_a_pod_is_seen_from_gate_to_end(ground: Ground, name: str) -> None:
+async def test_pod_is_observed_from_its_gate_to_its_end(ground: Ground, name: str) -> None:
     async with (
         mirrored(ground.kubeconfig) as (_, mirror),
         connect(str(ground.kubeconfig)) as connection,
@@ -105,7 +105,7 @@ async def test_jobs_pod_groups_and_the_config_map_are_followed(ground: Ground, n
         assert set(mirror.lists.values()) == {1}
 
 
-async def test_restart_of_the_api_server_is_seen_and_then_made_good(ground: Ground, name: str) -> None:
+async def test_restart_of_the_api_server_is_reported_and_recovered_from(ground: Ground, name: str) -> None:
     async with mirrored(ground.kubeconfig) as (watcher, mirror):
         await asyncio.to_thread(ground.plane.stop_apiserver)
         try:
@@ -117,7 +117,7 @@ async def test_restart_of_the_api_server_is_seen_and_then_made_good(ground: Grou
         await eventually(lambda: watcher.staleness() < 1.0 and not watcher.failures())
 
 
-async def test_api_server_that_hangs_is_told_from_a_quiet_one(ground: Ground) -> None:
+async def test_api_server_that_hangs_differs_from_a_quiet_one(ground: Ground) -> None:
     process = ground.plane.component("kube-apiserver").pid
     assert process is not None
     async with mirrored(ground.kubeconfig) as (watcher, _):
@@ -132,7 +132,7 @@ async def test_api_server_that_hangs_is_told_from_a_quiet_one(ground: Ground) ->
         await eventually(lambda: watcher.staleness() < 1.0)
 
 
-async def test_account_without_rights_is_told_which_are_missing(ground: Ground, name: str) -> None:
+async def test_missing_rights_of_an_account_are_named(ground: Ground, name: str) -> None:
     kubeconfig = ground.plane.kubeconfig_for("nobody")
     await create(ground, pod_manifest(name))
     async with connect(str(kubeconfig)) as connection:
@@ -164,9 +164,7 @@ async def test_list_read_in_pages_equals_what_was_watched(ground: Ground, name: 
         assert wanted <= set(again.state[Kind.POD])
 
 
-async def test_credentials_of_another_kind_take_over_when_the_old_ones_are_refused(
-    ground: Ground, tmp_path: Path
-) -> None:
+async def test_credentials_of_another_type_replace_refused_ones(ground: Ground, tmp_path: Path) -> None:
     wrong = yaml.safe_load(ground.kubeconfig.read_text())
     for user in wrong["users"]:
         user["user"] = {"token": "expired"}

@@ -1,4 +1,4 @@
-"""What is kept of pods follows what is seen of them."""
+"""A caller that follows pods puts and drops them as observations show them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ A, B, C = (Pod("lab", name, f"uid-{name}") for name in "abc")
 
 
 @pytest.mark.parametrize(
-    ("seen", "left"),
+    ("observation", "left"),
     [
         (Changed(Kind.POD, C), {"uid-a", "uid-b", "uid-c"}),
         (Deleted(Kind.POD, A), {"uid-b"}),
@@ -22,16 +22,16 @@ A, B, C = (Pod("lab", name, f"uid-{name}") for name in "abc")
     ],
     ids=["changed", "deleted", "list without one", "empty list", "one of which nothing was kept"],
 )
-def test_what_is_kept_of_pods(seen: Observation, left: set[str]) -> None:
+def test_pods_are_put_and_dropped_by_lists_and_changes(observation: Observation, left: set[str]) -> None:
     kept = {A.uid, B.uid}
-    assert follow_pods(seen, kept, lambda pod: kept.add(pod.uid), kept.discard)
+    assert follow_pods(observation, kept, lambda pod: kept.add(pod.uid), kept.discard)
     assert kept == left
 
 
 @pytest.mark.parametrize(
-    "seen", [Listed(Kind.NODE, ()), Changed(Kind.NODE, Node("n"))], ids=["list", "change"]
+    "observation", [Listed(Kind.NODE, ()), Changed(Kind.NODE, Node("n"))], ids=["list", "change"]
 )
-def test_other_kinds_tell_nothing_of_pods(seen: Observation) -> None:
+def test_observations_of_other_kinds_change_no_pods(observation: Observation) -> None:
     kept = {A.uid}
-    assert not follow_pods(seen, kept, lambda pod: kept.clear(), lambda uid: kept.clear())
+    assert not follow_pods(observation, kept, lambda pod: kept.clear(), lambda uid: kept.clear())
     assert kept

@@ -1,4 +1,4 @@
-"""What a replica reads when it follows a Lease and when it takes over, and writes that are kept back."""
+"""Reads of the Lease and of this scheduler's pods, and writes that aren't permitted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spec(**fields: Any) -> Any:
     return answer({"metadata": {"name": "fluence", "managedFields": [{"x": 1}]}, "spec": fields})
 
 
-async def test_lease_is_read_as_it_stands(server: FakeApiServer, connection: Connection) -> None:
+async def test_lease_is_read_completely(server: FakeApiServer, connection: Connection) -> None:
     held = {
         "holderIdentity": "fluence-a_1",
         "renewTime": "2026-01-01T00:00:00.000000Z",
@@ -45,7 +45,7 @@ async def test_lease_is_read_as_it_stands(server: FakeApiServer, connection: Con
 
 
 @pytest.mark.parametrize("fields", [{}, {"holderIdentity": None, "renewTime": None}, {"holderIdentity": ""}])
-async def test_lease_that_says_nothing_is_held_by_nobody(
+async def test_lease_without_a_holder_is_held_by_no_replica(
     server: FakeApiServer, connection: Connection, fields: dict[str, Any]
 ) -> None:
     server.scripts[LEASE].append(spec(**fields))
@@ -58,7 +58,7 @@ async def test_lease_that_does_not_exist_is_none(server: FakeApiServer, connecti
 
 
 @pytest.mark.parametrize("trouble", [refuse(403, "forbidden"), refuse(503, "busy"), hang])
-async def test_lease_that_cannot_be_read_is_an_error_in_time(
+async def test_lease_that_cannot_be_read_raises_within_the_limit(
     server: FakeApiServer, connection: Connection, trouble: Any
 ) -> None:
     server.scripts[LEASE].append(trouble)
@@ -78,7 +78,9 @@ def page(version: str, next_page: str, *pods: tuple[str, str]) -> Any:
     return answer({"metadata": {"resourceVersion": version, "continue": next_page}, "items": items})
 
 
-async def test_look_decodes_only_what_is_not_known_so(server: FakeApiServer, connection: Connection) -> None:
+async def test_only_pods_that_are_not_known_in_their_version_are_decoded(
+    server: FakeApiServer, connection: Connection
+) -> None:
     server.scripts[PODS].extend([page("90", "more", ("a", "11"), ("b", "80")), page("90", "", ("c", "33"))])
     look = await list_own_pods(connection, {"a": "11", "b": "12", "gone": "5"})
     assert (look.version, look.uids) == ("90", frozenset("abc"))
@@ -88,7 +90,9 @@ async def test_look_decodes_only_what_is_not_known_so(server: FakeApiServer, con
     ]
 
 
-async def test_look_whose_pages_expire_is_an_error(server: FakeApiServer, connection: Connection) -> None:
+async def test_list_of_own_pods_whose_pages_expire_raises(
+    server: FakeApiServer, connection: Connection
+) -> None:
     server.scripts[PODS].extend([page("90", "more", ("a", "11")), refuse(410, "expired")])
     with pytest.raises(ClusterError):
         await list_own_pods(connection, {})
@@ -149,7 +153,7 @@ async def reached(
         yield opened
 
 
-async def test_write_by_whichever_way_is_sent_while_it_is_permitted(
+async def test_permitted_write_is_sent_directly_and_through_a_proxy(
     server: FakeApiServer, reached: Connection
 ) -> None:
     asked: list[str] = []
@@ -160,7 +164,7 @@ async def test_write_by_whichever_way_is_sent_while_it_is_permitted(
     assert asked
 
 
-async def test_write_that_waits_for_its_connection_while_the_lead_runs_out_sends_nothing(
+async def test_write_that_waits_for_its_connection_until_the_lease_is_over_is_not_sent(
     server: FakeApiServer, reached: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a process was stopped there: what is ready then goes on before any timer says that the lead is over."""
@@ -201,7 +205,7 @@ async def test_events_that_are_not_permitted_are_dropped(
     assert server.count("POST", "/apis/events.k8s.io/v1/namespaces/ns/events") == 0
 
 
-async def test_lease_is_read_ahead_of_all_other_calls(server: FakeApiServer, connection: Connection) -> None:
+async def test_lease_is_read_before_all_waiting_calls(server: FakeApiServer, connection: Connection) -> None:
     for _ in range(POOL):
         await connection._calls.acquire()
     with pytest.raises(ClusterError, match="no answer within"):
