@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.matcher_cluster import PRUNE, cluster, slots
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Matcher, MatcherOptions, MatchOp, create_matcher
+from fluence_extender.matcher.engine import EmbeddedEngine
 from fluence_extender.matcher.port import Hold
 
 SLOTS = (1, 64, 512)
@@ -33,7 +34,7 @@ _FIRST_FILL = 10**9
 
 
 def create(engine: str, text: str, options: MatcherOptions) -> Matcher:
-    return create_matcher("fluxion" if engine == "libreapi_cli" else "embedded", text, options)
+    return create_matcher("fluxion", text, options) if engine == "libreapi_cli" else EmbeddedEngine(text, options)
 
 
 def timed(call: Callable[[], Any]) -> float:

@@ -38,7 +38,7 @@ class CompactGraph:
         """The paths of the topmost virtual vertices, with their turns among their siblings."""
         self._turns = 0
         halves = split(root)
-        self._check(halves)
+        self._check(halves, loading=True)
         self.skeleton = Walker(skeleton_document(halves.skeleton), options)
         self._attach(halves, halves.skeleton)
         self.skeleton.recount_nodes()
@@ -53,19 +53,23 @@ class CompactGraph:
         if root.path != self.state.tree.root.entry.path:
             raise InvalidGraph(f"{root.path} isn't the root {self.state.tree.root.entry.path}")
         halves = split(root)
-        self._check(halves)
+        self._check(halves, loading=False)
         joining = [entry for entry in halves.skeleton if not self.skeleton.has(entry.path)]
         if joining:
             self.skeleton.add_subgraph(skeleton_document(halves.skeleton))
         self.state.tracked.note(types)
         self._attach(halves, joining)
-        self.skeleton.recount_nodes()
+        if joining:
+            self.skeleton.recount_nodes()
 
     def _is_new(self, entry: Entry) -> bool:
         return entry.path not in self.state.by_path and entry.path not in self.state.tree.by_path
 
-    def _check(self, halves: Halves) -> None:
-        """Raise `InvalidGraph` or `Uncountable` for what can't be attached."""
+    def _check(self, halves: Halves, *, loading: bool) -> None:
+        """Raise `InvalidGraph` or `Uncountable` for what can't be attached.
+
+        While a graph is loading, attaching may raise it as well.
+        """
         new = [entry for entry in halves.counted if self._is_new(entry)]
         leaves = {leaf.type for entry in new if entry.is_physical for leaf in entry.children if leaf.is_leaf}
         both = (self.leaf_types | leaves) & (self.virtual_types | halves.virtual_types)
@@ -73,7 +77,8 @@ class CompactGraph:
             raise Uncountable(
                 f"{min(both)!r} is a leaf type of physical nodes and of virtual vertices as well"
             )
-        ranks = set(self.state.index.by_rank)
+        known = self.state.index.by_rank
+        ranks: set[int] = set()
         for entry in halves.counted:
             self._check_children(entry)
             if not entry.is_physical:
@@ -82,11 +87,13 @@ class CompactGraph:
                 if any(child.is_leaf for child in entry.children):
                     raise Uncountable(f"{entry.path} is there already, and its leaves can't change")
                 continue
-            node_of(entry, 0, self.state.policy, 0)
-            if entry.metadata.rank in ranks:
-                raise Uncountable(f"{entry.path}: another node has the rank {entry.metadata.rank}")
-            if entry.metadata.rank >= 0:
-                ranks.add(entry.metadata.rank)
+            if not loading:
+                node_of(entry, 0, self.state.policy, 0)
+            rank = entry.metadata.rank
+            if rank in known or rank in ranks:
+                raise Uncountable(f"{entry.path}: another node has the rank {rank}")
+            if rank >= 0:
+                ranks.add(rank)
 
     def _check_children(self, entry: Entry) -> None:
         """Raise `InvalidGraph` if two children of a parent have the same uniq_id."""
@@ -145,6 +152,7 @@ class CompactGraph:
             raise MatcherError("the root can't be removed", EINVAL)
         if self.skeleton.has(path):
             self._remove_from_skeleton(path)
+            self.skeleton.recount_nodes()
         if row is not None:
             self.state.remove_node(row)
         elif level is not None:
@@ -152,7 +160,6 @@ class CompactGraph:
                 for reference in [reference for reference in below.children if reference >= 0]:
                     self.state.remove_node(reference)
                 self.state.tree.remove(below)
-        self.skeleton.recount_nodes()
 
     def _remove_from_skeleton(self, path: str) -> None:
         vertex = self.skeleton.vertex(path)
