@@ -3,9 +3,9 @@
     with ResourceGraph(open_library(), jgf, GraphOptions(matcher_policy="lonode")) as graph:
         result = graph.match(MatchOp.ALLOCATE, jobspec)
 
-The library crashes or hangs on some inputs, is not thread-safe, and hands out memory that its callers must
-free. Nothing of that gets through here: arguments are checked, calls are serialised, strings are freed, and
-every failure is a `FluxionError` with the library's errno and text.
+The library crashes or hangs on some inputs, is not thread-safe, and returns memory that its callers must free. This
+package hides all of that: arguments are checked, calls are serialised, strings are freed, and every failure is a
+`FluxionError` with the library's errno and text.
 """
 
 from fluxion_ffi.errors import (

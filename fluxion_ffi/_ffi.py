@@ -1,4 +1,4 @@
-"""The only importer of cffi: the declarations, and the ``free`` that owns what the library allocates.
+"""The only importer of cffi: the declarations, and the ``free`` for what the library allocates.
 
 ABI mode, so that installing needs no compiler. A declaration costs nothing until its symbol is looked up.
 """
@@ -19,7 +19,7 @@ process: Any = ffi.dlopen(None)
 
 
 class OutString:
-    """A ``char *`` that the library fills by malloc; freed on the way out of ``with``, whatever happened.
+    """A ``char *`` that the library fills by malloc; leaving the ``with`` block always frees it.
 
     It starts as NULL because the library leaves it untouched on failure (fluxion reference 1.4).
     """
@@ -37,13 +37,13 @@ class OutString:
         self.pointer[0] = ffi.NULL
 
     def text(self) -> str | None:
-        """The string, or None where the library gave NULL."""
+        """Return the string, None for NULL."""
         if self.pointer[0] == ffi.NULL:
             return None
         return decode(self.pointer[0])
 
 
 def decode(pointer: Any) -> str:
-    """Copy a C string; bytes that aren't UTF-8, as a file the library reads itself may hold, come out escaped."""
+    """Copy a C string; bytes that aren't UTF-8 are escaped."""
     raw: bytes = ffi.string(pointer)
     return raw.decode("utf-8", errors="backslashreplace")

@@ -1,9 +1,9 @@
-"""The containment tree of one graph, kept beside the library's own.
+"""The containment tree of one graph, a copy of the library's own.
 
-The library can't be asked for it, and some of its calls never return or read freed memory when they aren't
-given what it holds: the last child of a vertex can't be removed, a rank without vertices can't be marked, an
-addition that fails stays half added (fluxion reference 1.7, 5.4). Invariant: `Containment` describes the
-graph the library holds, after every call that succeeded; nothing here changes before `commit`.
+The library has no call that returns it, and some calls hang or read freed memory if their arguments don't fit the
+graph: the last child of a vertex can't be removed, a rank without vertices can't be marked, and an addition that fails
+stays half added (fluxion reference 1.7, 5.4). Invariant: after every call that succeeded `Containment` describes the
+graph that the library holds; nothing here changes before `commit`.
 """
 
 from __future__ import annotations
@@ -98,12 +98,8 @@ class Containment:
         if unknown:
             raise InvalidRequest(f"{place}: no vertex of rank {', '.join(map(shown, unknown[:20]))}")
 
-    def topmost(self, rank: int) -> str:
-        """The shortest path of a vertex of ``rank``, a known one; of several the first that was loaded."""
-        return min((path for path, vertex in self.vertices.items() if vertex.rank == rank), key=len)
-
     def leaf_types(self) -> set[str]:
-        """Types of the vertices that contain nothing, the root excepted."""
+        """Return the types of the vertices that contain nothing, the root excepted."""
         return {
             self.vertices[child].type
             for children in self.children.values()
@@ -140,9 +136,9 @@ class _Reader:
     def _take_vertex(self, entry: Any, place: str) -> None:
         vertex = read_vertex(entry, place, self._refuse)
         if vertex.key in self._by_key:
-            raise self._refuse(f"{place}.id: {shown(vertex.key)} is there twice")
+            raise self._refuse(f"{place}.id: {shown(vertex.key)} appears twice")
         if vertex.path in self._by_path:
-            raise self._refuse(f"{place}.metadata.paths.containment: {vertex.path} is there twice")
+            raise self._refuse(f"{place}.metadata.paths.containment: {vertex.path} appears twice")
         known = self._graph.vertices.get(vertex.path)
         if known is None:
             if vertex.path.count("/") == 1 and (root := self._root()):

@@ -1,4 +1,4 @@
-"""Text on its way into C: UTF-8, no NUL (C would read a shorter string), JSON that jansson and yaml-cpp read alike."""
+"""Text for C: UTF-8 without NUL, which would end the string, and JSON that jansson and yaml-cpp read alike."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parse(document: Document, place: str, refusal: Refusal = InvalidRequest) -> 
 
 
 def dump(document: Mapping[str, Any], place: str, refusal: Refusal = InvalidRequest) -> bytes:
-    """Write a JSON object as text for C. Raises ``refusal`` where it can't be carried over whole."""
+    """Write a JSON object as text for C. Raises ``refusal`` for what JSON can't express."""
     try:
         # Not ASCII only: yaml-cpp reads an escaped surrogate pair as two characters.
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
@@ -70,7 +70,7 @@ def check_integers(value: Any, place: str, refusal: Refusal = InvalidRequest) ->
 
 
 def check_depth(value: Any, place: str, refusal: Refusal = InvalidRequest) -> None:
-    """Raise ``refusal`` if ``value`` nests deeper than the C side should be asked to recurse."""
+    """Raise ``refusal`` if ``value`` nests deeper than the C parsers may recurse."""
     level = [value]
     for _ in range(_DEEPEST):
         level = [
@@ -85,7 +85,7 @@ def check_depth(value: Any, place: str, refusal: Refusal = InvalidRequest) -> No
 
 
 def _refuse_unwritable(value: Any, place: str, refusal: Refusal) -> None:
-    """Name the first place that C or JSON can't take."""
+    """Raise ``refusal`` with the first place that C or JSON can't take."""
     if isinstance(value, Mapping):
         for key, member in value.items():
             _refuse_text(str(key), f"{place}: a key", refusal)

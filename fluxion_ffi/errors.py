@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 
 _SHOWN = 2000
-"""Characters of the library's text kept in an error: a refused jobspec can leave one line for each vertex visited."""
+"""Characters of the library's text that an error keeps: a refused jobspec can leave a line for each visited vertex."""
 
 
 _REPEATED = 80
@@ -18,7 +18,7 @@ _REPEATED = 80
 
 
 def shown(value: object) -> str:
-    """The value for a message: its beginning, or its type where it can't be written."""
+    """Return the value for a message: its beginning, or its type where it can't be written."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):
@@ -27,7 +27,7 @@ def shown(value: object) -> str:
 
 
 class FluxionError(Exception):
-    """A call that didn't succeed. ``errno`` is what the library set; ``text`` is what it said, and may be empty."""
+    """A call failed. ``errno`` is what the library set; ``text`` is its error text, which may be empty."""
 
     errno: int = 0
 
@@ -39,7 +39,7 @@ class FluxionError(Exception):
 
 
 Refusal = Callable[[str], FluxionError]
-"""What a check raises: an exception made of a message that names the place."""
+"""Makes the exception that a check raises from a message that names the place."""
 
 
 class ResourcesBusy(FluxionError):
@@ -61,7 +61,7 @@ class InvalidRequest(FluxionError):
 
 
 class NothingToAllocate(InvalidRequest):
-    """The jobspec matched, but nothing in it is exclusive (errno is whatever the walk left: 0 or ENOENT)."""
+    """The jobspec matched, but nothing in it is exclusive (errno is what the walk left: 0 or ENOENT)."""
 
     errno = 0
 
@@ -109,7 +109,7 @@ class GraphClosed(FluxionError):
 
 
 class LibraryUnavailable(FluxionError):
-    """No usable libreapi_cli; the message says where it was looked for and what to install (ENOENT)."""
+    """No usable libreapi_cli; the message lists the places that were tried and what to install (ENOENT)."""
 
     errno = _errno.ENOENT
 
@@ -148,8 +148,8 @@ def failure(function: str, errno: int, text: str) -> FluxionError:
     kind = _BY_ERRNO.get(errno, FluxionError)
     if function in _MATCHES and errno in (0, _errno.ENOENT):
         kind = NothingToAllocate
-    said = text.strip()
-    if len(said) > _SHOWN:
-        said = f"{said[:_SHOWN]} … ({len(said) - _SHOWN} more characters)"
-    reason = said or (os.strerror(errno) if errno else "no reason given")
-    return kind(f"{function.removeprefix('reapi_cli_')}: {reason}", errno, said)
+    text = text.strip()
+    if len(text) > _SHOWN:
+        text = f"{text[:_SHOWN]} … ({len(text) - _SHOWN} more characters)"
+    reason = text or (os.strerror(errno) if errno else "no reason given")
+    return kind(f"{function.removeprefix('reapi_cli_')}: {reason}", errno, text)

@@ -1,8 +1,8 @@
-"""What libreapi_cli can do, told by the symbols it exports: the library carries no version of its own.
+"""What libreapi_cli can do, judged by the symbols that it exports, because the library has no version of its own.
 
 Invariant: a feature is available exactly when every function declared for it is exported. The core and
-`Feature.SUBGRAPH` are what flux-sched 0.53 brought together and are required; each other missing symbol costs
-its own feature only. Source of the signatures and of the version of each symbol: fluxion reference 1.3 (none
+`Feature.SUBGRAPH` came together with flux-sched 0.53 and are required; any other missing symbol disables its own
+feature only. Source of the signatures and of the version of each symbol: fluxion reference 1.3 (none
 changed from 0.33 to 0.54).
 """
 
@@ -79,5 +79,5 @@ _Bool match_op_valid(int match_op);
 
 
 def functions(declarations: str) -> list[str]:
-    """Names of the functions that a block of C declarations declares."""
+    """Return the names of the functions that a block of C declarations declares."""
     return re.findall(r"\b(\w+)\(", declarations)

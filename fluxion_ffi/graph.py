@@ -1,8 +1,8 @@
 """A resource graph in libreapi_cli, and the jobs on it.
 
-Invariant: no argument reaches the library that could crash it, hang it, or make it answer something else than
-was asked; each is checked first, and refused with its place (fluxion reference 1.7). The id table exists
-because the library gives a jobid that is held to a second job without a word (fluxion reference 5.1).
+Invariant: no argument reaches the library that could crash it, hang it, or get an answer to another question. Each is
+checked first and refused with its place (fluxion reference 1.7). The table of job ids exists because the library gives
+an id that is held to a second job without an error (fluxion reference 5.1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fluxion_ffi import idset
 from fluxion_ffi._ffi import OutString, ffi
 from fluxion_ffi.containment import Containment, Subtree
 from fluxion_ffi.encoding import c_string, dump, parse
@@ -25,27 +24,21 @@ from fluxion_ffi.errors import (
     InvalidOptions,
     InvalidRequest,
     JobExists,
-    Refusal,
     Unsatisfiable,
     shown,
 )
 from fluxion_ffi.features import Feature
 from fluxion_ffi.jobspec import encode_jobspec
 from fluxion_ffi.library import Library
-from fluxion_ffi.options import MATCH_FORMATS, RANKED_FORMATS, GraphOptions
-from fluxion_ffi.pruning import PruneFilters
-from fluxion_ffi.resource_set import encode_release, encode_replay
+from fluxion_ffi.options import GraphOptions, PruneFilters
+from fluxion_ffi.resource_set import encode_ranks, encode_release, encode_replay
 from fluxion_ffi.values import LAST_JOB, NO_JOB, Document, JobInfo, MatchOp, MatchResult
-from fluxion_ffi.vertices import Vertex
 
-_FOUND_FORMATS = tuple(MATCH_FORMATS - {"simple", "pretty_simple"})
-_NEEDS_RANK = frozenset({"node", "storage_node"})
+_GROWTH_FACTOR, _GROWTH = 4, 2**16
+"""How many vertices to reserve unless an option says it: so many times the graph's own, and so many more.
 
-_ROOM_FACTOR, _ROOM = 4, 2**16
-"""Vertices to make room for, unless told: so many times the graph's own, and so many more.
-
-The library keeps vertices in one vector, and when that has to move, a search for a future start that came before leaves
-pointers behind. Room that isn't used costs address space only.
+The library keeps vertices in one vector. When the vector moves, an earlier search for a future start leaves pointers to
+the old place. Reserved memory that isn't used costs address space only.
 """
 
 _P = ParamSpec("_P")
@@ -55,7 +48,7 @@ _T = TypeVar("_T")
 def _one_at_a_time(
     method: Callable[Concatenate[ResourceGraph, _P], _T],
 ) -> Callable[Concatenate[ResourceGraph, _P], _T]:
-    """Let no other call change the graph between what a method checks and what it then calls."""
+    """Let no other call change the graph between the checks of a method and its call of the library."""
 
     @functools.wraps(method)
     def alone(self: ResourceGraph, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -66,7 +59,7 @@ def _one_at_a_time(
 
 
 class ResourceGraph:
-    """One graph, loaded from a JGF document; a context manager that frees it at its end.
+    """One graph, loaded from a JGF document; a context manager that frees the graph at its end.
 
     Calls may come from any thread; they run one at a time. The library's clock stands at 0.
 
@@ -82,11 +75,11 @@ class ResourceGraph:
         loaded = self._tree.read(document, _errno.EPROTO)
         self._tree.commit(loaded)
         self._check_loadable()
-        self._room = self._options.reserve_vtx_vec or _ROOM_FACTOR * self._tree.loaded + _ROOM
+        self._capacity = self._options.reserve_vtx_vec or _GROWTH_FACTOR * self._tree.loaded + _GROWTH
         text = dump(document, "graph", InvalidGraph)
         context = library.new_context()
         try:
-            library.call("reapi_cli_initialize", context, text, self._options.json(self._room))
+            library.call("reapi_cli_initialize", context, text, self._options.json(self._capacity))
         except FluxionError:
             library.destroy(context)
             raise
@@ -117,8 +110,8 @@ class ResourceGraph:
     def match(self, op: MatchOp, jobspec: Document) -> MatchResult:
         """Match under the library's own next jobid.
 
-        The library counts from 1 and doesn't look whether `match_with_jobid` or `update_allocate` took an id:
-        it gives it again, and the two jobs become one. Use this call alone, or not at all. Raises
+        The library counts from 1 and doesn't check whether `match_with_jobid` or `update_allocate` took an id: it
+        gives the id again, and the two jobs become one. Use this call alone, or not at all. Raises
         `ResourcesBusy`, `Unsatisfiable`, `InvalidRequest`, `NothingToAllocate`.
         """
         op = self._op(op)
@@ -140,9 +133,9 @@ class ResourceGraph:
 
     @_one_at_a_time
     def match_satisfy(self, jobspec: Document) -> bool:
-        """Whether the graph, with nothing on it and all of it up, could hold the jobspec. Raises `InvalidRequest`.
+        """Whether the empty graph, all of it up, could hold the jobspec. Raises `InvalidRequest`.
 
-        The library loses some bytes at each yes; ``match(MatchOp.SATISFIABILITY, …)`` asks the same and doesn't.
+        The library leaks some bytes at each yes; ``match(MatchOp.SATISFIABILITY, …)`` answers the same and doesn't.
         """
         self._library.require(Feature.MATCH_SATISFY)
         satisfiable, overhead = ffi.new("_Bool *"), ffi.new("double *")
@@ -170,17 +163,17 @@ class ResourceGraph:
 
     @_one_at_a_time
     def cancel(self, jobid: int, noent_ok: bool = False) -> None:
-        """Free all that a job holds. Raises `NotFound`, unless ``noent_ok``."""
+        """Free everything that a job holds. Raises `NotFound`, unless ``noent_ok``."""
         self._check_jobid(jobid)
         self._call("reapi_cli_cancel", jobid, noent_ok)
         self._held.discard(jobid)
 
     @_one_at_a_time
     def partial_cancel(self, jobid: int, R: Document, noent_ok: bool = False) -> bool:  # noqa: N803
-        """Free what ``R`` lists of an allocation; returns whether nothing is left of it.
+        """Free what an allocation holds on the ranks of ``R``; return whether nothing is left of it.
 
-        By ranks: ``{"version": 1, "execution": {"R_lite": [{"rank": "3,5", "children": {}}]}}``, each a rank on which
-        the job holds something: the library frees what it finds and fails at a rank where it finds nothing.
+        ``R`` is ``{"version": 1, "execution": {"R_lite": [{"rank": "3,5", "children": {}}]}}``. The job must hold
+        something on each rank: the library frees what it finds and fails at a rank where it finds nothing.
         Raises `NotFound` (reservations too), `InvalidRequest`, `FluxionError` with errno 0 (such a rank).
         """
         self._library.require(Feature.PARTIAL_CANCEL)
@@ -194,7 +187,7 @@ class ResourceGraph:
 
     @_one_at_a_time
     def info(self, jobid: int) -> JobInfo:
-        """Say what became of a job, cancelled ones included. Raises `NotFound`."""
+        """Return the state of a job, a cancelled one included. Raises `NotFound`."""
         self._check_jobid(jobid)
         reserved, at, overhead = ffi.new("_Bool *"), ffi.new("int64_t *"), ffi.new("double *")
         with OutString() as mode:
@@ -202,25 +195,19 @@ class ResourceGraph:
             return JobInfo(mode.text() or "", bool(reserved[0]), at[0], overhead[0])
 
     @_one_at_a_time
-    def find(self, criteria: str, format: str | None = None) -> str | None:
-        """The vertices that meet ``criteria``, with their ancestors, as R; None if there are none.
+    def find(self, criteria: str) -> str | None:
+        """Return the vertices that meet ``criteria``, with their ancestors, as JGF; None if there are none.
 
-        ``criteria`` is such as ``status=down and property=big`` (fluxion reference 5.7); ``format`` is a match format,
-        the graph's by default. Raises `InvalidRequest`.
+        ``criteria`` is such as ``status=down and property=big`` (fluxion reference 5.7). Raises `InvalidRequest`.
         """
         self._library.require(Feature.FIND)
-        wanted = self._options.match_format if format is None else format
-        if wanted not in _FOUND_FORMATS:
-            raise InvalidRequest(f"find: {shown(wanted)} isn't a format that the library can answer in")
-        if wanted in RANKED_FORMATS:
-            self._check_ranked(wanted, InvalidRequest)
         with OutString() as found:
-            self._call("reapi_cli_find", c_string(criteria, "criteria"), wanted.encode(), found.pointer)
+            self._call("reapi_cli_find", c_string(criteria, "criteria"), b"jgf", found.pointer)
             return found.text()
 
     @_one_at_a_time
     def add_subgraph(self, jgf: Document) -> None:
-        """Add the vertices of ``jgf`` that aren't there yet; it holds the path from the root down to them.
+        """Add the vertices of ``jgf`` that are new; it holds the path from the root down to them too.
 
         Raises `InvalidGraph` (EINVAL) with the place; the graph is unchanged.
         """
@@ -232,7 +219,7 @@ class ResourceGraph:
 
     @_one_at_a_time
     def remove_subgraph(self, path: str) -> None:
-        """Remove the vertex at ``path`` and all below it; cancel the jobs there first.
+        """Remove the vertex at ``path`` and all below it. Cancel the jobs there first.
 
         Raises `InvalidRequest`: no such vertex, the root, or the last child of its parent.
         """
@@ -240,27 +227,6 @@ class ResourceGraph:
         self._tree.check_removal(path)
         self._call("reapi_cli_remove_subgraph", text)
         self._tree.commit_removal(path)
-
-    def topmost(self, rank: int) -> str:
-        """The path of the vertex that stands for ``rank``. Raises `InvalidRequest`: no vertex has that rank."""
-        self._tree.check_ranks([rank], "rank")
-        return self._tree.topmost(rank)
-
-    def vertices_of_rank(self, rank: int) -> int:
-        """How many vertices have that rank."""
-        return self._tree.ranks[rank]
-
-    def totals(self, path: str) -> frozenset[str]:
-        """The types whose totals the vertex at ``path`` keeps of what is below it; none for one that contains nothing.
-
-        A vertex forgets a job of which none of these is left. Raises `InvalidRequest`: no such vertex.
-        """
-        if path not in self._tree.vertices:
-            raise InvalidRequest(f"totals: no vertex at {path}")
-        if not self._tree.children.get(path):
-            return frozenset()
-        filters = PruneFilters.parse(self._options.prune_filters)
-        return filters.kept_by(self._tree.vertices[path].type, self._tree.leaf_types())
 
     @_one_at_a_time
     def set_status(self, path: str, up: bool) -> None:
@@ -270,7 +236,7 @@ class ResourceGraph:
 
     @_one_at_a_time
     def get_status(self, path: str) -> bool:
-        """Whether the vertex at ``path`` itself is up, whatever its ancestors. Raises `InvalidRequest`."""
+        """Whether the vertex at ``path`` itself is marked up, whatever is above it. Raises `InvalidRequest`."""
         self._library.require(Feature.STATUS)
         status = ffi.new("int *")
         self._call("reapi_cli_get_status", c_string(path, "path"), status)
@@ -282,11 +248,11 @@ class ResourceGraph:
         self._library.require(Feature.RANK_STATUS)
         chosen = list(ranks) if isinstance(ranks, Iterable) else [ranks]
         self._tree.check_ranks(chosen, "ranks")
-        self._call("reapi_cli_set_rank_status", idset.encode(chosen).encode(), 0 if up else 1)
+        self._call("reapi_cli_set_rank_status", encode_ranks(chosen).encode(), 0 if up else 1)
 
     @_one_at_a_time
     def get_rank_status(self, rank: int) -> bool:
-        """Whether the node of ``rank`` is up. Raises `InvalidRequest`."""
+        """Whether the node of ``rank`` itself is marked up. Raises `InvalidRequest`."""
         self._library.require(Feature.RANK_STATUS)
         self._tree.check_ranks([rank], "rank")
         status = ffi.new("int *")
@@ -330,33 +296,20 @@ class ResourceGraph:
             raise InvalidGraph("graph.nodes: no vertex is the root (a containment path with one /)")
         if not tree.children.get(tree.root):
             raise InvalidGraph(f"graph.edges: the root {tree.root} contains nothing")
-        if not self.totals(tree.root):
+        root = tree.vertices[tree.root].type
+        if not PruneFilters.parse(self._options.prune_filters).kept_by(root, tree.leaf_types()):
             raise InvalidOptions(
                 f"options.prune_filters: {shown(self._options.prune_filters)} keeps no total at the root, "
-                f"whose type is {tree.vertices[tree.root].type}; add ALL:core, say"
+                f"whose type is {root}; add ALL:core, for example"
             )
-        if self._options.match_format in RANKED_FORMATS:
-            self._check_ranked(self._options.match_format, InvalidGraph)
-
-    def _check_ranked(self, match_format: str, refusal: Refusal) -> None:
-        for vertex in self._tree.vertices.values():
-            _check_rank(vertex, match_format, refusal)
 
     def _check_addition(self, addition: Subtree) -> None:
         grown = self._tree.loaded + len(addition.new)
-        if grown > self._room:
+        if grown > self._capacity:
             raise self._refuse_graph(
-                f"graph.nodes: {grown} vertices would exceed the {self._room} that there is room for; load the graph "
+                f"graph.nodes: {grown} vertices would exceed the {self._capacity} that are reserved; load the graph "
                 f"anew, or with options.reserve_vtx_vec"
             )
-        if self._options.match_format in RANKED_FORMATS:
-            for vertex in addition.new:
-                _check_rank(vertex, self._options.match_format, self._refuse_graph)
 
     def _refuse_graph(self, message: str) -> FluxionError:
         return InvalidGraph(message, _errno.EINVAL)
-
-
-def _check_rank(vertex: Vertex, match_format: str, refusal: Refusal) -> None:
-    if vertex.rank < 0 and vertex.type in _NEEDS_RANK:
-        raise refusal(f"{match_format} can't be written, because {vertex.path} has no rank; use jgf")

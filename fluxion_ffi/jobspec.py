@@ -1,8 +1,7 @@
-"""Jobspecs, checked for what would hang the library or leave it wrong; the rest is left to its own parser.
+"""Jobspecs, checked for what would hang the library or leave it wrong; its own parser checks the rest.
 
-Three things are: a count that grows by ``*`` or ``^`` and wraps around 32 bits never ends; a slot beside
-another resource crashes the flexible traverser; a duration out of range is refused by the library only after
-it has made node types exclusive for every later job (fluxion reference 1.7, 4.2).
+A count that grows by ``*`` or ``^`` and wraps around 32 bits never ends. A duration out of range is refused by the
+library only after it has made node types exclusive for every later job (fluxion reference 1.7, 4.2).
 """
 
 from __future__ import annotations
@@ -58,16 +57,13 @@ def _check_duration(document: Mapping[str, Any]) -> None:
 def _check_resources(resources: Any, place: str, units: int, options: GraphOptions) -> None:
     if not isinstance(resources, (list, tuple)):
         return
-    entries = [entry for entry in resources if isinstance(entry, Mapping)]
-    if options.flexible and len({entry.get("type") in _SLOTS for entry in entries}) > 1:
-        raise InvalidRequest(f"{place}: a slot beside another resource crashes the flexible traverser")
     for index, entry in enumerate(resources):
         if not isinstance(entry, Mapping):
             continue
         count = entry.get("count")
         if isinstance(count, Mapping) and count.get("operator") in ("*", "^"):
             # The largest value of a slot's count is worked out whatever is there; other counts stop at what is there.
-            unbounded = entry.get("type") in _SLOTS or options.stops_early or options.flexible
+            unbounded = entry.get("type") in _SLOTS or options.stops_early
             _check_growth(count, f"{place}[{index}].count", None if unbounded else units)
         _check_resources(entry.get("with"), f"{place}[{index}].with", units, options)
 

@@ -1,16 +1,17 @@
 """The options of a graph: what reapi_cli_initialize reads, checked so that no value can crash it.
 
-An unknown traverser or policy ends the process there, an unknown match format silently becomes another one (fluxion
-reference 1.7, 1.8). The load format is always JGF, and the matcher always walks containment only (``CA``).
+An unknown policy ends the process there (fluxion reference 1.7, 1.8). So does an operation on a graph whose root keeps
+no total, because the library looks the total up without a check; such a graph is refused before it is loaded. Graphs
+and resource sets are always JGF, and the traverser is always ``simple`` over containment only (``CA``).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from fluxion_ffi.errors import InvalidOptions, shown
-from fluxion_ffi.pruning import PruneFilters
 
 POLICIES = frozenset(
     {
@@ -26,15 +27,7 @@ POLICIES = frozenset(
         "variation",
     }
 )
-TRAVERSERS = frozenset({"simple", "flexible"})
-MATCH_FORMATS = frozenset(
-    {"jgf", "jgf_shorthand", "rv1", "rv1_nosched", "rv1_shorthand", "simple", "pretty_simple"}
-)
-"""Not ``rlite``: with it the library answers EINVAL for whatever doesn't fit now."""
-
-RANKED_FORMATS = frozenset({"rv1", "rv1_nosched", "rv1_shorthand"})
-"""Formats that can't be written for a node without rank: the match would hold its resources and still fail."""
-
+_ANY = "ALL"
 _SWITCHES = frozenset({"node_centric", "node_exclusive", "stop_on_1_matches"})
 
 
@@ -44,23 +37,19 @@ class GraphOptions:
 
     ``matcher_policy``: one of `POLICIES`, or a custom policy such as ``policy=low node_centric=true``.
     ``prune_filters``: ``HIGHER:LOWER[,…]`` with ``ALL`` for any higher type; which totals a vertex keeps of
-    its subtree. ``reserve_vtx_vec``: how many vertices the graph can grow to, those removed again included; 0
-    leaves it to the graph, which takes four times its size and then some.
+    its subtree. ``reserve_vtx_vec``: how many vertices the graph can grow to, removed ones included; 0 makes
+    the graph reserve four times its own size and 65,536 more.
     """
 
     matcher_policy: str = "first"
     prune_filters: str = "ALL:core,ALL:node"
-    match_format: str = "jgf"
-    traverser_policy: str = "simple"
     reserve_vtx_vec: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("matcher_policy", "prune_filters", "match_format", "traverser_policy"):
+        for name in ("matcher_policy", "prune_filters"):
             value = getattr(self, name)
             if not isinstance(value, str):
                 raise InvalidOptions(f"options.{name}: must be a string, not {type(value).__name__}")
-        _one_of("traverser_policy", self.traverser_policy, TRAVERSERS)
-        _one_of("match_format", self.match_format, MATCH_FORMATS)
         if self.matcher_policy not in POLICIES:
             _check_custom_policy(self.matcher_policy)
         PruneFilters.parse(self.prune_filters)
@@ -72,33 +61,23 @@ class GraphOptions:
 
     @property
     def stops_early(self) -> bool:
-        """Whether the walk stops at the first vertices that suffice, which makes it compute the largest count asked."""
+        """Whether the walk stops at the first vertices that suffice; then it computes the largest count requested."""
         return self.matcher_policy.startswith("first") or "stop_on_1_matches=true" in self.matcher_policy
 
-    @property
-    def flexible(self) -> bool:
-        """Whether sibling slots are alternatives."""
-        return self.traverser_policy == "flexible"
-
-    def json(self, room: int) -> bytes:
-        """The options as the library reads them, with room for that many vertices."""
+    def json(self, capacity: int) -> bytes:
+        """Return the options as the library reads them, with memory for that many vertices."""
         return json.dumps(
             {
                 "load_format": "jgf",
                 "matcher_name": "CA",
                 "matcher_policy": self.matcher_policy,
-                "traverser_policy": self.traverser_policy,
-                "match_format": self.match_format,
+                "traverser_policy": "simple",
+                "match_format": "jgf",
                 "prune_filters": self.prune_filters,
-                "reserve_vtx_vec": room,
+                "reserve_vtx_vec": capacity,
             },
             ensure_ascii=False,
         ).encode()
-
-
-def _one_of(name: str, value: str, known: frozenset[str]) -> None:
-    if value not in known:
-        raise InvalidOptions(f"options.{name}: {shown(value)} isn't one of {', '.join(sorted(known))}")
 
 
 def _check_custom_policy(policy: str) -> None:
@@ -116,3 +95,44 @@ def _check_custom_policy(policy: str) -> None:
         seen.add(key)
     if "policy" not in seen:
         raise InvalidOptions(f"{place} has no policy=high or policy=low")
+
+
+@dataclass(frozen=True, slots=True)
+class PruneFilters:
+    """The types whose totals vertices keep: ``of_any`` every vertex, ``of_type[t]`` those of type ``t``."""
+
+    of_any: frozenset[str]
+    of_type: dict[str, frozenset[str]]
+
+    @classmethod
+    def parse(cls, text: str) -> PruneFilters:
+        """Read ``HIGHER:LOWER[,HIGHER:LOWER]…`` as the library does. Raises `InvalidOptions`."""
+        pairs = [_pair(item, text) for item in text.split(",")] if text else []
+        of_any = frozenset(lower for higher, lower in pairs if higher == _ANY)
+        of_type: dict[str, frozenset[str]] = {}
+        for higher, lower in pairs:
+            if higher != _ANY and lower not in of_any:
+                of_type[higher] = of_type.get(higher, frozenset()) | {lower}
+        return cls(of_any, of_type)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Every type that a filter names."""
+        return self.of_any.union(*self.of_type.values())
+
+    def kept_by(self, kind: str, leaf_types: Collection[str]) -> frozenset[str]:
+        """Return the types whose totals a vertex of type ``kind`` keeps, in a graph with leaves of ``leaf_types``.
+
+        Vertices of type ``cluster`` also keep the leaf types that no filter names (since flux-sched 0.46).
+        """
+        unnamed = frozenset(leaf_types) - self.named if kind == "cluster" else frozenset()
+        return unnamed | (self.of_any - {kind}) | self.of_type.get(kind, frozenset())
+
+
+def _pair(item: str, text: str) -> tuple[str, str]:
+    higher, _, lower = ("".join(item.split())).partition(":")
+    if not higher or not lower or ":" in lower or not text.isprintable():
+        raise InvalidOptions(
+            f"options.prune_filters: {shown(item)} in {shown(text)} isn't of the form HIGHER:LOWER"
+        )
+    return higher, lower

@@ -1,35 +1,35 @@
-"""Resource sets that go back into the library: to replay an allocation, or to free a part of one.
+"""Resource sets that go back into the library: to replay an allocation, or to free a part of one by ranks.
 
-An R is RFC 20 (``version``, ``execution``, perhaps ``scheduling`` with a graph in it) or a bare JGF document.
-The readers behind are those of graph documents, with the same values that abort the process, and a partial
-cancel that meets a shared vertex stops half-way (fluxion reference 5.2, 5.3). So both are checked first.
+A replayed R is a bare JGF document, or RFC 20 with one under ``scheduling``; a released R is RFC 20 with ranks alone.
+The library reads both as it reads graph documents, where some values abort the process, and a replay that meets a wrong
+edge keeps what it took before (fluxion reference 5.2, 5.3). So both are checked first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from fluxion_ffi import idset
 from fluxion_ffi.containment import Containment
 from fluxion_ffi.encoding import check_integers, dump, parse
 from fluxion_ffi.errors import InvalidRequest, shown
 from fluxion_ffi.values import Document
 from fluxion_ffi.vertices import Vertex, read_vertex
 
-_SHORTHAND = "fluxion:jgf_shorthand"
-_WRITERS = ("fluxion", "fluxion:", "fluxion:jgf", _SHORTHAND)
+_WRITERS = ("fluxion", "fluxion:", "fluxion:jgf")
+
+_RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", re.ASCII)
+_MOST_IDS = 2**20
+"""Ids in one set; far above any cluster, far below what would exhaust memory."""
 
 RankCheck = Callable[[Collection[object], str], None]
-"""Raises `InvalidRequest` for ranks that the graph doesn't have; given the place to name."""
+"""Raises `InvalidRequest` for ranks that the graph doesn't have; takes the place to name."""
 
 
 def encode_replay(R: Document, tree: Containment) -> bytes:  # noqa: N803
-    """Check and write an R for update_allocate on the graph of ``tree``. Raises `InvalidRequest` with the place.
-
-    Its edges are checked too: at a wrong one the library keeps what it took before (fluxion reference 5.3).
-    """
+    """Check and write an R for update_allocate on the graph of ``tree``. Raises `InvalidRequest` with the place."""
     document = parse(R, "R")
     if "execution" not in document:
         _check_edges(document.get("graph"), "R.graph", tree)
@@ -37,35 +37,32 @@ def encode_replay(R: Document, tree: Containment) -> bytes:  # noqa: N803
     execution = _execution(document)
     for key in ("starttime", "expiration"):
         _check_time(execution.get(key, 0), f"R.execution.{key}")
-    scheduling = document.get("scheduling")
-    if scheduling is None:
-        _check_r_lite(execution, tree.check_ranks)
-        _check_nodelist(execution)
-    else:
-        whole = _scheduling(scheduling).get("writer") != _SHORTHAND
-        _check_edges(scheduling.get("graph"), "R.scheduling.graph", tree, to_root=whole)
+    _check_edges(_scheduling(document.get("scheduling")).get("graph"), "R.scheduling.graph", tree)
     return _written(document)
 
 
 def encode_release(R: Document, check_ranks: RankCheck) -> bytes:  # noqa: N803
-    """Check and write an R for partial_cancel. Raises `InvalidRequest` with the place.
+    """Check and write an R for partial_cancel, which frees everything on the ranks of ``R_lite``.
 
-    Without ``scheduling`` all that the job holds on the ranks of ``R_lite`` is freed. With it every vertex
-    listed must be exclusive; one that isn't (a shared node, the root) is refused here, because the library would
-    free those before it.
+    Raises `InvalidRequest` with the place.
     """
     document = parse(R, "R")
-    scheduling = document.get("scheduling")
-    if scheduling is None:
-        _check_r_lite(_execution(document), check_ranks)
-    else:
-        graph = _scheduling(scheduling).get("graph")
-        for index, vertex in enumerate(_read_graph(graph, "R.scheduling.graph")):
-            if not vertex.exclusive:
-                raise InvalidRequest(
-                    f"R.scheduling.graph.nodes[{index}]: {vertex.path} isn't exclusive, so it can't be freed"
-                )
+    execution = _execution(document)
+    if "scheduling" in document:
+        raise InvalidRequest("R.scheduling: only whole ranks can be freed")
+    _check_r_lite(execution, check_ranks)
     return _written(document)
+
+
+def encode_ranks(ranks: Iterable[int]) -> str:
+    """Write ranks as an RFC 22 idset such as ``0-3,7``."""
+    runs: list[list[int]] = []
+    for number in sorted(set(ranks)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _written(document: dict[str, Any]) -> bytes:
@@ -85,7 +82,7 @@ def _execution(document: dict[str, Any]) -> dict[str, Any]:
 
 def _scheduling(scheduling: Any) -> dict[str, Any]:
     if not isinstance(scheduling, dict):
-        raise InvalidRequest("R.scheduling: must be an object")
+        raise InvalidRequest("R.scheduling: must be an object that lists the vertices")
     if scheduling.get("writer", "fluxion") not in _WRITERS:
         raise InvalidRequest(
             f"R.scheduling.writer: {shown(scheduling['writer'])} isn't one of {', '.join(_WRITERS)}"
@@ -105,7 +102,11 @@ def _read_graph(graph: Any, place: str) -> list[Vertex]:
     ]
 
 
-def _check_edges(graph: Any, place: str, tree: Containment, *, to_root: bool = True) -> None:
+def _check_edges(
+    graph: Any,
+    place: str,
+    tree: Containment,
+) -> None:
     """Check that each edge joins two listed vertices as the graph does, and that one begins at the root."""
     by_key = {vertex.key: vertex.path for vertex in _read_graph(graph, place)}
     parents: set[str] = set()
@@ -122,7 +123,7 @@ def _check_edges(graph: Any, place: str, tree: Containment, *, to_root: bool = T
         if not tree.joins(*ends):
             raise InvalidRequest(f"{where}: {ends[1]} isn't a child of {ends[0]} in the graph")
         parents.add(ends[0])
-    if to_root and tree.root not in parents:
+    if tree.root not in parents:
         raise InvalidRequest(f"{place}.edges: none begins at the root {tree.root}")
 
 
@@ -145,21 +146,29 @@ def _check_r_lite(execution: dict[str, Any], check_ranks: RankCheck) -> None:
         place = f"R.execution.R_lite[{index}]"
         if not isinstance(entry, dict) or not isinstance(entry.get("children", {}), dict):
             raise InvalidRequest(f"{place}: must be an object with rank and children")
-        ranks = idset.decode(entry.get("rank", ""), f"{place}.rank")
+        ranks = _decode_ids(entry.get("rank", ""), f"{place}.rank")
         if seen & ranks:
             raise InvalidRequest(f"{place}.rank: {min(seen & ranks)} is listed twice")
         check_ranks(ranks, f"{place}.rank")
         seen |= ranks
         for kind, ids in entry.get("children", {}).items():
-            idset.decode(ids, f"{place}.children.{kind}")
+            _decode_ids(ids, f"{place}.children.{kind}")
 
 
-def _check_nodelist(execution: dict[str, Any]) -> None:
-    names = execution.get("nodelist")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidRequest("R.execution.nodelist: must be a list of strings")
-    properties = execution.get("properties", {})
-    if not isinstance(properties, dict):
-        raise InvalidRequest("R.execution.properties: must be an object")
-    for name, ranks in properties.items():
-        idset.decode(ranks, f"R.execution.properties.{name}")
+def _decode_ids(text: str, place: str) -> set[int]:
+    """Read an idset, with or without brackets. Raises `InvalidRequest`, for an id listed twice too."""
+    if not isinstance(text, str):
+        raise InvalidRequest(f"{place}: must be an idset in a string, not {shown(text)}")
+    inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    ids: set[int] = set()
+    for item in inner.split(","):
+        parts = _RANGE.fullmatch(item)
+        first = int(parts[1]) if parts else 0
+        last = int(parts[2] or first) if parts else -1
+        if last < first or last - first >= _MOST_IDS or len(ids) >= _MOST_IDS:
+            raise InvalidRequest(f"{place}: {shown(text)} isn't an idset such as 0-3,7")
+        ids_here = set(range(first, last + 1))
+        if ids & ids_here:
+            raise InvalidRequest(f"{place}: {min(ids & ids_here)} is listed twice")
+        ids |= ids_here
+    return ids

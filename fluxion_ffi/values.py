@@ -1,4 +1,4 @@
-"""What goes into a graph call and what comes out, as plain values."""
+"""The arguments and results of graph calls as plain values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class MatchResult:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """What the library knows of a job: ``mode`` is ALLOCATED, RESERVED, CANCELED, INIT or ERROR."""
+    """The state of a job: ``mode`` is ALLOCATED, RESERVED, CANCELED, INIT or ERROR."""
 
     mode: str
     reserved: bool

@@ -1,7 +1,8 @@
 """The vertices of a JGF document, read as libreapi_cli reads them.
 
-The library tells a wrong key from a missing one badly, and aborts on some values: a path or property that isn't a
-string, a number that doesn't fit (fluxion reference 1.7, 2.1). Here each is refused with the place in the document.
+The library often can't distinguish a wrong key from a missing one, and it aborts on some values: a path or property
+that isn't a string, a number that doesn't fit (fluxion reference 1.7, 2.1). Here each is refused with its place in the
+document.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _uniq_id(key: str, metadata: dict[str, Any], place: str, refusal: Refusal) -
 
 
 def _check_name(kind: str, metadata: dict[str, Any], where: str, refusal: Refusal) -> None:
-    """A node without id takes it from the digits that end its name; too many of them abort the process."""
+    """Check the digits at the end of a node's name: without an id they are the id, and too many abort the process."""
     if kind != "node" or metadata.get("id", -2) != -2 or "name" not in metadata:
         return
     if len(metadata["name"]) > _LONGEST_NAME:

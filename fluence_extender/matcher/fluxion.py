@@ -72,11 +72,7 @@ class FluxionMatcher:
             self._graph = fluxion.ResourceGraph(
                 library,
                 _unit_vertices(graph),
-                fluxion.GraphOptions(
-                    matcher_policy=options.policy,
-                    prune_filters=options.prune_filters,
-                    match_format=options.match_format,
-                ),
+                fluxion.GraphOptions(matcher_policy=options.policy, prune_filters=options.prune_filters),
             )
 
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:

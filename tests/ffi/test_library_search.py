@@ -8,7 +8,7 @@ import pytest
 
 from fluxion_ffi import Feature, FeatureMissing, GraphOptions, MatchOp, ResourceGraph, open_library
 from fluxion_ffi.errors import LibraryBroken, LibraryNotFound, LibraryTooOld
-from fluxion_ffi.search import load_first, places
+from fluxion_ffi.library import load_first, places
 from tests.ffi.documents import RELEASE, graph, jobspec
 from tests.ffi.stub import Stub, compile_library
 

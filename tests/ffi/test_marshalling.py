@@ -17,7 +17,7 @@ def read(text: str) -> Any:
 
 
 def test_initialize_sends_the_graph_and_every_option(stub: Stub, library: Library) -> None:
-    options = GraphOptions("lonode", "ALL:core", "rv1", "flexible", 100)
+    options = GraphOptions("lonode", "ALL:core", 100)
     with ResourceGraph(library, graph(), options):
         call, sent, chosen = stub.last_call
     assert call == "initialize 1"
@@ -27,8 +27,8 @@ def test_initialize_sends_the_graph_and_every_option(stub: Stub, library: Librar
         "matcher_name": "CA",
         "matcher_policy": "lonode",
         "prune_filters": "ALL:core",
-        "match_format": "rv1",
-        "traverser_policy": "flexible",
+        "match_format": "jgf",
+        "traverser_policy": "simple",
         "reserve_vtx_vec": 100,
     }
 
@@ -103,15 +103,10 @@ def test_info(stub: Stub, resources: ResourceGraph) -> None:
     assert stub.last_call == ["info 1", "8"]
 
 
-def test_find_asks_in_the_format_of_the_graph(stub: Stub, resources: ResourceGraph) -> None:
+def test_find_asks_for_jgf(stub: Stub, resources: ResourceGraph) -> None:
     stub.give(string='{"graph": {}}')
     assert resources.find("status=up") == '{"graph": {}}'
     assert stub.last_call == ["find 1", "status=up", "jgf"]
-
-
-def test_find_asks_in_the_format_given(stub: Stub, resources: ResourceGraph) -> None:
-    resources.find("status=up", "rv1")
-    assert stub.last_call[2] == "rv1"
 
 
 def test_find_without_a_result_is_none(stub: Stub, resources: ResourceGraph) -> None:

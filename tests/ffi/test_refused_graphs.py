@@ -88,10 +88,10 @@ BAD_GRAPHS = [
     (lambda document: document["graph"].pop("nodes"), "graph.nodes: must be a list"),
     (lambda document: document["graph"].update(edges={}), "graph.edges: must be a list"),
     (lambda document: document["graph"]["nodes"].append(None), "graph.nodes[7]: must be an object"),
-    (lambda document: document["graph"]["nodes"].append(vertex(1, "x", "/cluster0/x")), "'1' is there twice"),
+    (lambda document: document["graph"]["nodes"].append(vertex(1, "x", "/cluster0/x")), "'1' appears twice"),
     (
         lambda document: document["graph"]["nodes"].append(vertex(9, "x", "/cluster0/node0")),
-        "/cluster0/node0 is there twice",
+        "/cluster0/node0 appears twice",
     ),
     (
         lambda document: document["graph"]["nodes"].append(vertex(9, "x", "/other0")),

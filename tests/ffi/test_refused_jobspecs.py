@@ -108,18 +108,7 @@ def test_a_duration_in_range_is_passed_on(stub: Stub, resources: ResourceGraph, 
     assert stub.last_call[0] == "match 1"
 
 
-def test_a_slot_beside_another_resource_is_refused_for_the_flexible_traverser(
-    stub: Stub, library: Library
-) -> None:
-    mixed = [{"type": "node", "count": 1, "with": [*slot(1), {"type": "gpu", "count": 1}]}]
-    with ResourceGraph(library, graph(), GraphOptions(traverser_policy="flexible")) as resources:
-        said = refused(stub, resources, jobspec(mixed))
-        assert said == "resources[0].with: a slot beside another resource crashes the flexible traverser"
-        resources.match(MatchOp.ALLOCATE, jobspec([*slot(1), *slot(2)]))
-        assert stub.last_call[0].startswith("match")
-
-
-def test_the_simple_traverser_answers_such_a_jobspec_itself(stub: Stub, resources: ResourceGraph) -> None:
+def test_a_slot_beside_another_resource_is_passed_on(stub: Stub, resources: ResourceGraph) -> None:
     resources.match(MatchOp.ALLOCATE, jobspec([*slot(1), {"type": "gpu", "count": 1}]))
     assert stub.last_call[0] == "match 1"
 

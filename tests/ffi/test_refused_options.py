@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fluxion_ffi import GraphOptions, InvalidGraph, InvalidOptions, Library, ResourceGraph
-from tests.ffi.documents import Json, edge, graph, vertex
+from fluxion_ffi import GraphOptions, InvalidOptions, Library, ResourceGraph
+from tests.ffi.documents import graph
 from tests.ffi.stub import Stub
 
 
@@ -23,11 +23,6 @@ from tests.ffi.stub import Stub
         ("matcher_policy", "policy=low node_centric=maybe", "at 'node_centric=maybe'"),
         ("matcher_policy", "policy=low policy=high", "at 'policy=high'"),
         ("matcher_policy", "node_centric=true", "has no policy=high or policy=low"),
-        ("traverser_policy", "complex", "isn't one of flexible, simple"),
-        ("traverser_policy", 1, "must be a string"),
-        ("match_format", "rv2", "isn't one of"),
-        ("match_format", "rlite", "isn't one of"),
-        ("match_format", True, "must be a string"),
         ("prune_filters", None, "must be a string"),
         ("prune_filters", "ALL", "HIGHER:LOWER"),
         ("prune_filters", "ALL:core,", "HIGHER:LOWER"),
@@ -87,15 +82,3 @@ def test_filters_that_leave_the_root_without_a_total_are_refused(
 )
 def test_filters_that_leave_the_root_a_total_are_accepted(library: Library, filters: str, root: str) -> None:
     ResourceGraph(library, graph(root=root), GraphOptions(prune_filters=filters)).close()
-
-
-@pytest.mark.parametrize("match_format", ["rv1", "rv1_nosched", "rv1_shorthand"])
-def test_a_node_without_rank_cannot_be_written_as_rv1(
-    stub: Stub, library: Library, match_format: str
-) -> None:
-    document: Json = graph()
-    document["graph"]["nodes"].append(vertex(50, "node", "/cluster0/gateway0"))
-    document["graph"]["edges"].append(edge(0, 50))
-    with pytest.raises(InvalidGraph, match="/cluster0/gateway0 has no rank; use jgf"):
-        ResourceGraph(library, document, GraphOptions(match_format=match_format))
-    assert stub.calls == 0
