@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import click
@@ -105,24 +105,65 @@ def tree(nodes: Sequence[Item]) -> Branch:
 
 def drawn(root: Branch, devices: Sequence[Item], all_nodes: bool = False) -> Iterator[str]:
     """Yield the lines of the tree."""
-    whole = all_nodes or root.nodes <= MOST_NODES
-    rows = list(_rows(root, "", "", whole)) + list(_device_rows(devices))
+    rows = list(_rows(_outline(root, all_nodes or root.nodes <= MOST_NODES)))
+    if devices:
+        rows += _rows(_device_outline(devices))
     width = max(len(label) for label, _ in rows)
-    for label, rest in rows:
-        yield f"{label.ljust(width)}  {rest}".rstrip()
+    for label, text in rows:
+        yield f"{label.ljust(width)}  {text}".rstrip()
     yield painted("# held by gangs   + used by other pods   . free", DIM, sys.stdout)
 
 
-def _rows(branch: Branch, first: str, after: str, whole: bool) -> Iterator[tuple[str, str]]:
+@dataclass(slots=True)
+class _Outline:
+    """A line of the drawing, and the lines that branch off from it."""
+
+    label: str
+    text: str = ""
+    children: list[_Outline] = field(default_factory=list)
+
+
+def _rows(outline: _Outline, first: str = "", after: str = "") -> Iterator[tuple[str, str]]:
+    """Yield label and text of each line; ``first`` is in front of this line, ``after`` of those below."""
+    yield first + outline.label, outline.text
+    for child in outline.children[:-1]:
+        yield from _rows(child, f"{after}├─ ", f"{after}│  ")
+    for child in outline.children[-1:]:
+        yield from _rows(child, f"{after}└─ ", f"{after}   ")
+
+
+def _outline(branch: Branch, with_nodes: bool) -> _Outline:
     label = branch.name if branch.kind in ("cluster", "node") else f"{branch.kind} {branch.name}"
-    yield first + label, _bars(branch)
-    children = branch.children if whole else [child for child in branch.children if child.kind != "node"]
-    hidden = len(branch.children) - len(children)
-    for number, child in enumerate(children, start=1):
-        last = number == len(children) and not hidden
-        yield from _rows(child, after + ("└─ " if last else "├─ "), after + ("   " if last else "│  "), whole)
+    shown = [child for child in branch.children if with_nodes or child.kind != "node"]
+    outline = _Outline(label, _bars(branch), [_outline(child, with_nodes) for child in shown])
+    hidden = len(branch.children) - len(shown)
     if hidden:
-        yield f"{after}└─ {hidden} nodes", "--nodes shows them"
+        outline.children.append(_Outline(f"{hidden} nodes", "--nodes shows them"))
+    return outline
+
+
+def _device_outline(devices: Sequence[Item]) -> _Outline:
+    root = _Outline("backends")
+    outlines: dict[str, _Outline] = {}
+    for device in devices:
+        outline = outlines[device["path"]] = _Outline(f"{device['name']} ({device['type']})", _use(device))
+        outlines.get(_parent(device, outlines), root).children.append(outline)
+    return root
+
+
+def _parent(device: Item, paths: Container[str]) -> str:
+    """Return the path of the nearest device above that is among ``paths``, empty if there is none."""
+    path = str(device["path"]).rpartition("/")[0]
+    while path and path not in paths:
+        path = path.rpartition("/")[0]
+    return path
+
+
+def _use(device: Item) -> str:
+    cells = f"{'#' * round(10 * device['held'] / device['total']):.<10}" if device["total"] else " " * 10
+    text = f"{_colored(f'[{cells}]')} {device['held']}/{device['total']}"
+    where = f"on {device['node']}" if device["node"] else ""
+    return "  ".join(part for part in (text, where, "; ".join(device["problems"])) if part)
 
 
 def _bars(branch: Branch) -> str:
@@ -150,52 +191,18 @@ def _colored(text: str) -> str:
     )
 
 
-def _device_rows(devices: Sequence[Item]) -> Iterator[tuple[str, str]]:
-    if devices:
-        yield "backends", ""
-    depths = [one["path"].count("/") - _depth_of(one["backend"], devices) for one in devices]
-    for number, device in enumerate(devices):
-        depth = depths[number]
-        lines = "".join(
-            "│  " if _has_sibling(depths[number + 1 :], level) else "   " for level in range(depth)
-        )
-        branch = "├─ " if _has_sibling(depths[number + 1 :], depth) else "└─ "
-        label = f"{lines}{branch}{device['name']} ({device['type']})"
-        held = (
-            f"[{'#' * round(10 * device['held'] / device['total']):.<10}]"
-            if device["total"]
-            else "[          ]"
-        )
-        text = f"{_colored(held)} {device['held']}/{device['total']}"
-        where = f"on {device['node']}" if device["node"] else ""
-        yield label, "  ".join(part for part in (text, where, "; ".join(device["problems"])) if part)
-
-
-def _has_sibling(below: Sequence[int], depth: int) -> bool:
-    """Return whether the branch has another entry at ``depth``; ``below`` are the depths of the lines below."""
-    return next((one == depth for one in below if one <= depth), False)
-
-
-def _depth_of(backend: str, devices: Sequence[Item]) -> int:
-    """Return the depth of the backend's uppermost device."""
-    return min(str(one["path"]).count("/") for one in devices if one["backend"] == backend)
-
-
 def _dot(root: Branch, devices: Sequence[Item]) -> Iterator[str]:
     yield "digraph cluster {"
     yield "  node [shape=box];"
     yield from _dot_branch(root, "/cluster", None)
+    paths = {device["path"] for device in devices}
     for device in devices:
-        above = device["path"].rpartition("/")[0]
         label = f"{device['name']}\\n{device['held']}/{device['total']} {device['type']}"
         yield f"  {json.dumps(device['path'])} [label={_quoted(label)}, style=rounded];"
-        parent = above if any(one["path"] == above for one in devices) else _parent_of_top_level(device)
+        where = f"node/{device['node']}" if device["node"] else "/cluster"
+        parent = _parent(device, paths) or where
         yield f"  {json.dumps(parent)} -> {json.dumps(device['path'])};"
     yield "}"
-
-
-def _parent_of_top_level(device: Item) -> str:
-    return f"node/{device['node']}" if device["node"] else "/cluster"
 
 
 def _dot_branch(branch: Branch, path: str, parent: str | None) -> Iterator[str]:

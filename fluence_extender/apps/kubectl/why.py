@@ -110,7 +110,7 @@ def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wid
             "starts",
             f"in {until(story['expected_start'], now())}, as far as running pods say how long they run",
         )
-    yield from (_line("asks", _asked(ask)) for ask in story["asks"])
+    yield from (_line("asks", _request_text(ask)) for ask in story["asks"])
     placed = Counter(member["node"] for member in story["members"] if member["node"])
     if placed:
         yield _line("placed", _listed([f"{node} ({count})" for node, count in placed.items()], wide))
@@ -152,7 +152,7 @@ def matches(gang: Item, kind: str, name: str) -> bool:
     return kind not in ("pod", "gang") and named_after
 
 
-def _asked(ask: Item) -> str:
+def _request_text(ask: Item) -> str:
     count = ask["members"]
     text = f"{count} {'member' if count == 1 else 'members'} of {amounts(ask['requests'], 'pods') or 'a pod slot only'}"
     if ask["devices"]:
@@ -193,10 +193,10 @@ def _capacity(ask: Item, nodes: Sequence[Item], lacking: Sequence[str], wide: bo
 def _devices(asks: Sequence[Item], devices: Sequence[Item]) -> Iterator[str]:
     kinds = {kind: ask["requires"] for ask in asks for kind in ask["devices"]}
     for kind, requires in kinds.items():
-        ofkind = [device for device in devices if device["type"] == kind]
-        if not ofkind:
+        of_type = [device for device in devices if device["type"] == kind]
+        if not of_type:
             yield _line(kind, "no device of this type is configured (ConfigMap fluence-resources)")
-        for device in ofkind:
+        for device in of_type:
             yield _line(kind, _device(device, requires))
 
 
