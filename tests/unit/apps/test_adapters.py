@@ -30,17 +30,17 @@ def w() -> Iterator[World]:
     made.close()
 
 
-def test_pods_of_others_may_go_anywhere(w: World) -> None:
+def test_a_foreign_pod_may_run_anywhere(w: World) -> None:
     assert w.placements.locate(RequestedPod("default", "p", "u", "default-scheduler")) == Anywhere()
 
 
-def test_pod_that_was_not_seen_yet_has_to_wait(w: World) -> None:
+def test_a_pod_that_was_not_seen_yet_has_to_wait(w: World) -> None:
     assert w.placements.locate(RequestedPod("default", "p", "u", "fluence")) == Undecided(
         "the pod has not been seen yet"
     )
 
 
-def test_place_is_the_planned_node_and_then_the_bound_one(w: World) -> None:
+def test_the_location_is_the_planned_node_and_then_the_bound_one(w: World) -> None:
     one = gang(w, "g", 1000)[0]
     assert w.placements.locate(w.asked(one)) == Undecided("the gang is about to be placed")
     w.advance(1)
@@ -51,7 +51,7 @@ def test_place_is_the_planned_node_and_then_the_bound_one(w: World) -> None:
     assert w.placements.locate(w.asked(one)) == On("n0")
 
 
-def test_asking_changes_nothing(w: World) -> None:
+def test_a_look_up_changes_nothing(w: World) -> None:
     one, lonely = gang(w, "g", 1000)[0], gang(w, "h", 1000, size=2)[0]
     w.advance(1)
     allocations, version = dict(w.ledger.allocations), w.ledger.version
@@ -60,7 +60,7 @@ def test_asking_changes_nothing(w: World) -> None:
     assert (dict(w.ledger.allocations), w.ledger.version) == (allocations, version)
 
 
-def test_reason_is_the_gangs(w: World) -> None:
+def test_the_reason_is_that_of_the_gang(w: World) -> None:
     one = gang(w, "g", 1000, size=3)[0]
     w.advance(1)
     assert w.placements.locate(w.asked(one)) == Nowhere("waiting for members (1 of 3 exist)")
@@ -81,7 +81,7 @@ def test_gangs_are_listed_with_state_reason_and_members(w: World) -> None:
     )
 
 
-def test_allocations_say_what_each_pod_holds(w: World) -> None:
+def test_allocations_show_what_each_pod_holds(w: World) -> None:
     one = w.pod("p", gates=(GATE,), requests=asks(1500, 2, nvidia_com__gpu=1), devices={"simulator": 2})
     w.advance(1)
     assert every(w.state.allocations()) == [
@@ -97,7 +97,7 @@ def test_eviction_may_not_leave_a_gang_below_its_size(w: World) -> None:
     assert w.placements.may_evict(uids[:1])
     assert not w.placements.may_evict(uids[:2])
     assert w.placements.may_evict(uids)
-    assert w.placements.may_evict(["stranger"])
+    assert w.placements.may_evict(["foreign"])
 
 
 async def _bind_all(w: World, pods: list[Pod]) -> None:
@@ -124,7 +124,7 @@ def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
     controller.ledger.close()
 
 
-def test_gang_that_has_places_says_what_kube_scheduler_has_against_a_member(w: World) -> None:
+def test_a_placed_gang_shows_why_kube_scheduler_refuses_a_member(w: World) -> None:
     first = gang(w, "g", 1000, 1000)[0]
     w.advance(1)
     w.change(first, refusal="no PersistentVolumeClaim data")

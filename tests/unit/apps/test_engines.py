@@ -1,4 +1,4 @@
-"""Every policy that can be chosen can be served."""
+"""Every policy that can be chosen works."""
 
 from __future__ import annotations
 

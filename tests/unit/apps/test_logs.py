@@ -1,4 +1,4 @@
-"""Log lines: on stderr, in the chosen form, without what users wrote in their pods."""
+"""Log lines: on stderr, in the chosen format, without what users wrote in their pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def own_configuration() -> Iterator[None]:
 
 
 def fail_with(secret: str) -> None:
-    """Log an exception raised beside a local variable."""
+    """Log an exception whose frame has a local variable."""
     try:
         raise ValueError(f"{len(secret)} characters")
     except ValueError:
@@ -38,18 +38,18 @@ def test_a_json_line_has_level_time_event_and_fields(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_no_line_holds_a_local_variable(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_line_contains_a_local_variable(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging(log_format)
     fail_with("private")
-    told = capsys.readouterr().err
-    assert "ValueError" in told
-    assert "private" not in told
+    logged = capsys.readouterr().err
+    assert "ValueError" in logged
+    assert "private" not in logged
 
 
 def test_lines_below_the_level_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging(level=logging.WARNING)
     structlog.get_logger().info("quiet")
     structlog.get_logger().warning("loud")
-    told = capsys.readouterr().err
-    assert "loud" in told
-    assert "quiet" not in told
+    logged = capsys.readouterr().err
+    assert "loud" in logged
+    assert "quiet" not in logged

@@ -1,4 +1,4 @@
-"""The configuration of the kube-scheduler beside us."""
+"""The configuration of the kube-scheduler in the extender's pod."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def election(lease: str = "", duration: int = 15) -> dict[str, object]:
     return found
 
 
-def test_without_a_lease_nobody_is_elected() -> None:
+def test_without_a_lease_there_is_no_election() -> None:
     assert election() == {"leaderElect": False}
 
 
@@ -33,7 +33,7 @@ def test_lease_is_elected_in_kube_schedulers_own_proportions() -> None:
 
 
 @pytest.mark.parametrize("duration", [3, 4, 6, 60])
-def test_any_duration_is_one_that_kube_scheduler_accepts(duration: int) -> None:
+def test_kube_scheduler_accepts_any_duration(duration: int) -> None:
     """leaseDuration > renewDeadline > 1.2 retryPeriods (client-go, leaderelection)."""
     found = election("a/b", duration)
     renew, retry = (int(str(found[key]).removesuffix("ms")) for key in ("renewDeadline", "retryPeriod"))
@@ -54,7 +54,7 @@ def extenders(barrier: bool = False) -> list[dict[str, object]]:
     return found
 
 
-def test_one_extender_looks_at_every_pod_and_another_binds_the_marked_ones() -> None:
+def test_one_extender_filters_for_every_pod_and_another_binds_the_marked_ones() -> None:
     looks, binds = extenders()
     assert (looks["urlPrefix"], binds["urlPrefix"]) == ("http://x/self-binding", "http://x")
     assert "managedResources" not in looks
@@ -68,7 +68,7 @@ def test_one_extender_looks_at_every_pod_and_another_binds_the_marked_ones() -> 
     ]
 
 
-def test_with_the_barrier_one_extender_does_it_all() -> None:
+def test_with_the_barrier_one_extender_does_everything() -> None:
     (one,) = extenders(barrier=True)
     assert one["urlPrefix"] == "http://x"
     assert {one[verb] for verb in ("filterVerb", "prioritizeVerb", "bindVerb", "preemptVerb")} == {

@@ -1,4 +1,4 @@
-"""Both applications on held placements, asked without a network."""
+"""Both applications on held placements, called without a network."""
 
 from __future__ import annotations
 

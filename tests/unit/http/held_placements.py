@@ -88,7 +88,7 @@ VERTICES: list[dict[str, Any]] = [{"id": str(i), "metadata": {"type": "core", "i
 EDGES: list[dict[str, Any]] = [{"source": "0", "target": str(i)} for i in range(1, 2500)]
 GRAPH: dict[str, Any] = {"graph": {"nodes": VERTICES, "edges": EDGES}}
 
-# Posts a request to a verb: the verb's name; the request, or its bytes as they are.
+# Posts a request to a verb: the name of the verb; the request, or its bytes as they are.
 Post = Callable[[str, Any], Awaitable[httpx.Response]]
 V = TypeVar("V")
 
@@ -100,7 +100,7 @@ class HeldPlacements:
         self.plan = dict(plan or {})
         self.missing = ""
         self.leading = True
-        self.asked_to_lead = 0
+        self.lead_requests = 0
         self.refusals: list[tuple[str, str]] = []
         self.handed_over: list[tuple[str, str]] = []
         self.instead: Location | None = None
@@ -117,7 +117,7 @@ class HeldPlacements:
         return self.missing
 
     async def settled(self) -> None:
-        self.asked_to_lead += 1
+        self.lead_requests += 1
 
     def locate(self, pod: RequestedPod) -> Location:
         if self.failure is not None:
@@ -204,18 +204,18 @@ def listed(items: Sequence[V]) -> Items[V]:
 
 
 async def halves(items: list[dict[str, Any]]) -> AsyncIterator[list[dict[str, Any]]]:
-    """Two pieces, and an empty one between them."""
+    """Yield two pieces, and an empty one between them."""
     for piece in (items[: len(items) // 2], [], items[len(items) // 2 :]):
         yield piece
 
 
 def on(node: str) -> HeldPlacements:
-    """A service that has planned the pod ``uid-1`` on ``node``."""
+    """Return a service that has planned the pod ``uid-1`` on ``node``."""
     return HeldPlacements({"uid-1": On(node)})
 
 
 def pod(uid: str = "uid-1", scheduler: str = "fluence") -> dict[str, Any]:
-    """A pod as JSON."""
+    """Return a pod as JSON."""
     return {
         "metadata": {"name": "p", "namespace": "default", "uid": uid, "labels": {"a": "b"}},
         "spec": {"schedulerName": scheduler, "containers": [{"name": "c", "image": "i"}]},
@@ -223,17 +223,17 @@ def pod(uid: str = "uid-1", scheduler: str = "fluence") -> dict[str, Any]:
     }
 
 
-def by_name(names: Sequence[str], asked: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Filter's and prioritize's request to a nodeCacheCapable extender."""
-    return {"Pod": asked or pod(), "Nodes": None, "NodeNames": list(names)}
+def by_name(names: Sequence[str], requested: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the request of filter and prioritize to a nodeCacheCapable extender."""
+    return {"Pod": requested or pod(), "Nodes": None, "NodeNames": list(names)}
 
 
-def by_node(names: Sequence[str], asked: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The same with whole nodes."""
+def by_node(names: Sequence[str], requested: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the same request with whole nodes."""
     items = [{"metadata": {"name": name, "labels": {"x": name}}, "status": {"phase": "é"}} for name in names]
-    return {"Pod": asked or pod(), "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
+    return {"Pod": requested or pod(), "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
 
 
 def binding(uid: str = "uid-1", node: str = "n1") -> dict[str, str]:
-    """Bind's request."""
+    """Return the request of bind."""
     return {"PodName": "p", "PodNamespace": "default", "PodUID": uid, "Node": node}

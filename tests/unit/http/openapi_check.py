@@ -1,4 +1,4 @@
-"""Answers held against the OpenAPI document that describes them."""
+"""A check of answers against the OpenAPI document that describes them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Document = dict[str, Any]
 
 
 def problems(document: Document, path: str, status: int, answer: Any) -> list[str]:
-    """What is wrong with ``answer`` to a GET of ``path`` (without its query)."""
+    """Return what is wrong with ``answer`` to a GET of ``path`` (without its query)."""
     schema = answer_schema(document, path, status)
     validator = Draft202012Validator({**schema, "components": document["components"]})
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(answer)]
 
 
 def answer_schema(document: Document, path: str, status: int) -> Document:
-    """The schema of an answer to ``path``, found by the route it matches."""
+    """Return the schema of an answer to ``path``, found by the route it matches."""
     route = next(route for route in document["paths"] if _pattern(route).fullmatch(path))
     answers = document["paths"][route]["get"]["responses"]
     schema: Document = answers[str(status)]["content"]["application/json"]["schema"]
@@ -26,7 +26,7 @@ def answer_schema(document: Document, path: str, status: int) -> Document:
 
 
 def example_of(document: Document, schema: Document) -> Any:
-    """An answer made of the examples of a schema's fields."""
+    """Return an answer made of the examples of a schema's fields."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

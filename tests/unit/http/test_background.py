@@ -1,4 +1,4 @@
-"""What goes on beside the serving."""
+"""Tasks in the background of the serving."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from fluence_extender.http.listeners.serving import background
 
 
-async def test_work_goes_on_until_the_context_ends() -> None:
+async def test_background_tasks_run_until_the_context_ends() -> None:
     done: list[str] = []
 
     async def work(name: str) -> None:
@@ -27,7 +27,7 @@ async def test_work_goes_on_until_the_context_ends() -> None:
     assert done == ["a begins", "b begins", "a ends", "b ends"]
 
 
-async def test_what_fails_ends_the_serving_and_the_rest() -> None:
+async def test_a_failing_task_ends_the_serving_and_the_other_tasks() -> None:
     ended = asyncio.Event()
 
     async def fail() -> None:
@@ -46,7 +46,7 @@ async def test_what_fails_ends_the_serving_and_the_rest() -> None:
     assert ended.is_set()
 
 
-async def test_serving_that_fails_ends_the_work() -> None:
+async def test_serving_that_fails_ends_the_background_tasks() -> None:
     ended = asyncio.Event()
 
     async def work() -> None:

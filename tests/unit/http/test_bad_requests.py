@@ -1,4 +1,4 @@
-"""What is no proper request is refused with a text that names the fault."""
+"""A malformed request is refused with a text that names the fault."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VALID = {
         b'{"Pod":{"metadata":{"name":"\xff","namespace":"d","uid":"u"}},"PodName":"\xff"}',
     ],
 )
-async def test_what_is_no_request_is_refused_with_a_text(
+async def test_a_malformed_request_is_refused_with_a_text(
     post: Post, placements: HeldPlacements, verb: str, body: bytes
 ) -> None:
     answer = await post(verb, body)
@@ -138,7 +138,7 @@ async def test_another_path_is_not_found(verbs: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_huge_body_is_refused_whether_or_not_it_says_its_length(verb: str, metrics: Metrics) -> None:
+async def test_a_huge_body_is_refused_with_or_without_a_content_length(verb: str, metrics: Metrics) -> None:
     async def dribble() -> AsyncIterator[bytes]:
         for _ in range(20):
             yield b" " * 100
@@ -167,7 +167,9 @@ def _asked(receive: Receive) -> tuple[list[Message], Callable[[VerbEndpoint], Aw
     return sent, call
 
 
-async def test_a_client_that_leaves_before_its_request_is_whole_gets_nothing(metrics: Metrics) -> None:
+async def test_a_client_that_disconnects_before_its_request_is_complete_gets_nothing(
+    metrics: Metrics,
+) -> None:
     messages: Iterator[Message] = iter(
         [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
     )

@@ -1,4 +1,4 @@
-"""What the verbs decide, by themselves: who passes, who scores, whose victims may go."""
+"""What the verbs decide: which nodes pass, which score, whose victims may be evicted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_scores_single_out_the_planned_node() -> None:
     assert list(scores(Anywhere(), [])) == []
 
 
-def test_only_nodes_whose_victims_may_all_go_are_kept() -> None:
+def test_only_nodes_whose_victims_may_all_be_evicted_stay_candidates() -> None:
     placements = HeldPlacements()
     placements.protected = frozenset({"u2"})
     safe, broken, none = (

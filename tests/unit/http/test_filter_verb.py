@@ -45,7 +45,7 @@ async def test_a_list_of_one_other_node_teaches_nothing(post: Post, placements: 
     assert placements.refusals == []
 
 
-async def test_of_the_nodes_that_a_pod_is_pinned_to_one_may_be_all_that_is_left(
+async def test_a_pinned_pod_may_be_offered_only_one_of_its_nodes(
     post: Post, placements: HeldPlacements
 ) -> None:
     placements.plan["uid-1"] = On("n2", confined=True)
@@ -65,7 +65,7 @@ async def test_a_pod_without_a_place_gets_its_reason_for_every_node(
     assert placements.refusals == []
 
 
-async def test_a_pod_that_the_watch_has_not_shown_yet_is_to_be_asked_for_again(
+async def test_a_pod_that_the_watch_has_not_shown_yet_gets_an_error_so_that_it_is_retried(
     post: Post, placements: HeldPlacements
 ) -> None:
     placements.plan["uid-1"] = Undecided("the pod has not been seen yet")
@@ -74,17 +74,17 @@ async def test_a_pod_that_the_watch_has_not_shown_yet_is_to_be_asked_for_again(
     assert answer["NodeNames"] == []
 
 
-async def test_the_same_question_has_the_same_answer(post: Post) -> None:
+async def test_equal_requests_get_equal_answers(post: Post) -> None:
     first = (await post("filter", by_name(["n1", "n3"]))).content
     assert (await post("filter", by_name(["n1", "n3"]))).content == first
 
 
-async def test_pods_of_other_schedulers_pass_everywhere_even_before_we_are_ready(
+async def test_foreign_pods_pass_everywhere_even_before_the_service_is_ready(
     post: Post, placements: HeldPlacements
 ) -> None:
     foreign = pod(scheduler="default-scheduler")
     placements.missing = "listing nodes"
-    placements.failure = AssertionError("must not be asked")
+    placements.failure = AssertionError("must not be called")
     answer = (await post("filter", by_name(["n1", "n2"], foreign))).json()
     assert answer["NodeNames"] == ["n1", "n2"]
     request = by_node(["n1", "n2"], foreign)
@@ -97,7 +97,7 @@ async def test_a_pod_that_names_no_scheduler_is_not_ours(post: Post) -> None:
     assert (await post("filter", by_name(["n1", "n2"], nameless))).json()["NodeNames"] == ["n1", "n2"]
 
 
-async def test_before_we_are_ready_the_error_says_what_is_missing(
+async def test_before_the_service_is_ready_the_error_says_what_is_missing(
     post: Post, placements: HeldPlacements
 ) -> None:
     placements.missing = "replaying 12 bound pods"
@@ -140,7 +140,7 @@ async def test_an_escaped_name_is_found(post: Post) -> None:
     assert (await post("filter", body + b'"NodeNames":["a\\"", "\\u006e2"]}')).json()["NodeNames"] == ["n2"]
 
 
-async def test_who_binds_itself_is_handed_the_pod_with_the_answer(
+async def test_a_pod_is_handed_over_to_a_scheduler_that_binds_itself(
     post: Post, placements: HeldPlacements
 ) -> None:
     answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
@@ -148,7 +148,7 @@ async def test_who_binds_itself_is_handed_the_pod_with_the_answer(
     assert placements.handed_over == [("uid-1", "n2")]
 
 
-async def test_nobody_else_is(post: Post, placements: HeldPlacements) -> None:
+async def test_other_pods_are_not_handed_over(post: Post, placements: HeldPlacements) -> None:
     await post("filter", by_name(["n1", "n2"]))
     await post("self-binding/filter", by_name(["n1", "n3"]))
     placements.plan["uid-1"] = Nowhere("busy")
@@ -156,20 +156,22 @@ async def test_nobody_else_is(post: Post, placements: HeldPlacements) -> None:
     assert placements.handed_over == []
 
 
-async def test_who_may_not_be_handed_over_passes_nowhere(post: Post, placements: HeldPlacements) -> None:
+async def test_a_pod_that_may_not_be_handed_over_passes_nowhere(
+    post: Post, placements: HeldPlacements
+) -> None:
     placements.instead = Nowhere("it asks for devices")
     answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
     assert (answer["NodeNames"], answer["Error"]) == ([], "")
     assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(["n1", "n2"], "it asks for devices")
 
 
-async def test_who_goes_after_others_is_tried_again(post: Post, placements: HeldPlacements) -> None:
+async def test_a_pod_that_is_bound_after_others_is_retried(post: Post, placements: HeldPlacements) -> None:
     placements.instead = Undecided("not its turn")
     answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
     assert (answer["NodeNames"], answer["Error"]) == ([], "not its turn")
 
 
-async def test_the_other_looks_are_the_same_for_who_binds_itself(post: Post) -> None:
+async def test_the_other_look_ups_are_the_same_for_a_scheduler_that_binds_itself(post: Post) -> None:
     for verb, body in (("prioritize", by_name(["n1", "n2"])), ("filter", by_name(["n1", "n2"]))):
         ours, theirs = await post(verb, body), await post(f"self-binding/{verb}", body)
         assert ours.json() == theirs.json()

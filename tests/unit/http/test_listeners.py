@@ -1,4 +1,4 @@
-"""The two listeners: each application on its own port, and a port that is taken is named."""
+"""The two listeners: each application on its own port, and an error that names a port in use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
 
 async def post(port: int, path: str, request: object) -> bytes:
-    """One request on a connection of its own; the answer's body."""
+    """Send one request on a connection of its own, and return the answer's body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps(request).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -56,14 +56,14 @@ async def test_both_applications_are_served_on_their_own_ports() -> None:
         assert (await client.post(f"{api}/filter", json={})).status_code == 404
 
 
-async def test_a_taken_port_is_named_and_nothing_is_left_open() -> None:
+async def test_the_error_names_a_port_in_use_and_nothing_stays_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(CannotListen, match=rf"can't listen on 127\.0\.0\.1:{port}: .+in use"):
             await listeners(HeldPlacements(), api_at=Address("127.0.0.1", port)).start()
 
 
-async def test_an_address_that_isnt_ours_is_named() -> None:
+async def test_the_error_names_an_address_of_another_host() -> None:
     for host, port in (("no such host", 1), ("127.0.0.1", 70_000)):
         with pytest.raises(CannotListen, match=f"can't listen on {host}:{port}: "):
             await listeners(HeldPlacements(), Address(host, port)).start()
@@ -103,7 +103,7 @@ async def test_a_client_that_hangs_up_doesnt_undo_its_bind() -> None:
         await until(lambda: placements.bound == {"uid-1": "n1"})
 
 
-async def test_a_bind_that_waits_is_told_when_we_stop() -> None:
+async def test_a_waiting_bind_gets_an_error_when_the_service_stops() -> None:
     placements = HeldPlacements()
     placements.barrier = asyncio.Event()
     running = listeners(placements)
@@ -135,7 +135,7 @@ async def test_a_body_over_the_limit_is_refused_and_the_connection_stays_usable(
         await writer.wait_closed()
 
 
-async def test_a_request_cut_short_leaves_the_service_as_it_was() -> None:
+async def test_a_truncated_request_changes_nothing() -> None:
     placements = on("n2")
     async with listeners(placements) as running:
         for verb in ("filter", "bind"):

@@ -1,4 +1,4 @@
-"""Metrics: what is counted, and that gauges show what the service holds."""
+"""Metrics: what is counted, and that gauges show the state of the service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_the_gauges_mirror_the_service(api: httpx.AsyncClient, placements:
     assert "fluence_extender_ready 0.0" in (await api.get("/metrics")).text
 
 
-async def test_both_formats_are_spoken(api: httpx.AsyncClient) -> None:
+async def test_metrics_come_in_both_formats(api: httpx.AsyncClient) -> None:
     plain = await api.get("/metrics")
     assert plain.headers["content-type"].startswith("text/plain; version=")
     accept = {"accept": "application/openmetrics-text; version=1.0.0"}
@@ -56,7 +56,7 @@ def test_two_services_in_one_process_share_no_metrics() -> None:
     assert b'outcome="bound"' not in other.render()[0]
 
 
-def test_every_kind_of_drift_is_there_from_the_start_and_counts() -> None:
+def test_every_kind_of_drift_starts_at_zero_and_counts() -> None:
     metrics = Metrics()
     assert all(f'fluence_drift_total{{kind="{kind}"}} 0.0' in shown(metrics) for kind in DriftKind)
     metrics.drifted(DriftKind.NOT_HELD)

@@ -1,4 +1,4 @@
-"""Bindings under way outlive the calls that began them, and all end."""
+"""Bindings under way outlive the calls that started them, and all end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_binding_outlives_the_call_that_began_it(pending: PendingBinds) 
     assert len(pending) == 0
 
 
-async def test_thousands_wait_at_once_and_all_end(pending: PendingBinds) -> None:
+async def test_thousands_of_bindings_wait_at_once_and_all_end(pending: PendingBinds) -> None:
     barrier = asyncio.Event()
     bound: list[int] = []
 
@@ -52,7 +52,9 @@ async def test_thousands_wait_at_once_and_all_end(pending: PendingBinds) -> None
     assert len(pending) == 0
 
 
-async def test_what_waits_is_told_that_we_stop_and_what_ends_in_time_succeeds(pending: PendingBinds) -> None:
+async def test_at_the_stop_a_binding_in_time_succeeds_and_the_others_get_an_error(
+    pending: PendingBinds,
+) -> None:
     async def quick() -> None:
         await asyncio.sleep(0.001)
 
@@ -71,7 +73,7 @@ async def test_what_waits_is_told_that_we_stop_and_what_ends_in_time_succeeds(pe
         await pending.run(quick())
 
 
-async def test_a_binding_that_gives_itself_up_is_refused(pending: PendingBinds) -> None:
+async def test_a_binding_that_cancels_itself_is_refused(pending: PendingBinds) -> None:
     async def binding() -> None:
         raise asyncio.CancelledError
 

@@ -15,7 +15,7 @@ async def test_the_planned_node_has_the_highest_score(post: Post) -> None:
     assert (await post("prioritize", by_node(["n1", "n2"]))).json() == expected
 
 
-async def test_without_a_plan_every_score_is_nought(post: Post, placements: HeldPlacements) -> None:
+async def test_without_a_plan_every_score_is_zero(post: Post, placements: HeldPlacements) -> None:
     flat = [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 0}]
     foreign = pod(scheduler="default-scheduler")
     assert (await post("prioritize", by_name(["n1", "n2"], foreign))).json() == flat
@@ -78,7 +78,7 @@ async def test_a_node_whose_victims_would_break_a_gang_is_no_candidate(
     assert answer == {"NodeNameToMetaVictims": {"n2": META["n2"], "n3": META["n3"]}}
 
 
-async def test_whole_victims_are_answered_by_uid(post: Post, placements: HeldPlacements) -> None:
+async def test_victims_sent_as_whole_pods_are_answered_by_uid(post: Post, placements: HeldPlacements) -> None:
     placements.protected = frozenset({"b"})
     whole = {
         node: {

@@ -1,4 +1,4 @@
-"""Whatever is asked, every answer keeps to the extender protocol."""
+"""Whatever the request, every answer follows the extender protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ plain: st.SearchStrategy[str] = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,8}[a-z0-9]
 names: st.SearchStrategy[list[str]] = st.lists(st.one_of(plain, st.text(max_size=6)), max_size=20)
 
 
-# The names offered, where the pod is to go, whether nodes are offered by their names, the request.
+# The offered names, the location of the pod, whether nodes are offered by their names, the request.
 Question = tuple[list[str], Location, bool, bytes]
 
 
@@ -77,7 +77,7 @@ async def test_every_offered_name_gets_one_score_in_range(question: Question) ->
 
 
 @given(names, plain)
-def test_looking_into_the_bytes_finds_what_the_list_holds(listed: list[str], node: str) -> None:
+def test_a_search_in_the_bytes_finds_what_the_list_contains(listed: list[str], node: str) -> None:
     for raw in (json.dumps(listed), json.dumps(listed, ensure_ascii=False, separators=(",", ":"))):
         assert NamesOffer(raw.encode()).holds(node) == (node in listed)
 

@@ -1,4 +1,4 @@
-"""What the verbs and probes of a replica say that stands by."""
+"""The verbs and probes of a standby."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from fluence_extender.http.state.app import api_app
 from tests.unit.http.held_placements import HeldPlacements, Post, by_name
 
 
-async def test_filter_waits_for_the_lead_and_then_says_so(post: Post, placements: HeldPlacements) -> None:
+async def test_filter_on_a_standby_waits_for_the_lead(post: Post, placements: HeldPlacements) -> None:
     placements.leading = False
     placements.plan["uid-1"] = Undecided("not the leader: the lease is held by x_1")
     answer = (await post("filter", by_name(["n1", "n2"]))).json()
     assert answer["Error"] == "not the leader: the lease is held by x_1"
     assert answer["FailedAndUnresolvableNodes"] == {}
-    assert placements.asked_to_lead == 1
+    assert placements.lead_requests == 1
 
 
-async def test_leader_is_not_waited_for(post: Post, placements: HeldPlacements) -> None:
+async def test_the_leader_does_not_wait_for_the_lead(post: Post, placements: HeldPlacements) -> None:
     assert (await post("filter", by_name(["n1", "n2"]))).json()["NodeNames"] == ["n2"]
-    assert placements.asked_to_lead == 0
+    assert placements.lead_requests == 0
 
 
-async def test_standby_is_ready_and_says_what_it_is(
+async def test_a_standby_is_ready_and_says_that_it_is_a_standby(
     api: httpx.AsyncClient, placements: HeldPlacements
 ) -> None:
     assert (await api.get("/readyz")).text == "ok\n"
@@ -41,7 +41,7 @@ async def test_standby_is_ready_and_says_what_it_is(
 
 @pytest.fixture
 async def scheduler() -> AsyncIterator[tuple[str, list[int]]]:
-    """The URL of a health endpoint, and the statuses it is going to answer."""
+    """Return the URL of a health endpoint, and the statuses that it will answer."""
     statuses: list[int] = []
 
     async def livez(_: web.Request) -> web.Response:
@@ -58,7 +58,7 @@ async def scheduler() -> AsyncIterator[tuple[str, list[int]]]:
     await runner.cleanup()
 
 
-async def asked(url: str) -> httpx.Response:
+async def probed(url: str) -> httpx.Response:
     transport = httpx.ASGITransport(api_app(HeldPlacements(), Metrics(), url))
     async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
         return await client.get("/livez/scheduler")
@@ -67,17 +67,17 @@ async def asked(url: str) -> httpx.Response:
 async def test_probe_of_the_scheduler_passes_its_health_on(scheduler: tuple[str, list[int]]) -> None:
     url, statuses = scheduler
     statuses += [200, 500]
-    answer = await asked(url)
+    answer = await probed(url)
     assert (answer.status_code, answer.text) == (200, "ok\n")
-    answer = await asked(url)
+    answer = await probed(url)
     assert (answer.status_code, answer.text) == (503, f"{url} answers 500\n")
 
 
-async def test_scheduler_that_does_not_answer_is_not_alive() -> None:
-    answer = await asked("http://127.0.0.1:1/livez")
+async def test_the_probe_of_a_scheduler_that_does_not_answer_fails() -> None:
+    answer = await probed("http://127.0.0.1:1/livez")
     assert answer.status_code == 503
     assert answer.text.startswith("http://127.0.0.1:1/livez doesn't answer: ")
 
 
-async def test_without_a_scheduler_to_ask_nothing_is_wrong() -> None:
-    assert (await asked("")).status_code == 200
+async def test_without_a_scheduler_its_probe_passes() -> None:
+    assert (await probed("")).status_code == 200

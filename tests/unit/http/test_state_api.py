@@ -43,7 +43,7 @@ async def test_gangs_are_shown_with_their_members(api: httpx.AsyncClient) -> Non
     }
 
 
-async def test_one_gang_is_found_by_its_name_and_tells_its_history(api: httpx.AsyncClient) -> None:
+async def test_one_gang_is_found_by_its_name_and_shows_its_history(api: httpx.AsyncClient) -> None:
     found = (await api.get("/v1/gangs/default/vqe")).json()
     assert found["members"][0]["backend"] == GANGS[0].members[0].backend
     assert found["asks"] == [
@@ -152,7 +152,7 @@ async def test_a_filtered_page_says_whether_there_are_more_and_not_how_many(api:
 @pytest.mark.parametrize(
     "token", ["nonsense", "é", "WyJub2RlcyJd", "bnVsbA", "W10", "WyJnYW5ncyIsMV0", "[" * 9999]
 )
-async def test_a_token_of_no_list_is_told(api: httpx.AsyncClient, token: str) -> None:
+async def test_a_token_of_no_list_is_refused(api: httpx.AsyncClient, token: str) -> None:
     answer = await api.get("/v1/gangs", params={"continue": token})
     assert (answer.status_code, answer.json()["detail"]) == (
         400,
@@ -180,14 +180,14 @@ async def test_the_graph_is_whole_and_compact_unless_asked(
 
 
 @pytest.mark.parametrize("path", ["/v1/graph?expand=nonsense", "/v1/gangs?state=tired", "/v1/nodes?limit=-1"])
-async def test_an_impossible_value_is_told_in_words(api: httpx.AsyncClient, path: str) -> None:
+async def test_an_impossible_value_is_refused_with_a_text(api: httpx.AsyncClient, path: str) -> None:
     answer = await api.get(path)
     assert answer.status_code == 422
     assert answer.json()["detail"].startswith(path.partition("?")[2].partition("=")[0])
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("url", "text"),
     [
         (
             "/v1/gangs?statee=bound&zone=a&limit=1",
@@ -200,16 +200,16 @@ async def test_an_impossible_value_is_told_in_words(api: httpx.AsyncClient, path
         ("/v1/nodes/n1?limit=x", "unknown parameter limit; /v1/nodes/n1 takes none"),
     ],
 )
-async def test_a_parameter_that_is_not_known_is_refused_with_those_that_are(
-    api: httpx.AsyncClient, asked: str, told: str
+async def test_an_unknown_parameter_is_refused_with_the_known_ones(
+    api: httpx.AsyncClient, url: str, text: str
 ) -> None:
-    answer = await api.get(asked)
+    answer = await api.get(url)
     assert answer.status_code == 400
-    assert told in answer.json()["detail"]
+    assert text in answer.json()["detail"]
     assert (answer.json()["kind"], answer.json()["message"]) == ("Status", answer.json()["detail"])
 
 
-async def test_a_question_with_a_parameter_that_is_not_known_is_refused(api: httpx.AsyncClient) -> None:
+async def test_a_simulation_with_an_unknown_parameter_is_refused(api: httpx.AsyncClient) -> None:
     answer = await api.post("/v1/simulate?name=x", content=b"{}")
     assert (answer.status_code, answer.json()["detail"]) == (
         400,
@@ -218,7 +218,7 @@ async def test_a_question_with_a_parameter_that_is_not_known_is_refused(api: htt
 
 
 @pytest.mark.parametrize("path", STATE)
-async def test_the_timeout_that_clients_of_kubernetes_send_along_is_let_pass(
+async def test_the_timeout_parameter_of_kubernetes_clients_is_accepted(
     api: httpx.AsyncClient, path: str
 ) -> None:
     assert (await api.get(f"{path}?timeout=10s")).content == (await api.get(path)).content
@@ -231,14 +231,14 @@ async def test_head_is_answered_as_get_without_a_body(api: httpx.AsyncClient, pa
     got = await api.get(path)
     head = await api.head(path)
     assert (head.status_code, head.content) == (200, b"")
-    # What is counted meanwhile may change the length of the metrics.
+    # Counters that change in between may change the length of the metrics.
     differing = {"content-length"} if path == "/metrics" else set()
     assert {name: value for name, value in head.headers.items() if name not in differing} == {
         name: value for name, value in got.headers.items() if name not in differing
     }
 
 
-async def test_head_makes_nothing_of_a_list_that_is_there_already_or_of_what_is_not(
+async def test_head_of_an_unchanged_list_and_of_unknown_paths_makes_no_list(
     api: httpx.AsyncClient,
 ) -> None:
     tag = (await api.get("/v1/gangs")).headers["etag"]
@@ -261,8 +261,8 @@ async def test_an_answer_that_has_not_changed_is_not_made_again(
     first = await api.get(path)
     tag = first.headers["etag"]
     assert tag.startswith('"')
-    for asked in (tag, f'"other", {tag}', f"W/{tag}", "*"):
-        again = await api.get(path, headers={"if-none-match": asked})
+    for condition in (tag, f'"other", {tag}', f"W/{tag}", "*"):
+        again = await api.get(path, headers={"if-none-match": condition})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert placements.read == 0 or path not in LISTS
     assert (await api.get(path, headers={"if-none-match": '"other"'})).content == first.content
@@ -288,7 +288,7 @@ async def test_a_standby_says_that_it_is_one(
 
 
 @pytest.mark.parametrize("path", STATE)
-async def test_state_isnt_told_from_a_half_listed_cluster(
+async def test_no_state_is_shown_of_a_half_listed_cluster(
     api: httpx.AsyncClient, placements: HeldPlacements, path: str
 ) -> None:
     placements.missing = "listing pods"

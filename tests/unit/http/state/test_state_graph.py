@@ -1,4 +1,4 @@
-"""The graph is told as it is at one moment, however long the telling takes."""
+"""The graph in the state API is that of one moment, however long it takes to send."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cluster(count: int) -> Containment:
     return build_containment([node(f"n{number}", 2500, 3) for number in range(count)], units=FINE)
 
 
-async def told(pieces: Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
+async def collected(pieces: Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
     vertices = [one async for piece in pieces.vertices() for one in piece]
     return vertices, [one async for piece in pieces.edges() for one in piece]
 
@@ -30,7 +30,7 @@ async def told(pieces: Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
 @pytest.mark.parametrize("expanded", [False, True])
 async def test_the_pieces_are_the_whole_document(expanded: bool) -> None:
     containment = cluster(400)
-    vertices, edges = await told(await pieces_of(lambda: containment, expanded))
+    vertices, edges = await collected(await pieces_of(lambda: containment, expanded))
     whole = in_units(jgf.to_jgf(containment), scale_of(FINE))
     graph = (jgf.expand(whole) if expanded else sized(whole))["graph"]
     assert vertices == graph["nodes"]
@@ -38,7 +38,7 @@ async def test_the_pieces_are_the_whole_document(expanded: bool) -> None:
     assert len(vertices) == (1 + 400 * 6 if expanded else 1 + 400 * 3)
 
 
-async def test_a_graph_that_changes_meanwhile_is_gathered_anew() -> None:
+async def test_a_graph_that_changes_meanwhile_is_gathered_again() -> None:
     now = [cluster(400)]
     other = cluster(3)
 
@@ -48,18 +48,18 @@ async def test_a_graph_that_changes_meanwhile_is_gathered_anew() -> None:
     reading = asyncio.create_task(pieces_of(look, False))
     await asyncio.sleep(0)
     now[0] = other
-    vertices, _ = await told(await reading)
+    vertices, _ = await collected(await reading)
     assert len(vertices) == 10
 
 
-async def test_a_graph_that_never_stands_still_is_told_all_the_same() -> None:
+async def test_a_graph_that_keeps_changing_is_shown_all_the_same() -> None:
     containment = cluster(400)
 
     def look() -> Containment:
         containment.revision += 1
         return containment
 
-    vertices, edges = await told(await pieces_of(look, False))
+    vertices, edges = await collected(await pieces_of(look, False))
     assert (len(vertices), len(edges)) == (1201, 1200)
 
 

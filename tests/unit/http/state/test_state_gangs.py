@@ -1,4 +1,4 @@
-"""What is shown of gangs that run."""
+"""The reasons of running gangs in the state API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = GangKey("default", "g", Convention.LABEL)
 
 
 def gang(*phases: str, size: int = 3, state: GangState = GangState.BOUND) -> Gang:
-    """A gang with a member on n0 for each of ``phases``."""
+    """Return a gang with a member on n0 for each of ``phases``."""
     made = Gang(KEY, size=size, state=state)
     for number, phase in enumerate(phases):
         one: Pod = pod(f"g-{number}", node="n0", phase=phase)
@@ -35,12 +35,12 @@ def gang(*phases: str, size: int = 3, state: GangState = GangState.BOUND) -> Gan
         (("Running", "Failed"), "2 members are missing; replacements are placed beside the others"),
     ],
 )
-def test_gang_that_runs_with_less_than_its_size_says_so(phases: tuple[str, ...], reason: str) -> None:
+def test_a_running_gang_with_missing_members_has_a_reason(phases: tuple[str, ...], reason: str) -> None:
     seen = gang_shape(gang(*phases))
     assert (seen.state, seen.reason, seen.why) == ("bound", reason, "")
 
 
-def test_reason_that_is_there_counts_before_what_is_missing() -> None:
+def test_a_recorded_reason_has_priority_over_missing_members() -> None:
     waits = gang("Running", state=GangState.COMMITTED)
     waits.reason = Reason(ReasonCode.BUSY, "busy: 0 of 1 fit now")
     assert gang_shape(waits).reason == "busy: 0 of 1 fit now"

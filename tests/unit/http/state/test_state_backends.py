@@ -1,4 +1,4 @@
-"""What is said of virtual devices, and that the matcher agrees on what is free."""
+"""Virtual devices in the state API, and that the matcher agrees on what is free."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown(w: World) -> dict[str, Backend]:
 
 
 def counts(w: World) -> dict[str, tuple[int, int, int]]:
-    """Total, held and free by name, as shown; what is free is what the matcher would give."""
+    """Return total, held and free by name, as shown; check that the matcher would allocate what is free."""
     found = shown(w)
     devices = {device.path: device for device in w.ledger.graph.catalogue.devices}
     for path, view in found.items():
@@ -46,7 +46,7 @@ def counts(w: World) -> dict[str, tuple[int, int, int]]:
 
 
 def obtainable(w: World, path: str) -> int:
-    """How many units of one device the matcher has free."""
+    """Return how many units of one device the matcher has free."""
     device = next(one for one in w.ledger.graph.catalogue.devices if one.path == path)
     for amount in range(device.count, 0, -1):
         for jobspec in jobspecs_for((device,), amount):
@@ -79,7 +79,7 @@ def test_every_device_is_shown_with_its_attributes_and_parents(world: MakeWorld)
 
 
 @pytest.mark.parametrize(
-    ("asked", "free"),
+    ("requested", "free"),
     [
         ({"licence": 2}, {"pool": 1}),
         ({"qubit": 3}, {"fez": 0}),
@@ -87,17 +87,17 @@ def test_every_device_is_shown_with_its_attributes_and_parents(world: MakeWorld)
         ({"qdevice": 1}, {"fez": 0}),
     ],
 )
-def test_what_is_taken_is_taken_with_its_parts_and_its_whole(
-    asked: dict[str, int], free: dict[str, int], world: MakeWorld
+def test_an_allocated_device_is_held_with_its_parts_and_its_whole(
+    requested: dict[str, int], free: dict[str, int], world: MakeWorld
 ) -> None:
     w = world(node("n0"), node("n1"), DEVICES)
-    requires = {} if "licence" in asked else {"fluence.flux-framework.org/require-backend": "fez"}
-    w.pod("p", requests=asks(100, 1), devices=asked, annotations=requires)
+    requires = {} if "licence" in requested else {"fluence.flux-framework.org/require-backend": "fez"}
+    w.pod("p", requests=asks(100, 1), devices=requested, annotations=requires)
     w.advance(3)
     now = counts(w)
     assert {name: now[name][2] for name in free} == free
     units = sum(view.free for view in shown(w).values() if view.type == "qubit")
-    assert units == {"licence": 10, "qubit": 7, "qpu": 5, "qdevice": 0}[next(iter(asked))]
+    assert units == {"licence": 10, "qubit": 7, "qpu": 5, "qdevice": 0}[next(iter(requested))]
 
 
 def test_holders_are_named_with_what_they_hold(world: MakeWorld) -> None:
@@ -111,14 +111,14 @@ def test_holders_are_named_with_what_they_hold(world: MakeWorld) -> None:
     assert (pool.total, pool.held, pool.free) == (3, 2, 1)
 
 
-def test_a_device_on_a_node_that_is_closed_says_so(world: MakeWorld) -> None:
+def test_a_device_on_a_closed_node_has_a_problem(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"), DEVICES)
     w.change(node("n1"), unschedulable=True)
     (lab,) = [view for view in shown(w).values() if view.backend == "lab"]
     assert (lab.usable, lab.problems) == (False, ("its node n1: cordoned",))
 
 
-def test_a_device_whose_node_is_not_there_is_shown_as_left_out(world: MakeWorld) -> None:
+def test_a_device_without_its_node_is_shown_as_unusable(world: MakeWorld) -> None:
     w = world(node("n0"), DEVICES)
     (lab,) = [view for view in shown(w).values() if view.backend == "lab"]
     assert (lab.usable, lab.total, lab.node, lab.attributes) == (False, 0, "n1", {"vendor": "lab"})
@@ -128,7 +128,7 @@ def test_a_device_whose_node_is_not_there_is_shown_as_left_out(world: MakeWorld)
     assert (lab.usable, lab.total) == (True, 1)
 
 
-def test_a_device_that_was_removed_while_held_is_shown_until_it_is_given_back(world: MakeWorld) -> None:
+def test_a_device_that_was_removed_while_held_is_shown_until_it_is_released(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"), DEVICES)
     pod = w.pod("p", requests=asks(100, 1), devices={"licence": 2})
     w.advance(3)
@@ -146,7 +146,7 @@ def test_a_device_that_was_removed_while_held_is_shown_until_it_is_given_back(wo
 
 
 @pytest.mark.parametrize("devices_first", [True, False])
-def test_devices_and_nodes_count_alike_whichever_came_first(devices_first: bool, world: MakeWorld) -> None:
+def test_devices_and_nodes_count_the_same_whichever_came_first(devices_first: bool, world: MakeWorld) -> None:
     w = world()
     comers: list[Watched] = [
         replace(DEVICES, text="resources: [{type: licence, name: one}, {type: seat, name: pool, count: 3}]"),

@@ -1,4 +1,4 @@
-"""What is said of nodes: who uses what, and why nothing new lands there."""
+"""Nodes in the state API: which pods use what, and why nothing new may be placed there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def only(w: World) -> Node:
     return found
 
 
-def test_what_is_held_by_us_and_used_by_others_and_free_adds_up(world: MakeWorld) -> None:
+def test_held_used_by_others_and_free_add_up(world: MakeWorld) -> None:
     w = world(node("n0", 4000, 8), scheduling=False)
     gang(w, "g", 1500)
     w.foreign("n0", "daemon", requests=asks(250, 1))
@@ -46,7 +46,7 @@ def test_one_node_names_the_pods_that_use_it(world: MakeWorld) -> None:
     assert w.state.node("nowhere") is None
 
 
-def test_why_a_node_takes_nothing_is_said_in_full(world: MakeWorld) -> None:
+def test_all_reasons_why_a_node_is_closed_are_shown(world: MakeWorld) -> None:
     taint = Taint("dedicated", "NoSchedule", "ml")
     shunned = replace(
         node("n0"),
@@ -68,7 +68,7 @@ def test_why_a_node_takes_nothing_is_said_in_full(world: MakeWorld) -> None:
     assert only(w).schedulable
 
 
-def test_a_node_on_which_too_much_is_used_says_how_much(world: MakeWorld) -> None:
+def test_an_overcommitted_node_shows_by_how_much(world: MakeWorld) -> None:
     w = world(node("n0", 4000, 8))
     w.foreign("n0", "greedy", requests=asks(5500, 1))
     found = only(w)
@@ -76,7 +76,7 @@ def test_a_node_on_which_too_much_is_used_says_how_much(world: MakeWorld) -> Non
     assert found.free["cpu"] == -1.5
 
 
-def test_a_node_that_went_with_pods_on_it_is_still_shown(world: MakeWorld) -> None:
+def test_a_node_that_is_gone_is_shown_while_it_has_pods(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     gang(w, "g", 1000)
     w.advance(3)
@@ -89,6 +89,6 @@ def test_a_node_that_went_with_pods_on_it_is_still_shown(world: MakeWorld) -> No
     assert shown[held.node].free["cpu"] == -1.0
 
 
-def test_topology_is_what_the_labels_say(world: MakeWorld) -> None:
+def test_the_topology_comes_from_the_labels(world: MakeWorld) -> None:
     w = world(replace(node("n0"), labels={"topology.kubernetes.io/zone": "z1", "other": "x"}))
     assert only(w).levels == {"zone": "z1"}
