@@ -1,9 +1,9 @@
 """What a change of a node costs: on the embedded engine by the size of the cluster, on libreapi_cli in stalls.
 
-First the controller alone: how long it takes to take in one change and to look whether anything follows from it. The
-changes of all sizes are made in turns in one process, so that whatever else the machine does hits them alike; times are
-the process's own. Then a storm of changes on a service with libreapi_cli whose event loop also answers filter calls:
-how long the loop goes without taking its turn, and when the last node can be used.
+First the controller alone: how long it takes to observe one change and to decide what follows from it. The changes of
+all sizes alternate in one process, so that other load on the machine affects them equally; times are the process's CPU
+time. Then a storm of changes on a service with libreapi_cli, in which the event loop also answers filter calls: how
+long the loop is blocked, and when the last node can be used.
 
     python -m benchmarks.node_changes [--write]
 """
@@ -56,19 +56,19 @@ Change = Callable[[Node], Iterator[Observation]]
 
 
 def amounts(cores: int, gib: int, pods: int = 110) -> Resources:
-    """What a node has or a pod asks for."""
+    """Make the amounts of a node or a pod."""
     return Resources({"cpu": cores * 1000, "memory": gib * GIB, "pods": pods})
 
 
 def node(number: int, cores: int = 32) -> Node:
-    """One node, in one of ten zones."""
+    """Make a node in one of ten zones."""
     return Node(
         f"n{number}", labels={ZONE: f"z{number % 10}"}, allocatable=amounts(cores, 4 * cores), ready=True
     )
 
 
 def pods(count: int) -> list[Pod]:
-    """The bound pods of so many nodes; those on nodes with a device use it."""
+    """Make the bound pods of the nodes; pods on nodes with a device use it."""
     found = []
     for number in range(count * PODS):
         home, kind = divmod(number, PODS)
@@ -88,7 +88,7 @@ def pods(count: int) -> list[Pod]:
 
 
 def started(count: int, engine: str, per_node: list[Pod]) -> Controller:
-    """A controller of a cluster of so many nodes that has replayed all pods."""
+    """Make a controller that has replayed all pods of a cluster."""
     controller = Controller(Ledger(matcher_setup(choose_engine(engine), "lonode", LEVELS)))
     tied = ", ".join(
         f"{{type: fpga, name: f{number}, count: 1, parent: n{number}}}" for number in range(TIED)
@@ -132,14 +132,14 @@ CHANGES: dict[str, tuple[Change, bool]] = {
 
 @dataclass
 class Cluster:
-    """One size, and the microseconds that each change has taken so far."""
+    """A cluster of one size, and the microseconds that each change has taken so far."""
 
     size: int
     controller: Controller
     took: dict[str, list[float]] = field(default_factory=dict)
 
     def make(self, name: str, turn: int) -> None:
-        """Make one change and its opposite; half of what both take is noted."""
+        """Make one change and its opposite, and record half of their time."""
         change, tied = CHANGES[name]
         number = turn % TIED if tied else TIED + (turn * 37) % (self.size - TIED)
         begun = time.process_time()
@@ -149,12 +149,12 @@ class Cluster:
         self.took.setdefault(name, []).append((time.process_time() - begun) / 2 * 1e6)
 
     def median(self, name: str) -> float:
-        """The median of a change, in microseconds, without the first turns."""
+        """Return the median time of a change in microseconds, without the first rounds."""
         return statistics.median(self.took[name][REPEATS // 6 :])
 
 
 def costs() -> list[Cluster]:
-    """Make every change on every size, in turns."""
+    """Make every change on clusters of every size, alternating between the sizes."""
     clusters = [Cluster(size, started(size, "embedded", pods(size))) for size in SIZES]
     gc.collect()
     gc.freeze()
@@ -170,7 +170,7 @@ def costs() -> list[Cluster]:
 
 @dataclass(frozen=True)
 class Storm:
-    """What a storm did to a service: filter calls answered, stalls in milliseconds, seconds until all was followed."""
+    """The effect of a storm: answered filter calls, stalls in milliseconds, seconds until the graph had all changes."""
 
     calls: int
     longest_wall: float
@@ -196,7 +196,7 @@ async def storm() -> Storm:
     tasks = [asyncio.create_task(rebuilder.run()), asyncio.create_task(driver.run())]
     gc.collect()
     gc.freeze()
-    asked = RequestedPod("default", "p1", "uid-1", "fluence")
+    requested = RequestedPod("default", "p1", "uid-1", "fluence")
     stalls, calls, slowest = Stalls(), 0, 0.0
     watching = asyncio.create_task(stalls.run())
     begun = time.monotonic()
@@ -206,7 +206,7 @@ async def storm() -> Storm:
             driver.sink(_of_storm(made))
             made += 1
         before = time.monotonic()
-        placements.locate(asked)
+        placements.locate(requested)
         slowest = max(slowest, time.monotonic() - before)
         calls += 1
         await asyncio.sleep(0.002)
@@ -219,7 +219,7 @@ async def storm() -> Storm:
 
 
 def _of_storm(number: int) -> Observation:
-    """One change of many kinds."""
+    """Return the observation of one change; the kinds of changes alternate."""
     old = node(number % STORM_NODES)
     match number % 5:
         case 0:
@@ -234,7 +234,7 @@ def _of_storm(number: int) -> Observation:
 
 
 def page(clusters: list[Cluster], found: Storm) -> str:
-    """The page."""
+    """Return the page with the results."""
     smallest, largest = clusters[0], clusters[-1]
     heads = " | ".join(f"{cluster.size:,} nodes" for cluster in clusters)
     rows = []
@@ -249,9 +249,9 @@ Made by `python -m benchmarks.node_changes --write`.
 
 ## Embedded engine: microseconds a change
 
-One change taken in by the controller and looked at, in microseconds of the process's own time: the median of
-{REPEATS - REPEATS // 6} pairs of a change and its opposite, all sizes in turns in one run. Every node has {PODS} bound
-pods, one of them another scheduler's; {TIED} nodes have a virtual device of their own, which a pod there
+One change observed by the controller, with all that follows from it, in microseconds of CPU time: the median of
+{REPEATS - REPEATS // 6} pairs of a change and its opposite, alternating between the sizes in one run. Every node has
+{PODS} bound pods, one of them another scheduler's; {TIED} nodes have a virtual device of their own, which a pod there
 holds. No change rebuilds anything: the graph is edited in place.
 
 | change | {heads} | {largest.size:,} over {smallest.size:,} |
@@ -261,24 +261,24 @@ holds. No change rebuilds anything: the graph is edited in place.
 ## libreapi_cli: a storm of {STORM} changes
 
 {STORM_NODES:,} nodes of 32 cores and 128 GiB, {STORM_NODES * PODS:,} bound pods. Every 2 ms a node joins, leaves,
-shrinks, moves or is cordoned, and a filter call is answered on the same event loop; a task in that loop asks
-for its turn every millisecond. Graphs are rebuilt beside the loop, each in a process of its own.
+shrinks, moves or is cordoned, and a filter call is answered on the same event loop; another task of the loop
+wakes every millisecond. Graphs are rebuilt outside the loop, each in a process of its own.
 
 | | |
 |---|---:|
 | filter look-ups answered | {found.calls:,} |
 | slowest look-up, ms | {found.slowest_call:.2f} |
-| longest time the loop's thread worked without a turn, ms | {found.longest_own:.1f} |
-| longest time without a turn by the clock, ms | {found.longest_wall:.1f} |
+| longest CPU time for which the loop was blocked, ms | {found.longest_own:.1f} |
+| longest wall time for which the loop was blocked, ms | {found.longest_wall:.1f} |
 | rebuilds | {found.rebuilds} |
 | all changes in the graph after, s | {found.followed:.1f} |
 
-By the clock, a turn also waits for whatever else the machine does.
+Wall time includes other load on the machine.
 """
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark and print the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--write", action="store_true", help=f"write {REPORT.name}")
     arguments = parser.parse_args()

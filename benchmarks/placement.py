@@ -1,7 +1,7 @@
 """What planning a gang costs on a large cluster: equal and mixed members, with and without topology.
 
-The cluster is half full, in zones of ten racks of forty nodes. Each plan is taken back, so that all plans see the same
-cluster; the median and the slowest of them are told, and for comparison the same plans on a fifth of the nodes.
+The cluster is half full, in zones of ten racks of forty nodes. Each plan is undone, so that all plans see the same
+cluster. The result is the median and the slowest plan, also for a fifth of the nodes.
 
     python -m benchmarks.placement [--nodes 5000] [--rounds 20]
 """
@@ -35,7 +35,7 @@ KINDS = ((4, 16, 0), (8, 8, 1), (2, 32, 0), (1, 1, 0), (16, 64, 2), (3, 5, 0), (
 
 
 def cluster(nodes: int, engine: str) -> tuple[Planner, Ledger]:
-    """A planner on a cluster that is half full with pods of every size."""
+    """Make a planner on a cluster that is half full with pods of every size."""
     dice = random.Random(nodes)
     ledger = Ledger(matcher_setup(choose_engine(engine), "lonode", LEVELS))
     index = EligibilityIndex()
@@ -61,14 +61,14 @@ def cluster(nodes: int, engine: str) -> tuple[Planner, Ledger]:
 
 
 def pod(name: str, kind: tuple[int, int, int], notes: Mapping[str, str]) -> Pod:
-    """A pod of ``kind``: cores, GiB, gpus."""
+    """Make a pod of ``kind``: cores, GiB, gpus."""
     cores, gib, gpus = kind
     requests = Resources({"cpu": cores * 1000, "memory": gib * GIB, "pods": 1, "nvidia.com/gpu": gpus})
     return Pod("default", name, name, annotations=notes, requests=requests)
 
 
 def gang(members: int, kinds: int, notes: Mapping[str, str]) -> list[Demand]:
-    """Members of so many kinds in turn."""
+    """Make the demands of a gang whose members alternate between ``kinds`` kinds."""
     return [Demand(pod(f"p{number}", KINDS[number % kinds], notes)) for number in range(members)]
 
 
@@ -91,7 +91,7 @@ CASES: tuple[tuple[str, int, int, Mapping[str, str]], ...] = (
 
 
 def cost(planner: Planner, ledger: Ledger, demands: list[Demand], rounds: int) -> list[float]:
-    """Milliseconds of CPU for planning, each time; taking it back isn't counted."""
+    """Return the milliseconds of CPU time of each plan, without undoing it."""
     spent = []
     for _ in range(rounds):
         began = time.process_time()

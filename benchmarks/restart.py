@@ -1,10 +1,10 @@
-"""How long a restart takes on a large cluster, beside the time of the bare lists.
+"""How long a restart takes on a large cluster, compared with the time of the bare lists.
 
-A real etcd and kube-apiserver hold the nodes and bound pods; no kubelet and no controller run, so nothing moves.
-A start of ``fluence-extender serve`` is timed from the process's birth to its first 200 of ``/readyz``. The bare lists
-are those the service makes (every kind, in the same pages, all kinds at once, by the same client) in a fresh process
-that throws the bytes away; once more with Python's ``json`` reading them, and once with msgspec reading just the
-metadata. All are made in turns in one run.
+A real etcd and kube-apiserver store the nodes and bound pods; no kubelet and no controller run, so nothing changes.
+A start of ``fluence-extender serve`` is timed from the start of the process to its first 200 of ``/readyz``. The bare
+lists are those that the service requests (every kind, in the same pages, all kinds at once, with the same client), in a
+fresh process that discards the bytes; once more with Python's ``json`` parsing them, and once with msgspec parsing only
+the metadata. All of these alternate in one run.
 
     python -m benchmarks.restart [--write] [--nodes N] [--pods N] [--engine embedded]
 """
@@ -71,7 +71,7 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
 
 
 def pod(number: int, nodes: int) -> Manifest:
-    """A bound pod of the usual size; each fourth is another scheduler's."""
+    """Make a bound pod of the usual size; every fourth one is foreign."""
     env = [{"name": f"SETTING_{index}", "value": f"value-{index}"} for index in range(8)]
     ports = [{"containerPort": 8000 + index, "name": f"port-{index}"} for index in range(2)]
     requests = {"cpu": f"{500 + number % 5 * 250}m", "memory": f"{1 + number % 3}Gi"}
@@ -131,7 +131,7 @@ def fill(api: Api, nodes: int, pods: int) -> None:
 
 
 async def _bare(kubeconfig: str, how: str) -> None:
-    """Make all lists and say how long that took, by the clock and of our own time, and how many bytes came."""
+    """Request all lists and print their wall time, the process's CPU time and the number of bytes."""
     parse, size = PARSERS[how], 0
     version = msgspec.json.Decoder(_Page)
 
@@ -163,7 +163,7 @@ class _Page(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds by the clock and of the process's own time; ``size`` in bytes."""
+    """Seconds of wall time and of the process's CPU time; ``size`` in bytes."""
 
     wall: float
     own: float
@@ -171,13 +171,13 @@ class Timed:
 
 
 def installed(bytecode: Path) -> dict[str, str]:
-    """An environment in which Python finds bytecode, as pip leaves it where it installs."""
+    """Return an environment in which Python finds bytecode, as pip writes it when it installs."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": str(bytecode)}
 
 
 def bare(kubeconfig: Path, how: str, environment: Mapping[str, str]) -> Timed:
-    """The lists, in a fresh process."""
+    """Time the lists in a fresh process."""
     command = [sys.executable, "-m", "benchmarks.restart", "--bare", how, "--kubeconfig", str(kubeconfig)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     wall, own, size = done.stdout.split()
@@ -185,7 +185,7 @@ def bare(kubeconfig: Path, how: str, environment: Mapping[str, str]) -> Timed:
 
 
 def start(kubeconfig: Path, engine: str, log: Path, environment: Mapping[str, str]) -> Timed:
-    """One start of the service, to ready."""
+    """Time one start of the service until it is ready."""
     port, api_port = free_port(), free_port()
     command = [sys.executable, "-m", "fluence_extender", "serve", "--kubeconfig", str(kubeconfig)]
     command += ["--engine", engine, "--port", str(port), "--api-port", str(api_port)]
@@ -204,7 +204,7 @@ def start(kubeconfig: Path, engine: str, log: Path, environment: Mapping[str, st
 
 
 def free_port() -> int:
-    """A port nobody listens on at this moment."""
+    """Return a port that is free now."""
     with socket.socket() as bound:
         bound.bind((LOOPBACK, 0))
         port: int = bound.getsockname()[1]
@@ -220,13 +220,13 @@ def _ready(url: str) -> bool:
 
 
 def _own(pid: int) -> float:
-    """Seconds of CPU time of a process (proc(5): utime and stime)."""
+    """Return a process's seconds of CPU time (proc(5): utime and stime)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def imports(environment: Mapping[str, str]) -> Timed:
-    """What a process takes before it does anything: Python, and the imports of the command."""
+    """Time what a process does first: start Python and import the command."""
     begun = time.monotonic()
     before = os.times()
     subprocess.run(
@@ -241,14 +241,14 @@ def imports(environment: Mapping[str, str]) -> Timed:
 
 @dataclass
 class Found:
-    """What was measured, by what it is, and how loaded the machine was before each round (getloadavg(3), a minute)."""
+    """The measured times by name, and the machine's load before each round (getloadavg(3), one minute)."""
 
     times: dict[str, list[Timed]]
     loads: list[float]
 
 
 def measured(nodes: int, pods: int, engine: str) -> Found:
-    """Everything in turns, on a control plane of our own."""
+    """Measure everything, alternating, on a local control plane."""
     found = Found({}, [])
     with ControlPlane() as plane:
         for component in (KWOK, MANAGER):
@@ -258,7 +258,7 @@ def measured(nodes: int, pods: int, engine: str) -> Found:
         print(f"filled in {time.monotonic() - begun:.0f} s", file=sys.stderr)
         environment = installed(plane.folder / "bytecode")
         log = plane.folder / "serve.log"
-        # The first of each compiles what the others find.
+        # The first run of each command compiles the bytecode that the others find.
         bare(plane.kubeconfig, "bytes", environment)
         start(plane.kubeconfig, engine, log, environment)
         for _ in range(ROUNDS):
@@ -281,7 +281,7 @@ Made by `python -m benchmarks.restart --write`, a section for each engine.
 
 
 def section(found: Found, nodes: int, pods: int, engine: str) -> str:
-    """The section of one engine."""
+    """Return the section of the page for one engine."""
     walls = {name: statistics.median(one.wall for one in times) for name, times in found.times.items()}
     owns = {name: statistics.median(one.own for one in times) for name, times in found.times.items()}
     names = {
@@ -317,7 +317,7 @@ Ready after {ratio:.2f} times the bytes alone ({each} round by round). {goal}
 
 
 def with_section(page: str, engine: str, text: str) -> str:
-    """The page with that section in the place of an older one of the same engine."""
+    """Return the page with a section that replaces the older one of the same engine."""
     parts = page.split(TITLE)[1:] if page.startswith(HEAD) else []
     kept = {part.partition("\n")[0]: f"{TITLE}{part.rstrip()}\n" for part in parts}
     kept[engine] = text
@@ -325,7 +325,7 @@ def with_section(page: str, engine: str, text: str) -> str:
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark and print the section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--write", action="store_true", help=f"write {REPORT.name}")
     parser.add_argument("--nodes", type=int, default=GOAL_SIZE[0])

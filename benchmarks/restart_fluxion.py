@@ -1,6 +1,7 @@
-"""What a start with libreapi_cli spends in the library, and what around it: the graph is loaded, all pods are held.
+"""How much of a start with libreapi_cli is spent in the library, and how much around it.
 
-It is what the engine's own process does at a start, made here in one process whose calls into the library are timed.
+The engine's own process loads the graph and holds all pods at a start. Here one process does the same and times its
+calls into the library.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Made = TypeVar("Made")
 
 
 class TimedLibrary:
-    """A library that says how many seconds of CPU time its calls have taken."""
+    """A library that measures how many seconds of CPU time its calls have taken."""
 
     def __init__(self, library: fluxion_ffi.Library) -> None:
         self._library = library
@@ -47,7 +48,7 @@ class TimedLibrary:
 
 
 def _spent(work: Callable[[], Made], library: TimedLibrary) -> tuple[Made, float, float]:
-    """What ``work`` makes, and the seconds of CPU time that it took in the library and around it."""
+    """Return the result of ``work``, and the seconds of CPU time that it spent in the library and around it."""
     began, before = time.process_time(), library.seconds
     made = work()
     inside = library.seconds - before
@@ -55,14 +56,14 @@ def _spent(work: Callable[[], Made], library: TimedLibrary) -> tuple[Made, float
 
 
 def _imports() -> float:
-    """Seconds that the imports of the engine's process take, by a process that makes no others."""
+    """Return the seconds that the imports of the engine's process take, measured in a fresh process."""
     script = f"import time; began = time.process_time(); {IMPORTS}; print(time.process_time() - began)"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     return float(done.stdout)
 
 
 def parts(nodes: int, pods: int) -> str:
-    """A table of where the CPU time of a start goes on ``nodes`` of 32 cores and 128 GiB with ``pods`` pods."""
+    """Return a table of the CPU time of a start, on ``nodes`` of 32 cores and 128 GiB with ``pods`` pods."""
     allocatable = Resources({"cpu": 32_000, "memory": 128 * GIB, "pods": 110})
     there = [Node(f"node-{number}", allocatable=allocatable) for number in range(nodes)]
     containment = build_containment(there, units=COARSE)
@@ -93,5 +94,5 @@ The library makes a vertex of each core and GiB, and each hold is a match that i
 
 
 def _asked(number: int) -> Resources:
-    """What a pod of the benchmark asks for."""
+    """Return the requests of one pod of the benchmark."""
     return Resources({"cpu": 500 + number % 5 * 250, "memory": (1 + number % 3) * GIB})
