@@ -6,13 +6,15 @@ gates stay, whatever their order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from fluence_extender.cluster.connection import STRATEGIC_PATCH, Connection, Request
+from fluence_extender.cluster.decode.objects import decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.cluster.port import Json
@@ -22,17 +24,7 @@ from fluence_extender.model.pod import Pod
 
 PAGE = 500
 
-
-class _Meta(msgspec.Struct):
-    next_page: str = msgspec.field(name="continue", default="")
-
-
-class _Listed(msgspec.Struct):
-    items: tuple[msgspec.Raw, ...] = ()
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-
-
-_listed = msgspec.json.Decoder(_Listed).decode
+T = TypeVar("T")
 
 
 class ApiReleases:
@@ -83,8 +75,8 @@ class ApiPods(ApiReleases):
         query: dict[str, str | int] = {"labelSelector": f"{GROUP_LABEL}={name}", "limit": PAGE}
         while True:
             request = Request("GET", _path(self._namespace), f"list the pods of group {name}", query)
-            page = _read(await self._connection.call(request))
-            found += [_decoded(bytes(one)) for one in page.items]
+            page = _decoded(decode_page, await self._connection.call(request))
+            found += [_decoded(decode_pod, bytes(one)) for one in page.items or ()]
             if not page.metadata.next_page:
                 return found
             query["continue"] = page.metadata.next_page
@@ -99,7 +91,7 @@ class ApiPods(ApiReleases):
 
     async def _read(self, name: str) -> Pod:
         request = Request("GET", _path(self._namespace, name), f"read pod {name}")
-        return _decoded(await self._connection.call(request))
+        return _decoded(decode_pod, await self._connection.call(request))
 
 
 def _path(namespace: str, name: str = "") -> str:
@@ -112,15 +104,8 @@ def _annotated(uid: str, annotations: Mapping[str, str]) -> Json:
     return {"metadata": {"uid": uid, "annotations": dict(annotations)}}
 
 
-def _read(raw: bytes) -> _Listed:
+def _decoded(decode: Callable[[bytes], T], raw: bytes) -> T:
     try:
-        return _listed(raw)
+        return decode(raw)
     except msgspec.MsgspecError as error:
-        raise ClusterError(f"a list of pods can't be read: {error}") from error
-
-
-def _decoded(raw: bytes) -> Pod:
-    try:
-        return decode_pod(raw)
-    except msgspec.MsgspecError as error:
-        raise ClusterError(f"a pod can't be read: {error}") from error
+        raise ClusterError(f"the API server's answer can't be read: {error}") from error
