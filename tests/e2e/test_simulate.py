@@ -136,7 +136,7 @@ def test_who_would_make_way_is_named(
     assert simulated(installation, namespace, job)["gangs"][0]["preemption"]["outcome"] == "Unknown"
     cluster.apply(urgent)
     try:
-        said = wait_for(asked, what="the gang that would make way")
+        said = wait_for(asked, what="the gang that would be preempted")
         file = tmp_path / "job.yaml"
         file.write_text(yaml.safe_dump({**job, "metadata": {**job["metadata"], "namespace": namespace.name}}))
         live = run("simulate", "-f", str(file), "--kubeconfig", str(cluster.kubeconfig))

@@ -54,7 +54,7 @@ class Limits:
     """The first so many members of a gang carry its announcements."""
 
     leaving: float = 300.0
-    """A pod that was evicted to make way, and is still there after this time, no longer counts as going."""
+    """A pod that was evicted for a preemptor and is still there after this time no longer counts as departing."""
 
     preempt_again: float = 1.0
     """The time between two searches for victims for one gang."""
