@@ -94,7 +94,7 @@ class LivePlacements(LiveReadiness):
         if found is None:
             return Undecided(NOT_SEEN)
         gang, member = found
-        self._lifecycle.asked(pod.uid)
+        self._lifecycle.node_requested(pod.uid)
         if member.bound:
             return On(member.bound)
         if member.assignment is not None:

@@ -72,6 +72,8 @@ class Binder:
                 self._lifecycle.waited_in_vain(uid, node)
                 raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
             gang, member = self._checked(uid, node)
+            if member.bound == node:
+                return
         self._lifecycle.binding(gang, member)
         try:
             await self._bind(gang, member, node)

@@ -71,7 +71,7 @@ from fluence_extender.placement.plan import Planner
 
 
 class Lifecycle:
-    """Drives every gang; see the module docstring. All methods are synchronous."""
+    """Takes in what happens to pods and nodes, and decides what to do. All methods are synchronous."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Lifecycle:
         self._gang_index = GangIndex(registry, limits)
         self._tried_version = -1
 
-    # What was seen.
+    # Observations.
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours, which was ``before`` if it was known."""
@@ -133,9 +133,9 @@ class Lifecycle:
             self._nomination_changed(gang, member)
 
     def _holds_as_bound(self, member: Member) -> bool:
-        """Whether a bound pod holds its node, and when it is first seen there the devices that its stamp names.
+        """Return whether a bound pod holds its node and, when it is first seen there, the devices that it records.
 
-        What was planned and bound so stays its own, be the device taken out of the resources by then.
+        A pod that was bound as planned keeps its devices, even if they were removed from the resources by then.
         """
         pod = member.pod
         if not self._ledger.holds(pod.uid, pod.node):
@@ -145,7 +145,7 @@ class Lifecycle:
         return records_exactly(pod.annotations, self._ledger.allocations[pod.uid].assignment)
 
     def note(self, uid: str, what: HistoryKind, detail: str) -> None:
-        """Take note, in the history of its gang, of what happened to a pod of ours."""
+        """Note in the history of its gang what happened to a pod of ours."""
         found = self._registry.member(uid)
         if found is not None:
             found[0].note(what, found[1].pod.name, detail)
@@ -168,7 +168,7 @@ class Lifecycle:
                 self.refused(member.pod.uid, member.assignment.node)
 
     def node_changed(self, name: str) -> None:
-        """Move members away from a node that they can't be bound to any more, and let everyone try again."""
+        """Move members away from a node to which they can't be bound any more, and let all waiting gangs try again."""
         self._ledger.changed()
         self._registry.revision += 1
         now = self._clock()
@@ -181,7 +181,7 @@ class Lifecycle:
                     self._places.leave_if_unfit(gang, member)
 
     def refused(self, uid: str, node: str) -> None:
-        """Take note that an attempt to put the pod on its planned node failed outside."""
+        """Record that kube-scheduler failed to put the pod on its planned node."""
         found = self._registry.member(uid)
         if found is None:
             return
@@ -195,11 +195,11 @@ class Lifecycle:
             self.resting.after_refusal(gang, member, now)
 
     def waited_in_vain(self, uid: str, node: str) -> None:
-        """Take note that the pod reached bind on ``node``, and that its gang didn't gather there.
+        """Record that the pod reached bind on ``node``, and that its gang didn't gather in time.
 
         Members that keep each other away (affinity between pods, ports of others) may come one after the other and
-        never together, with no refusal to be seen. So once one was refused, waiting in vain again and again counts as
-        one too.
+        never together, without any visible refusal. So once a member was refused, repeated vain waits count as a
+        refusal too.
         """
         found = self._registry.member(uid)
         if found is None:
@@ -219,7 +219,7 @@ class Lifecycle:
     # Binding.
 
     def committing(self, gang: Gang) -> None:
-        """The first ungate or Binding is about to go out: from now on the gang's share is its own."""
+        """Commit the gang before its first ungating or Binding is written: from now on its share is its own."""
         for member in gang.members.values():
             if member.assignment is not None:
                 self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
@@ -229,12 +229,15 @@ class Lifecycle:
             gang.note(HistoryKind.COMMITTED, "", "its places are its own until all members have their nodes")
 
     def binding(self, gang: Gang, member: Member) -> None:
-        """A Binding of the member goes out: until its outcome is known its place can't be taken from it."""
+        """Record that our Binding of the member starts: its place can't be taken from it until the outcome is known."""
+        self._commit_member(gang, member)
+        move(gang, member, MemberEvent.BIND)
+
+    def _commit_member(self, gang: Gang, member: Member) -> None:
         if gang.state is GangState.PLANNED:
             self.committing(gang)
         self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
         self._registry.revision += 1
-        move(gang, member, MemberEvent.BIND)
 
     def hand_over(self, gang: Gang, member: Member) -> HandoverDenied | None:
         """Let kube-scheduler bind an unmarked member to its planned node itself; return why it may not, if so."""
@@ -248,14 +251,14 @@ class Lifecycle:
             member.excused = bool(member.pod.nominated)
             return HandoverDenied(NOT_ITS_TURN, for_good=False)
         if not member.binding:
-            self.binding(gang, member)
+            self._commit_member(gang, member)
         until = self._clock() + self._limits.handed
         move(gang, member, MemberEvent.HAND_OVER, until=until)
         self._gang_index.look_at(gang, until)
         return None
 
     def bound(self, uid: str, node: str) -> None:
-        """Take note that our Binding was accepted."""
+        """Record that our Binding was accepted."""
         found = self._registry.member(uid)
         if found is None:
             return
@@ -267,7 +270,7 @@ class Lifecycle:
         self._registry.dirty.add(gang.key)
 
     def not_bound(self, uid: str, why: str = "") -> None:
-        """Our own bind refused the pod, or failed for ``why``: the attempt says nothing about the node."""
+        """Record that our bind verb refused the pod, or failed for ``why``; this tells nothing about the node."""
         found = self._registry.member(uid)
         if found is None:
             return
@@ -283,7 +286,7 @@ class Lifecycle:
                 self._places.leave_if_unfit(gang, member)
 
     def steered(self, uid: str) -> None:
-        """A member's place has been told to the cluster."""
+        """Record that the member's node has been written to the cluster."""
         found = self._registry.member(uid)
         if found is None:
             return
@@ -298,8 +301,8 @@ class Lifecycle:
                 gang.explain(None, self._clock())
         self._registry.dirty.add(gang.key)
 
-    def asked(self, uid: str) -> None:
-        """kube-scheduler asks where the pod is to go."""
+    def node_requested(self, uid: str) -> None:
+        """Record that kube-scheduler requests the pod's node."""
         found = self._registry.member(uid)
         if found is None:
             return
@@ -312,7 +315,7 @@ class Lifecycle:
             self._registry.dirty.add(gang.key)
 
     def steer_trouble(self, uid: str, why: str) -> bool:
-        """A member can't be told its place; whether that is new."""
+        """Record why the member's node can't be written; return whether that is new."""
         found = self._registry.member(uid)
         if found is None or found[1].trouble == why:
             return False
@@ -326,14 +329,14 @@ class Lifecycle:
         return True
 
     def steer_failed(self, uid: str) -> None:
-        """A steer didn't reach the cluster: it is to be done again."""
+        """Have the member's node written again, because the write failed."""
         found = self._registry.member(uid)
         if found is not None and isinstance(found[1].data, Placed):
             steer_again(*found, MemberEvent.STEER_FAILED)
             self._registry.dirty.add(found[0].key)
 
     def clear_failed(self, uid: str) -> None:
-        """A clear didn't reach the cluster: it is to be done again, unless the pod has a place by now."""
+        """Have the nomination taken back again, because the write failed, unless the pod has a place by now."""
         found = self._registry.member(uid)
         if found is not None:
             if found[1].clearing:
@@ -341,14 +344,14 @@ class Lifecycle:
             self._registry.dirty.add(found[0].key)
 
     def resources_changed(self) -> None:
-        """Move members away from devices that have gone, changed or become too few, and let everyone try again."""
+        """Move members away from devices that are gone, changed or too few, and let all waiting gangs try again."""
         for gang in self._gang_index.unsettled():
             for member in gang.pending():
                 self._places.leave_if_unfit(gang, member)
         self.look_at_all()
 
     def may_bind(self, uid: str, node: str) -> bool:
-        """Whether the pod may still be bound to its planned node, as both are now."""
+        """Return whether the pod may still be bound to its planned node, as both are now."""
         found, there = self._registry.member(uid), self._planner.node(node)
         return found is not None and there is not None and refusal(found[1].pod, there) is None
 
@@ -369,7 +372,7 @@ class Lifecycle:
         self.look_at_all()
 
     def lead(self) -> None:
-        """Begin to decide. What was promised before us is kept; until then only facts were followed."""
+        """Begin to decide, after only following facts; keep the places to which the last leader steered pods."""
         self._places.clears()
         resume_promised(self._registry, self._ledger, self._planner.node)
         self.preemption.take_over()
@@ -382,12 +385,12 @@ class Lifecycle:
                 update(member, displaced_since=NEVER)
         self.look_at_all()
 
-    # What is to be done.
+    # Decisions.
 
     def step(self) -> list[Action]:
         """Look at what has changed and decide."""
         now = self._clock()
-        self._relieve_strained()
+        self._relieve_overcommitted()
         looked_at = self._gang_index.take_due(now)
         for gang in self._gang_index.existing(looked_at):
             for member in lapsed(gang, now):
@@ -404,7 +407,7 @@ class Lifecycle:
             self._evaluate(self._registry.gangs[key], now)
             looked_at.add(key)
         if not self._registry.dirty:
-            # An emptied set is as slow to walk through as it was large: now it gives its table back.
+            # An emptied set keeps its table, and walking it costs what its former size did; clear() frees the table.
             self._registry.dirty.clear()
         for gang in self._gang_index.existing(looked_at):
             self.resting.give_up_stalled(gang, now)
@@ -429,7 +432,7 @@ class Lifecycle:
         return bool(self._registry.dirty or self._attempts.left) or self.preemption.restless
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
-        """Try to place who waits: those just looked at, and everybody once there may be more room than before."""
+        """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""
         version = self._ledger.version
         hopeful = looked_at if version == self._tried_version else looked_at | self._gang_index.waiting
         hopeful = hopeful | self._attempts.left
@@ -437,10 +440,10 @@ class Lifecycle:
         self._tried_version = version
         return tried
 
-    def _relieve_strained(self) -> None:
-        """Nodes where somebody else took promised room: who isn't bound there yet goes elsewhere, the weakest first."""
-        strained = self._ledger.overcommitted
-        if not strained:
+    def _relieve_overcommitted(self) -> None:
+        """Move members that aren't bound yet off nodes whose capacity others have taken, the weakest gangs first."""
+        overcommitted = self._ledger.overcommitted
+        if not overcommitted:
             return
         gangs = sorted(
             self._gang_index.unsettled(), key=lambda gang: (gang.state is GangState.COMMITTED, gang.priority)
@@ -448,11 +451,11 @@ class Lifecycle:
         for gang in gangs:
             for member in gang.pending():
                 node = member.assignment.node if member.assignment is not None else ""
-                if node in strained and not member.binding and node in self._ledger.overcommitted:
+                if node in overcommitted and not member.binding and node in self._ledger.overcommitted:
                     self._places.replan(gang, member)
 
     def _evaluate(self, gang: Gang, now: float) -> None:
-        """Settle the state and, where nothing can be planned, the reason."""
+        """Settle the gang's state and, if it can't be planned, its reason."""
         gang.tried = -1
         alive = gang.alive()
         if not alive:
@@ -495,7 +498,7 @@ class Lifecycle:
         return actions
 
     def _pin(self, gang: Gang, pod: Pod, node: str, names: Sequence[str]) -> Pin | None:
-        """What steers the pod in the write that ungates it, where that may be; ``names`` are those of all nodes."""
+        """Return the pin for the write that ungates the pod, None if it may not be pinned; ``names`` are all nodes'."""
         if not self._displacement.may_pin(gang, pod):
             return None
         if pod.affinity:

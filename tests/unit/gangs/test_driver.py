@@ -228,6 +228,22 @@ def test_waiting_binds_end_when_the_plan_is_withdrawn(world: MakeWorld) -> None:
     assert w.loop.time() - start < 2
 
 
+def test_member_that_was_bound_while_it_waited_is_not_bound_again(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False, limits=Limits())
+    pods = gang(w, "g", 1000, 1000, gates=())
+    w.advance(1)
+
+    async def scene() -> None:
+        first = asyncio.create_task(w.driver.binder.bind(pods[0].uid, "n0"))
+        await asyncio.sleep(1)
+        w.change(pods[0], node="n0")
+        await w.driver.binder.bind(pods[1].uid, "n0")
+        await first
+
+    w.run(scene())
+    assert w.nodes_of(*pods) == ["n0", "n0"]
+
+
 def test_those_who_wait_go_on_when_a_member_beyond_the_minimum_leaves(world: MakeWorld) -> None:
     w = world(node("n0"), PodGroup("default", "pg", "uid", 2), scheduling=False, limits=Limits())
     pods = [w.pod(f"p{number}", group="pg", requests=asks(1000)) for number in range(3)]
