@@ -34,7 +34,11 @@ _FIRST_FILL = 10**9
 
 
 def create(engine: str, text: str, options: MatcherOptions) -> Matcher:
-    return create_matcher("fluxion", text, options) if engine == "libreapi_cli" else EmbeddedEngine(text, options)
+    return (
+        create_matcher("fluxion", text, options)
+        if engine == "libreapi_cli"
+        else EmbeddedEngine(text, options)
+    )
 
 
 def timed(call: Callable[[], Any]) -> float:

@@ -1,7 +1,7 @@
-"""Random small clusters with a mixed gang each, and a solver that says exactly whether the gang can be placed.
+"""Random small clusters, each with a mixed gang, and a solver that decides exactly whether the gang can be placed.
 
-Half of the clusters are made around a placement, so that they are nearly or completely full with the gang in it; those
-are the hard ones.
+Half of the clusters are built around a placement, so that they are nearly or completely full with the gang in them.
+These are the hard ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Scene:
 
 
 def scene(seed: int) -> Scene:
-    """The scene of that number."""
+    """Make the scene with this number."""
     dice = random.Random(seed)
     nodes = [_node(dice, number) for number in range(dice.randint(2, 7))]
     kinds = [_kind(dice, nodes) for _ in range(dice.randint(2, 6))]
@@ -131,7 +131,7 @@ def _amounts(dice: random.Random, most: int) -> Resources:
 
 
 def _planted(dice: random.Random, nodes: list[Node], members: list[Pod]) -> tuple[list[Node], list[Pod]]:
-    """Nodes as large as what some placement puts there, and a little more; members it has no node for are left out."""
+    """Make nodes that are as large as some placement needs, or a little larger; leave out members without a node."""
     used: dict[str, Resources] = {one.name: Resources() for one in nodes}
     ports: dict[str, tuple[HostPort, ...]] = {one.name: () for one in nodes}
     kept = []
@@ -178,7 +178,7 @@ def _resources(dice: random.Random, nodes: Sequence[Node]) -> str:
 
 
 def can_be_placed(one: Scene, catalogue: DeviceCatalogue) -> bool:
-    """Whether there is any placement of the gang, by CP-SAT."""
+    """Return whether CP-SAT finds any placement of the gang."""
     model = cp_model.CpModel()
     there = {
         (pod.uid, node.name): model.new_bool_var("")
@@ -252,7 +252,7 @@ def _choices(devices: Sequence[Device], amount: int) -> Iterator[tuple[Device, .
 
 
 def faults(one: Scene, catalogue: DeviceCatalogue, placed: Sequence[Assignment]) -> list[str]:
-    """What is wrong with a placement: nothing, if it holds."""
+    """Return what is wrong with a placement."""
     nodes = {node.name: node for node in one.nodes}
     by_node: dict[str, list[Pod]] = {}
     found = []

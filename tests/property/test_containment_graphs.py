@@ -1,4 +1,4 @@
-"""Random clusters and forests: what holds for every containment graph, however it came to be."""
+"""Random clusters and resources: what holds for every containment graph, whether built or changed."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""A document that a person got wrong is refused with its place, the matcher stays as it was, and no process dies."""
+"""A faulty document is refused with the position of the fault; the matcher doesn't change and no process dies."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def offer(matcher: Matcher, method: str, document: Any) -> None:
 
 
 def dotted(document: Any, container: Any, key: Any) -> list[str]:
-    """The way to a place, as messages write it, from the outermost container on."""
+    """Return the path to a value as messages write it, from the outermost container inwards."""
 
     def search(item: Any, way: list[str]) -> list[str] | None:
         members: Iterator[tuple[Any, Any]] = iter(
@@ -63,7 +63,7 @@ def dotted(document: Any, container: Any, key: Any) -> list[str]:
 
 
 def spots(document: Any) -> Iterator[tuple[Any, list[str]]]:
-    """The document with a value of the wrong kind at each of its places in turn, and the way there."""
+    """Yield the document with a value of the wrong kind at each position, and the path to it."""
     for number in range(len(places(document))):
         for wrong in WRONG:
             spoiled = copy.deepcopy(document)
@@ -75,7 +75,7 @@ def spots(document: Any) -> Iterator[tuple[Any, list[str]]]:
 
 
 def names(message: str, way: list[str]) -> bool:
-    """Whether the message names the place, or what holds it, or what is in it."""
+    """Return whether the message names the position, its container or its content."""
     path = "".join(way).lstrip(".").removeprefix("scheduling.")
     if path in message:
         return True

@@ -1,4 +1,4 @@
-"""Gangs whose members differ, against an exhaustive solver: whoever can be placed is, and nobody else."""
+"""Mixed gangs, compared with an exact solver: a gang is placed exactly when it can be."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ exponents = st.builds(
 
 
 def exact(text: str) -> Decimal:
-    """The value by decimal arithmetic, in units, with apimachinery's cap."""
+    """Return the value by decimal arithmetic, in units, with apimachinery's cap."""
     form = re.fullmatch(rf"({NUMBER})(.*)", text)
     assert form is not None
     number, suffix = Decimal(form[1]), form[2]

@@ -59,8 +59,8 @@ def rack_of(nodes: list[Node]) -> dict[str, Place]:
     return {one.name: (one.labels[ZONE], one.labels.get(RACK, "")) for one in nodes}
 
 
-def room(nodes: list[Node], each: int) -> Counter[Place]:
-    """How many members of ``each`` cores every rack takes; racks without room and nodes without a rack are left out."""
+def capacity(nodes: list[Node], each: int) -> Counter[Place]:
+    """Return how many members of ``each`` cores every rack takes, without full racks and nodes in no rack."""
     found: Counter[Place] = Counter()
     for one in nodes:
         if RACK in one.labels:
@@ -73,7 +73,7 @@ def test_equal_members_get_the_smallest_rack_that_holds_them(
     shape: list[tuple[str, str, int]], count: int, each: int
 ) -> None:
     nodes = made(shape)
-    fitting = {place: slots for place, slots in room(nodes, each).items() if slots >= count}
+    fitting = {place: slots for place, slots in capacity(nodes, each).items() if slots >= count}
     demands = [Demand(one) for one in members([each] * count, {TOPOLOGY_REQUIRED_ANNOTATION: "rack"})]
     try:
         placed = planner(nodes).plan(demands, "gang")
@@ -108,7 +108,7 @@ def test_preferred_level_uses_one_rack_if_one_is_enough_and_never_refuses_what_f
     shape: list[tuple[str, str, int]], count: int
 ) -> None:
     nodes = made(shape)
-    slots = room(nodes, 1)
+    slots = capacity(nodes, 1)
     demands = [Demand(one) for one in members([1] * count, {TOPOLOGY_PREFERRED_ANNOTATION: "rack"})]
     try:
         placed = planner(nodes).plan(demands, "gang")

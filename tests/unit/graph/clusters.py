@@ -37,7 +37,7 @@ resources:
 def node(
     name: str, cores: int = 2, gib: int = 1, labels: Mapping[str, str] | None = None, **more: int
 ) -> Node:
-    """A node with ``cores`` CPUs and ``gib`` GiB; further resources by keyword with ``__`` for ``/``."""
+    """Make a node with ``cores`` CPUs and ``gib`` GiB; further resources by keyword with ``__`` for ``/``."""
     extended = {resource.replace("__", "/").replace("_", "."): amount for resource, amount in more.items()}
     amounts = {"cpu": cores * 1000, "memory": gib * GIB, "pods": 110, **extended}
     return Node(name=name, labels=dict(labels or {}), allocatable=Resources(amounts))
@@ -49,5 +49,5 @@ def cluster(
     units: Units = COARSE,
     levels: Mapping[str, str] = LEVELS,
 ) -> Containment:
-    """The graph of ``nodes`` and a resources file's text."""
+    """Build the graph of ``nodes`` and the text of a resources file."""
     return build_containment(nodes, parse_resources(resources), units=units, levels=levels)

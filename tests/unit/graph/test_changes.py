@@ -1,4 +1,4 @@
-"""Changes of nodes and devices: what they add and remove, and that the rest stays as it is."""
+"""Changes of nodes and devices: what they add and remove, and that the rest stays the same."""
 
 from typing import Any
 

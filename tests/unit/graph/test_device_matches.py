@@ -1,4 +1,4 @@
-"""What the graph and the jobspecs promise together, asked of an engine."""
+"""The graph and the jobspecs together, matched by an engine."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec, jobspecs_f
 from fluence_extender.matcher import Busy, Matcher, MatcherOptions, MatchOp, Unsatisfiable, create_matcher
 from tests.unit.graph.clusters import QUANTUM, RACK, TOPOLOGY, ZONE, cluster, node
 
-# An aggregate-less root would be an error, but a vertex of type cluster always tracks its leaf types.
+# A root without totals would be an error, but a vertex of type cluster always tracks its leaf types.
 PRUNE_FILTERS = ["ALL:core", "ALL:core,ALL:node", "ALL:qubit", "ALL:core,ALL:node,ALL:qubit,ALL:memory", ""]
 POLICIES = ["first", "lonode", "hinode", "low", "high"]
 
@@ -28,7 +28,7 @@ def devices(kind: str, count: int = 1, **requires: str) -> Jobspec:
 
 
 def granted(matcher: Matcher, jobspec: Jobspec) -> tuple[int, list[str]]:
-    """The job's id and the paths of what it holds exclusively."""
+    """Return the job's id and the paths that it holds exclusively."""
     match = matcher.match(MatchOp.ALLOCATE, jobspec)
     assert isinstance(match.R, dict)
     held = [entry["metadata"] for entry in match.R["graph"]["nodes"] if entry["metadata"].get("exclusive")]

@@ -1,4 +1,4 @@
-"""What a resources.yaml says is read as its author meant it."""
+"""A valid resources.yaml is read as its author meant it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every fault of a resources.yaml is named with its place and what to do."""
+"""Every fault of a resources.yaml is reported with its position and its fix."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From exact amounts to leaves: sums are rounded once, and never in favour of a pod."""
+"""From exact amounts to leaves: sums are rounded once, and never in favor of a pod."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ledger over the embedded engine, in fine and in coarse units."""
+"""Ledgers on the embedded engine, in fine and in coarse units."""
 
 from __future__ import annotations
 

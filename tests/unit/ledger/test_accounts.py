@@ -1,4 +1,4 @@
-"""One node's account."""
+"""The account of one node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHOLE = asks(4000, 8, pods=10)
 
 
 def ports(account: NodeAccount) -> tuple[HostPort, ...]:
-    """The host ports that are taken now."""
+    """Return the host ports in use."""
     return account.ports
 
 

@@ -1,4 +1,4 @@
-"""What foreign pods use of a node, as one job of the matcher."""
+"""Foreign pods on a node are one job of the matcher."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def graph_matcher(*nodes: Node, resources: str = "", incremental: bool = True) -
 
 
 def types(of: GraphMatcher) -> tuple[str, ...]:
-    """The types of devices it knows now."""
+    """Return the types of devices in the graph."""
     return of.graph.catalogue.types
 
 

@@ -1,4 +1,4 @@
-"""The ledger: exact accounts, the matcher equal to them, and what happens when others take what was promised."""
+"""The ledger: exact accounts, a matcher equal to them, and foreign pods that take what was planned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def take(ledger: Ledger, one: Pod, where: str = "n0", gang: object = "g") -> Non
 
 
 def accepts(ledger: Ledger, requests: Resources, where: str = "n0") -> bool:
-    """Whether the matcher grants ``requests`` on the node now."""
+    """Return whether the matcher grants ``requests`` on the node now."""
     try:
         return sum(ledger.bookings.matcher.match_equal(requests, 1, {where}).values()) == 1
     except MatcherError:

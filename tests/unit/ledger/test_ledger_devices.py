@@ -28,7 +28,7 @@ def simulate(ledger: Ledger, amount: int, name: str = "p") -> Pod:
 
 
 def free(ledger: Ledger, most: int) -> int:
-    """How many units of simulators can be had in one request."""
+    """Return how many units of simulators one request can get."""
     for amount in range(most, 0, -1):
         probe = pod("probe", devices={"simulator": amount})
         if isinstance(ledger.devices.draft(probe, {}), tuple):

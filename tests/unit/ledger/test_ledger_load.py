@@ -13,7 +13,7 @@ from tests.core.values import node
 
 
 class Factory:
-    """Makes matchers, or refuses as long as ``broken``."""
+    """Makes matchers, or raises while it is ``broken``."""
 
     def __init__(self) -> None:
         self.broken = False

@@ -1,4 +1,4 @@
-"""A planner over real ledger."""
+"""A planner on a real ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes a pod may run on at all: kube-scheduler's own rules."""
+"""Which nodes a pod may run on, by kube-scheduler's own rules."""
 
 from __future__ import annotations
 

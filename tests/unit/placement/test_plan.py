@@ -51,7 +51,7 @@ def refused(planner: Planner, pods: Sequence[Pod]) -> GangRefused:
 
 
 def state(ledger: Ledger) -> object:
-    """All that a plan which fails must leave as it was."""
+    """Return everything that a failed plan must leave as it was."""
     return (
         dict(ledger.allocations),
         {name: (account.free, account.ports) for name, account in ledger.accounts.items()},
@@ -314,7 +314,7 @@ def test_plan_that_fails_leaves_the_ledger_as_it_was(bench: MakeBench, pods: lis
 
 
 def test_plan_that_runs_out_of_leaves_is_undone(bench: MakeBench) -> None:
-    """A node may have more memory than a matcher can count; the accounts see it, the matcher has no leaf for it."""
+    """A node may have more memory than the matcher can count: its account has it, the matcher has no leaf for it."""
     planner, ledger, _ = bench(
         [Node("n0", allocatable=Resources({"cpu": 64000, "pods": 9, "memory": 2**33 * GIB}))]
     )

@@ -1,4 +1,4 @@
-"""The copy of the ledger to plan on: what comes and goes there is counted once, and the ledger notices nothing."""
+"""A planning copy: pods that are removed and restored are counted once, and the ledger doesn't change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def held(copy: PlanningCopy) -> object:
 
 @pytest.fixture
 def copied(bench: MakeBench) -> tuple[Ledger, PlanningCopy, Planner]:
-    """Two nodes of 4 cores, on the first of which a pod runs that takes one of two devices."""
+    """Two nodes of 4 cores; a pod with one of the two devices runs on the first node."""
     planner, ledger, index = bench([node("n0"), node("n1")], QPUS)
     planner.plan([Demand(pod("running", 3000, uid="running", devices={"qpu": 1}))], "running")
     copy = LedgerCopy(snapshot(ledger, index.nodes.values(), ["running"]))

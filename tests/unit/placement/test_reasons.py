@@ -1,4 +1,4 @@
-"""The reasons: what is short, in words that don't change while the situation doesn't."""
+"""The reasons: what is short, in a text that is stable while the situation is."""
 
 from __future__ import annotations
 

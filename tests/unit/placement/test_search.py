@@ -1,4 +1,4 @@
-"""Mixed gangs on exact vectors: what brute force can place is placed, and no node is overfull."""
+"""Mixed gangs on exact amounts: what brute force can place is placed, and no node is overcommitted."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def many(count: int) -> Iterator[str]:
 def test_gang_with_more_members_than_python_has_frames() -> None:
     names = tuple(many(3000))
     table = {name: NodeCapacity(Resources({"cpu": 3, "memory": 3, "pods": 2})) for name in names}
-    # Each node takes one of either shape, and one large member too many is asked for.
+    # Each node takes one member of either shape, and there is one large member too many.
     pair = [Shape(vector(2, 1), 2999, names), Shape(vector(1, 2), 3002, names)]
     assert place(pair, table, budget=20_000) is None
 

@@ -37,7 +37,7 @@ LOCAL = "resources: [{type: chip, name: chip0, parent: b1x1, with: [{type: lane,
 
 
 def rack(zone: str, name: str, count: int, cpu: int = 4000) -> list[Node]:
-    """Nodes of one rack, named after both."""
+    """Make the nodes of one rack, named after zone and rack."""
     labels = {ZONE: zone, RACK: name}
     return [node(f"{zone}{name}x{number}", cpu, labels=labels) for number in range(count)]
 
@@ -82,7 +82,7 @@ def preferred(level: str) -> dict[str, str]:
 
 
 def racks(planner: Planner, pods: Sequence[Pod], settled: Sequence[SettledMember] = ()) -> Counter[str]:
-    """How many members each rack gets."""
+    """Return how many members each rack gets."""
     return Counter(
         one.node.split("x")[0] for one in planner.plan([Demand(one) for one in pods], "gang", settled)
     )
