@@ -64,7 +64,7 @@ class Reconciler(ABC, Generic[Key]):
         at = self._clock() + delay
         for key in keys:
             self._due[key] = min(at, self._due.get(key, at))
-        self._enqueued.set()
+            self._enqueued.set()
 
     async def run(self) -> None:
         """Reconcile until cancelled."""

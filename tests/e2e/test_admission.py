@@ -407,7 +407,8 @@ def test_36_41_of_pods_that_are_all_alike_exactly_one_produces(
     # The producer goes, another pod takes its place, and produces.
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases/lab-producer"
     wait_for(
-        lambda: namespace.api.get(lease)["metadata"].get("ownerReferences"), what="the claim to be owned"
+        lambda: namespace.api.get(lease)["metadata"].get("ownerReferences"),
+        what="the producer record to be owned",
     )
     (first,) = [one for one, role in zip(pods, roles, strict=True) if role == "producer"]
     namespace.delete_pod(first["metadata"]["name"])

@@ -113,12 +113,12 @@ class FakePods:
         self.seen("release", pod.name)
 
     def gated(self) -> list[str]:
-        """The names of the pods that still have the gate."""
+        """Return the names of the pods that still have the gate."""
         return sorted(name for name, pod in self.pods.items() if READY_GATE in pod.gates)
 
 
 def failing(times: int, *verbs: str, status: int = 500) -> Callable[[str, str], None]:
-    """A fault: the first ``times`` calls of these verbs fail."""
+    """Return a fault with which the first ``times`` calls of these verbs fail."""
     left = [times]
 
     def fault(verb: str, name: str) -> None:

@@ -65,7 +65,7 @@ def serving(answer: Callable[[Call], Reply]) -> Iterator[str]:
             self.close_connection = True
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

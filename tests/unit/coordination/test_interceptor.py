@@ -71,7 +71,7 @@ class Container:
     uid: str
 
     def write(self, name: str, text: str) -> None:
-        """A module of the user's image, with the packages above it."""
+        """Write a module of the user's image, with the packages above it."""
         path = self.own / f"{name.replace('.', '/')}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         for parent in path.parents:
@@ -94,7 +94,7 @@ class Container:
         )
 
     def says(self, program: str, **environ: str) -> object:
-        """What a program that doesn't fail, and complains of nothing, prints as JSON."""
+        """Run a program that doesn't fail or complain, and return the JSON that it prints."""
         ended = self.run(program, **environ)
         assert ended.returncode == 0, ended.stderr
         assert ended.stderr == ""
@@ -117,7 +117,7 @@ def container(tmp_path: Path) -> Container:
 
 @pytest.fixture
 def sidecar(container: Container) -> Iterator[socket.socket]:
-    """Where the pod's sidecar would listen."""
+    """Listen as the pod's sidecar would."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(address(container.uid))
         listening.settimeout(30)
@@ -129,7 +129,7 @@ def reported(sidecar: socket.socket, container: Container) -> str | None:
 
 
 def hooked(container: Container, module: str, text: str) -> None:
-    """A third party's hook for ``module``."""
+    """Add a third party's hook for ``module``."""
     (container.staged / "hooks" / "third.py").write_text(text)
     with (container.staged / "hooks.txt").open("a") as listed:
         listed.write(f"{module}\tthird.py\n")

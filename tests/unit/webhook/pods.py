@@ -83,7 +83,7 @@ def grouped(
     observe: str | None = None,
     **fields: Any,
 ) -> Json:
-    """A pod that says these things of its group, each where users say it; None leaves it unsaid, as "" does a group."""
+    """Return a pod with these settings of its group, each where users write it. None, or "" for a group, leaves it out."""
     labels = {GROUP_LABEL: group or None, OBSERVE_LABEL: observe}
     notes = {GROUP_SIZE_ANNOTATION: size, COORDINATION_ANNOTATION: mode, INDEX: index}
     return pod(
@@ -95,7 +95,7 @@ def grouped(
 
 
 def applied(body: Json, outcome: Outcome) -> Json:
-    """The pod after its patch, by another implementation of RFC 6902 than ours."""
+    """Return the pod after its patch, by another implementation of RFC 6902 than ours."""
     patched: Json = jsonpatch.apply_patch(body, msgspec.json.encode(outcome.patch).decode())
     return patched
 
@@ -122,7 +122,7 @@ def warned(body: Json, context: Context = CONTEXT, request: AdmissionRequest = R
 
 
 def env(body: Json, name: str = "app") -> dict[str, str]:
-    """The variables of a container: their values, or where those come from."""
+    """Return the variables of a container: their values, or the places that the values come from."""
     every = [*body["spec"].get("initContainers", ()), *body["spec"]["containers"]]
     (found,) = [one for one in every if one["name"] == name]
     return {
@@ -137,15 +137,15 @@ def _origin(source: Json) -> str:
 
 
 def annotation(key: str) -> str:
-    """Where a variable's value comes from that comes from an annotation."""
+    """Return the source of a variable that is filled from an annotation."""
     return f"metadata.annotations['{key}']"
 
 
 def init_names(body: Json) -> list[str]:
-    """The init containers, in their order."""
+    """Return the names of the init containers, in order."""
     return [one["name"] for one in body["spec"].get("initContainers") or ()]
 
 
 def gates(body: Json) -> list[str]:
-    """The scheduling gates."""
+    """Return the scheduling gates."""
     return [one["name"] for one in body["spec"].get("schedulingGates") or ()]

@@ -11,7 +11,7 @@ UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 def written(
     thing: object, *, version: str = "admission.k8s.io/v1", of: str = "AdmissionReview", **fields: Any
 ) -> bytes:
-    """A review (or a document ``of`` another kind) of ``thing``; ``fields`` are set in its request."""
+    """Return a review (or a document ``of`` another kind) of ``thing``; ``fields`` are set in its request."""
     request = {
         "uid": UID,
         "kind": {"group": "", "version": "v1", "kind": "Pod"},

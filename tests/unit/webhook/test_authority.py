@@ -29,7 +29,7 @@ def made(at: datetime = BEGIN) -> Authority:
 
 
 def own(at: datetime = BEGIN) -> KeyPair:
-    """An authority that an administrator has made, with an RSA key."""
+    """Return an authority that an administrator has made, with an RSA key."""
     key = rsa.generate_private_key(65537, 2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Our company")])
     builder = (

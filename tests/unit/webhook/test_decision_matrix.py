@@ -184,7 +184,7 @@ def _found(after: Json) -> Json:
 
 
 def _untouched(body: Json) -> Json:
-    """What no handler has any business with."""
+    """Return the parts of the pod that no handler may change."""
     ours = {
         *("schedulingGroup", "schedulingGates", "initContainers", "volumes", "serviceAccountName"),
         *("priorityClassName", "priority", "preemptionPolicy"),

@@ -33,7 +33,7 @@ class Slow:
 
 
 def pair() -> tuple[KeyPair, KeyPair]:
-    """An authority and its leaf for loopback."""
+    """Return an authority and its leaf for loopback."""
     authority = make_authority(datetime.now(UTC))
     return authority, make_leaf(authority, ["127.0.0.1"], datetime.now(UTC))
 

@@ -43,7 +43,7 @@ class Writes:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries and removals wait for milliseconds only."""
+    """Let retries and removals wait for milliseconds only."""
     monkeypatch.setattr(reconciler, "FIRST_RETRY", 0.001)
     monkeypatch.setattr(podgroups, "LINGER", 0.01)
 

@@ -49,7 +49,7 @@ def member(
     native: bool = True,
     notes: Mapping[str, str] | None = None,
 ) -> Pod:
-    """A pod that admission has linked to its group."""
+    """Return a pod that admission has linked to its group."""
     sized = {} if size is None else {GROUP_SIZE_ANNOTATION: str(size)}
     labels = {GROUP_LABEL: group} | ({} if native else {"scheduling.x-k8s.io/pod-group": group})
     annotations = {**sized, **(notes or {})}
@@ -110,7 +110,7 @@ def kind_of(thing: Watched) -> Kind:
 
 
 def made(*members: Pod, others: Iterable[Watched] = ()) -> Action | None:
-    """The one thing that is to be done about these members of one group."""
+    """Return the one action for these members of one group, None if there is none."""
     actions = Cluster(*members, *others).actions()
     assert len(actions) <= 1
     return actions[0] if actions else None

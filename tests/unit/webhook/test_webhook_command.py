@@ -18,7 +18,7 @@ from fluence_extender.webhook.registration import ServiceTarget, UrlTarget
 
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
-    """The command sets up the log on the streams of its runner, which end with the call."""
+    """Reset the log, which the command sets up on streams that end with the call."""
     yield
     structlog.reset_defaults()
 
