@@ -31,7 +31,7 @@ class Clock:
 
 
 def shaken(server: ssl.SSLContext, bundle: bytes, host: str) -> bytes:
-    """Return the certificate shown in a handshake in memory to a client that trusts ``bundle``. Raises `ssl.SSLError`."""
+    """Return the certificate that a client which trusts ``bundle`` is shown. Raises `ssl.SSLError`."""
     client = ssl.create_default_context(cadata=bundle.decode())
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = client.wrap_bio(to_client, to_server, server_hostname=host)

@@ -83,7 +83,7 @@ def grouped(
     observe: str | None = None,
     **fields: Any,
 ) -> Json:
-    """Return a pod with these settings of its group, each where users write it. None, or "" for a group, leaves it out."""
+    """Return a pod with these settings of its group, where users write them. None and "" leave a setting out."""
     labels = {GROUP_LABEL: group or None, OBSERVE_LABEL: observe}
     notes = {GROUP_SIZE_ANNOTATION: size, COORDINATION_ANNOTATION: mode, INDEX: index}
     return pod(
