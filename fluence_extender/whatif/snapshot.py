@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
+from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import why_not
@@ -21,7 +21,7 @@ from fluence_extender.ledger.pod_use import PodUse, device_uses, pod_use
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.device_search import Chosen, DevicePod, DeviceSearch, DeviceUse
@@ -36,25 +36,6 @@ class GraphCopy:
 
     levels: Mapping[str, str]
     catalogue: DeviceCatalogue
-
-
-class Allocated(Protocol):
-    """What one pod holds."""
-
-    @property
-    def assignment(self) -> Assignment:
-        """The pod's node and devices."""
-        ...
-
-    @property
-    def requests(self) -> Resources:
-        """The pod's requests."""
-        ...
-
-    @property
-    def ports(self) -> tuple[HostPort, ...]:
-        """The pod's host ports."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +56,7 @@ class Snapshot:
     closed: frozenset[str] = frozenset()
     rounded: Callable[[Resources], Resources] = lambda requests: requests
     uses: Mapping[str, PodUse] = field(default_factory=dict)
-    allocations: Mapping[str, Allocated] = field(default_factory=dict)
+    allocations: Mapping[str, Allocation | PodUse] = field(default_factory=dict)
     preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
     gang_nodes: GangNodes = field(default_factory=GangNodes)
 
