@@ -1,7 +1,7 @@
-"""What background work costs on a full cluster of 5,000 nodes and 20,000 pods, and how long other answers wait for it.
+"""Measure background work on a full cluster of 5,000 nodes and 20,000 pods, and how long other answers wait for it.
 
-The work is a what-if question about 9,000 pods (as one gang or as many, which fit or don't), or an audit of the whole
-ledger. Meanwhile a task in the same event loop measures how long it waits for its turn.
+The work is a what-if simulation of 9,000 pods (as one gang or as many gangs, which fit or don't), or an audit of the
+whole ledger. Meanwhile a task in the same event loop measures how long it waits for its turn.
 
     python -m benchmarks.beside [--nodes 5000] [--rounds 3]
 """

@@ -1,10 +1,11 @@
-"""How soon the second replica binds after the first is gone, on a real control plane with gangs waiting.
+"""Measure how soon the second replica binds after the first one ends, on a real control plane with waiting gangs.
 
-Two replicas of {kube-scheduler, extender}, nodes, and pods bound already. Each round ends whoever leads, both
-processes: killed (SIGKILL at once, as when its node loses power; the Lease has to run out), or stopped (SIGTERM,
-first the extender; kube-scheduler lets go of the Lease). In the same moment gangs are created, and kube-scheduler is
-stopped when they are there. Reading the Lease every 20 ms tells when another has it, a watch of the pods when the
-first and the last of them are bound. Then the first replica is started again, and stands by for the next round.
+There are two replicas of {kube-scheduler, extender}, nodes, and bound pods. Each round ends both processes of the
+leader: it kills them (SIGKILL, as when their node loses power, so that the Lease has to expire), or stops them
+(SIGTERM, the extender first, so that kube-scheduler releases the Lease). At the same moment gangs are created;
+kube-scheduler is stopped once they exist. Reading the Lease every 20 ms shows when another replica holds it, and a
+watch of the pods shows when the first and the last pod are bound. Then the first replica is started again, as the
+standby of the next round.
 
     python -m benchmarks.failover [--nodes N] [--pods N] [--rounds N] [--engine embedded]
 """
@@ -52,7 +53,10 @@ def kill(replica: Stack, waiting: Callable[[], object]) -> None:
 
 
 def stop(replica: Stack, waiting: Callable[[], object]) -> None:
-    """Ask both to end, the extender first as the Deployment's hook has it; then the Lease is let go of."""
+    """Stop both processes, the extender first, as the Deployment's hook does.
+
+    Kube-scheduler then releases the Lease.
+    """
     assert replica.scheduler is not None
     replica.extender.stop(10)
     waiting()
@@ -64,7 +68,7 @@ WAYS: dict[str, Callable[[Stack, Callable[[], object]], None]] = {"killed": kill
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Seconds: from the end of the old leader until another has the Lease, and from either to Bindings."""
+    """Seconds from the end of the old leader until another replica has the Lease, and from both moments to the Bindings."""
 
     how: str
     to_lease: float
@@ -102,7 +106,7 @@ class Stage:
 
     @property
     def leader(self) -> Stack | None:
-        """Who says that it leads."""
+        """Return the replica that reports that it leads."""
         return next((one for one in self.replicas if one.extender.running and _leads(one)), None)
 
     def _holder(self) -> str:
@@ -110,7 +114,7 @@ class Stage:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Both replicas run, and one of them leads."""
+        """Start replicas that have ended, and wait until one of them leads."""
         with ExitStack() as cleanup:
             for one in self.replicas:
                 cleanup.enter_context(one)
@@ -118,7 +122,7 @@ class Stage:
             yield
 
     def play(self, how: str, number: int) -> Round:
-        """End the leader that way while gangs wait."""
+        """End the leader in this way while gangs wait."""
         old = self.leader
         assert old is not None
         other = next(one for one in self.replicas if one is not old)
@@ -162,7 +166,7 @@ def _leads(replica: Stack) -> bool:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Wait until that is so. Raises `TimeoutError`."""
+    """Wait until ``done`` is true. Raise `TimeoutError`."""
     deadline = time.monotonic() + PATIENCE
     while not true():
         if time.monotonic() > deadline:
@@ -171,7 +175,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def table(rounds: Sequence[Round]) -> str:
-    """The figures, a row for each way."""
+    """Return the figures, one row for each way of ending the leader."""
     lines = [
         "| leader | rounds | to the Lease | Lease to first Binding | to first Binding | to last Binding | load |",
         "|---|---|---|---|---|---|---|",
@@ -195,7 +199,7 @@ def table(rounds: Sequence[Round]) -> str:
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--pods", type=int, default=2000, help="bound ones")

@@ -1,9 +1,9 @@
-"""How long the filter verb takes, beside FastAPI applications that only echo the same body.
+"""Measure the filter verb, compared with FastAPI applications that only echo the same body.
 
-Requests are what kube-scheduler sends to a nodeCacheCapable extender: a whole Pod and the names of all offered nodes,
-one call after another over one kept-alive loopback connection. The echoes say what HTTP alone costs: one gives the
-bytes back, the other is FastAPI's usual handler with a parsed body. All three run in one server process under the same
-settings and are called in turns, so that whatever else the machine does hits them alike.
+Requests are those that kube-scheduler sends to a nodeCacheCapable extender: a whole Pod and the names of all offered
+nodes, one call after another over one kept-alive loopback connection. The echoes show what HTTP alone costs: one
+returns the bytes, the other is FastAPI's usual handler with a parsed body. All three run in one server process with the
+same settings and are called in turns, so that other load on the machine affects them alike.
 
     python -m benchmarks.filter [--write]
 """
@@ -45,12 +45,12 @@ TARGETS = {"filter": "/filter", "bytes": "/bytes", "parsed": "/parsed"}
 
 
 def node_name(number: int) -> str:
-    """The name of one node, as long as clouds make them."""
+    """Return the name of one node, as long as cloud providers make them."""
     return f"gke-batch-pool-1-7f3c9d2e-{number:05d}"
 
 
 class FixedPlan:
-    """A plan of `PODS` pods that never changes: what the verbs ask of it."""
+    """A plan of `PODS` pods that never changes, with what the verbs need."""
 
     ready = True
     not_ready_reason = ""
@@ -80,7 +80,7 @@ class FixedPlan:
 
 
 def echo_app() -> FastAPI:
-    """The two echoes."""
+    """Return the application with the two echoes."""
     app = FastAPI()
 
     @app.post("/bytes")
@@ -95,7 +95,7 @@ def echo_app() -> FastAPI:
 
 
 def serve(ports: Connection) -> None:
-    """The server process: tells its two ports, then serves until it is terminated."""
+    """Run the server process: report its two ports, then serve until it is terminated."""
 
     async def run() -> None:
         at = Address("127.0.0.1", 0)
@@ -108,7 +108,7 @@ def serve(ports: Connection) -> None:
 
 
 def pod(number: int) -> dict[str, Any]:
-    """A Job's pod as the API server gives it to kube-scheduler."""
+    """Return a Job's pod as kube-scheduler gets it from the API server."""
     name = f"train-{number // 8}-{number % 8}-x7k2p"
     job = f"train-{number // 8}"
     mount = {
@@ -177,7 +177,7 @@ def pod(number: int) -> dict[str, Any]:
 
 
 def request_body(size: int, chosen: random.Random) -> tuple[bytes, bytes]:
-    """A filter request of ``size`` names and the node that its pod is planned on."""
+    """Return a filter request of ``size`` names, and the node on which its pod is planned."""
     number = chosen.randrange(PODS)
     planned = node_name(number % NODES)
     others = (node_name(i) for i in range(NODES) if i != number % NODES)
@@ -188,7 +188,7 @@ def request_body(size: int, chosen: random.Random) -> tuple[bytes, bytes]:
 
 
 class KeptAlive:
-    """One connection that posts one body after another."""
+    """A connection that posts one body after another."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -196,7 +196,7 @@ class KeptAlive:
         self._buffer = bytearray(4 * 1024 * 1024)
 
     def post(self, path: str, body: bytes) -> tuple[float, bytes]:
-        """Post; the seconds from the first byte sent to the last received, and the answer's body."""
+        """Post a body; return the seconds from the first byte sent to the last byte received, and the answer's body."""
         head = (
             f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: Go-http-client/1.1\r\n"
             f"Content-Length: {len(body)}\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
@@ -220,7 +220,7 @@ class KeptAlive:
         return took, bytes(view[start:whole])
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
 
@@ -242,11 +242,11 @@ class Measured:
     times: dict[str, list[float]]
 
     def quantile(self, target: str, percent: int) -> float:
-        """A percentile in microseconds."""
+        """Return a percentile in microseconds."""
         return statistics.quantiles(self.times[target], n=100, method="inclusive")[percent - 1] * 1e6
 
     def row(self) -> list[str]:
-        """The figures as the table shows them."""
+        """Return the figures as the table shows them."""
         cells = [f"{self.names:,}", f"{self.body / 1024:,.0f}"]
         for percent in (50, 99):
             own, floor, usual = (self.quantile(target, percent) for target in TARGETS)
@@ -299,7 +299,7 @@ def run() -> list[Measured]:
 
 
 def page(measured: Sequence[Measured], where: str) -> str:
-    """The figures as a page of the documentation."""
+    """Return the figures as a page of the documentation."""
     calls = ", ".join(f"{one.calls:,} of {one.names:,}" for one in measured)
     lines = [
         "# Filter, beside an echo",
@@ -319,7 +319,7 @@ def page(measured: Sequence[Measured], where: str) -> str:
 
 
 def main() -> None:
-    """Measure, show, and write the page if asked."""
+    """Measure, show the figures, and write the page with ``--write``."""
     report(REPORT, "Time the filter verb beside FastAPI echoes of its body.", HEADINGS, run, page)
 
 

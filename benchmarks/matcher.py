@@ -1,7 +1,8 @@
-"""What matching costs: the embedded engine on counts, its walker, and libreapi_cli where it is found.
+"""Measure matching: the embedded engine on counts, its walker, and libreapi_cli where it is installed.
 
-All are asked the same in one run, placement and R read included, so that their ratios hold on any machine. The walker
-is left out above ``--walker-limit`` nodes and libreapi_cli above ``--library-limit``: both need a vertex a leaf.
+All engines get the same requests in one run, including reading the placement and R, so that their ratios hold on any
+machine. The walker is left out above ``--walker-limit`` nodes and libreapi_cli above ``--library-limit``, because both
+need a vertex for each leaf.
 
     python -m benchmarks.matcher [--nodes 100,1000] [--policies lonode] [--write]
 
@@ -31,7 +32,7 @@ _MANY = 1_000
 
 
 def engines(size: int, asked: argparse.Namespace) -> Iterator[str]:
-    """The engines that are measured at a size."""
+    """Return the engines that are measured at a size."""
     for engine in asked.engines.split(","):
         if engine == "walker" and size > asked.walker_limit:
             continue
@@ -49,14 +50,14 @@ def has_library() -> bool:
 
 
 def repeats(engine: str, size: int) -> int:
-    """How often each call is made; the median counts."""
+    """Return how often each call is made; its median counts."""
     if engine == "counts":
         return 15
     return 2 if size >= _MANY else 5
 
 
 def measure(size: int, asked: argparse.Namespace, folder: Path) -> Measured:
-    """The figures of one size, by policy and engine."""
+    """Return the figures of one size, by policy and engine."""
     compact = cluster(range(size))
     files = {"counts": folder / "counts.json", "units": folder / "units.json"}
     files["counts"].write_text(json.dumps(compact))
@@ -76,7 +77,7 @@ def measure(size: int, asked: argparse.Namespace, folder: Path) -> Measured:
 
 
 def main() -> None:
-    """Measure, show, and write the page if asked."""
+    """Measure, show the figures, and write the page with ``--write``."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

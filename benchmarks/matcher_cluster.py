@@ -1,4 +1,4 @@
-"""The cluster that matchers are measured on, flat: nodes of 32 cores, 32 units of memory and 4 gpus."""
+"""The flat cluster on which matchers are measured: nodes of 32 cores, 32 units of memory and 4 GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PRUNE = "ALL:core,ALL:memory,ALL:gpu"
 
 
 def cluster(numbers: range) -> Jgf:
-    """A compact document of the root and the nodes numbered."""
+    """Return a compact document of the root and the nodes with these numbers."""
     nodes = [_entry("cluster", 0, 0, -1, "/cluster")]
     edges: list[Jgf] = []
     for number in numbers:
@@ -41,7 +41,7 @@ def _entry(kind: str, number: int, uniq_id: int, rank: int, path: str, **more: A
 
 
 def slots(count: int, **leaves: int) -> Jgf:
-    """A jobspec of slots anywhere."""
+    """Return a jobspec of slots on any nodes."""
     shape = [{"type": kind, "count": units} for kind, units in leaves.items()]
     return {
         "version": 9999,

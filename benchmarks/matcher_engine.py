@@ -1,9 +1,10 @@
-"""One engine on one cluster under one policy, in a process of its own: prints its figures as JSON, in seconds.
+"""Measure one engine on one cluster under one policy, in its own process, and print the figures as JSON, in seconds.
 
     python -m benchmarks.matcher_engine ENGINE POLICY NODES FILE REPEAT
 
-``ENGINE`` is ``counts`` (the embedded engine on a document with counts), ``walker`` (the same on one with a vertex a
-leaf), or ``libreapi_cli``. RSS, in MiB, is that of the process, and what loading the graph adds to it.
+``ENGINE`` is ``counts`` (the embedded engine on a document with counts), ``walker`` (the same engine on a document with
+a vertex for each leaf), or ``libreapi_cli``. RSS, in MiB, is the memory of the process, and what loading the graph adds
+to it.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ def create(engine: str, text: str, options: MatcherOptions) -> Matcher:
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Seconds of this process's own time: what else the machine does is no part of it."""
+    """Return the CPU seconds of this process, which exclude other load on the machine."""
     start = time.process_time()
     call()
     return time.process_time() - start
 
 
 def rss() -> float:
-    """MiB of this process that are in memory."""
+    """Return the resident memory of this process in MiB."""
     gc.collect()
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS"):
@@ -58,7 +59,7 @@ def rss() -> float:
 
 
 def read(matcher: Matcher, spec: dict[str, Any]) -> int:
-    """Allocate, read placement and R; returns the jobid."""
+    """Allocate, read the placement and R, and return the jobid."""
     match = matcher.match(MatchOp.ALLOCATE, spec)
     assert match.placement
     assert match.R
@@ -66,7 +67,7 @@ def read(matcher: Matcher, spec: dict[str, Any]) -> int:
 
 
 def pairs(matcher: Matcher, spec: dict[str, Any], repeat: int) -> tuple[float, float]:
-    """Median seconds of a match and of its cancel."""
+    """Return the median seconds of a match and of its cancel."""
     matches, cancels = [], []
     jobs: list[int] = []
     for _ in range(repeat):
@@ -87,7 +88,7 @@ def in_state(matcher: Matcher, state: str, nodes: int, repeat: int) -> Iterator[
 
 
 def fill(matcher: Matcher, nodes: int, number: int) -> list[int]:
-    """Hold three cores and units of memory on every node; return the job ids."""
+    """Allocate three cores and units of memory on every node; return the job ids."""
     first = _FIRST_FILL + number * nodes
     holds = [Hold(first + rank, rank, _FILLING) for rank in range(nodes)]
     assert all(isinstance(granted, dict) for granted in matcher.hold_all(holds))

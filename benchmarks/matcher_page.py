@@ -1,4 +1,4 @@
-"""The measured figures as a page: goals, tables of times and ratios, and a plot as SVG."""
+"""Write the measured figures as a page: goals, tables of times and ratios, and a plot as SVG."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOAL_SIZE, LARGE = 5_000, 15_000
 
 @dataclass(frozen=True)
 class Goal:
-    """How many times cheaper than libreapi_cli a figure is to be at 5,000 nodes."""
+    """The goal for a figure at 5,000 nodes: how many times cheaper than libreapi_cli it must be."""
 
     name: str
     policy: str
@@ -43,7 +43,7 @@ GOALS = (
 
 
 def report(measured: dict[int, Measured]) -> str:
-    """The page in Markdown."""
+    """Return the page in Markdown."""
     lines = [
         "# Matching, beside libreapi_cli",
         "",
@@ -133,7 +133,7 @@ _LOW, _HIGH = -2, 5
 
 
 def plot(measured: dict[int, Measured]) -> str:
-    """Milliseconds over nodes, both by powers of ten, one panel a kind of match."""
+    """Draw milliseconds over nodes, both on logarithmic scales, with one panel for each kind of match."""
     step = _WIDTH + _LEFT + 16
     width, height = step * len(PANELS), _TOP + _HEIGHT + 64
     parts = [

@@ -1,8 +1,8 @@
-"""What a decision to preempt costs on a large cluster, and for how long it blocks the event loop at most.
+"""Measure a decision to preempt on a large cluster, and how long it blocks the event loop at most.
 
 The cluster is full of gangs of low priority, of one to 32 pods, and one or several gangs of high priority arrive. Each
-step of the controller is timed from their arrival to the decision: every other answer waits for the longest step. For
-the last of the cases, what follows is timed too, until the gang has its places. The figures are CPU time of the thread.
+step of the controller is timed from their arrival to the decision; every other answer waits for the longest step. For
+the last case the time until the gang has its places is measured too. The figures are CPU times of the thread.
 
     python -m benchmarks.preemption [--nodes 5000] [--rounds 3]
 """
@@ -159,7 +159,7 @@ def pod(
 
 
 def settle(controller: Controller) -> None:
-    """Step until nothing is left to do."""
+    """Run steps until nothing is left to do."""
     controller.step()
     while controller.lifecycle.restless:
         controller.step()
@@ -205,7 +205,7 @@ class Timed:
     phases: dict[str, list[float]] = field(default_factory=dict)
 
     def run(self, phase: str, work: Callable[[], Result]) -> Result:
-        """Do some work, and note how long it took."""
+        """Do some work, and record how long it took."""
         began = time.thread_time()
         done = work()
         self.phases.setdefault(phase, []).append((time.thread_time() - began) * 1000)

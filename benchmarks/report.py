@@ -1,6 +1,6 @@
-"""What the benchmarks that fill a page of docs/benchmarks have in common: the machine, the table, the page.
+"""What the benchmarks with a page in docs/benchmarks share: the description of the machine, tables and pages.
 
-measure      a row of figures after the other
+measure      one row of figures after another
 show         as a table on the terminal
 --write      as a page of the documentation
 """
@@ -23,10 +23,10 @@ LIBRARIES = ("uvicorn", "uvloop", "fastapi", "msgspec")
 
 
 class Figures(Protocol):
-    """What one row of the table tells."""
+    """One row of the table."""
 
     def row(self) -> list[str]:
-        """Its cells, as many as there are headings."""
+        """Return its cells, one for each heading."""
         ...
 
 
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Figures)
 
 
 def processor() -> str:
-    """The model of this machine's CPUs."""
+    """Return the model of this machine's CPUs."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -44,14 +44,14 @@ def processor() -> str:
 
 
 def machine() -> str:
-    """What figures are taken on: CPUs and their load, Python, the libraries that serve."""
+    """Describe the machine: CPUs and their load, Python, and the libraries of the server."""
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     cpus = f"{os.cpu_count()} CPUs ({processor()}, load {os.getloadavg()[0]:.1f})"
     return f"{cpus}, Python {platform.python_version()}, {libraries}"
 
 
 def table(headings: Sequence[str], found: Sequence[Figures], texts: int = 1) -> list[str]:
-    """The lines of a table in Markdown; the first ``texts`` columns aren't numbers."""
+    """Return the lines of a Markdown table; the first ``texts`` columns aren't numbers."""
     return [
         "| " + " | ".join(headings) + " |",
         "|" + "---|" * texts + "---:|" * (len(headings) - texts),
@@ -66,7 +66,7 @@ def report(
     measure: Callable[[], Sequence[F]],
     page: Callable[[Sequence[F], str], str],
 ) -> None:
-    """Be the command of a benchmark: measure, show, and write to ``file`` what ``page`` makes of it if asked."""
+    """Run the command of a benchmark: measure, show the table, and with ``--write`` write ``page`` to ``file``."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--write", action="store_true", help=f"also write docs/benchmarks/{file.name}")
     asked = parser.parse_args()

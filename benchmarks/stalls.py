@@ -1,4 +1,4 @@
-"""How long an event loop doesn't take its turn."""
+"""Measure how long an event loop is blocked."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ EVERY = 0.001
 
 
 class Stalls:
-    """``wall`` and ``own`` are the longest time between two turns: by the clock, and of the loop's thread at work."""
+    """The longest time between two turns of the loop: ``wall`` by the clock, ``own`` in CPU time of the loop's thread."""
 
     def __init__(self) -> None:
         self.wall = 0.0
         self.own = 0.0
 
     async def run(self) -> None:
-        """Ask for a turn every millisecond until cancelled."""
+        """Wait for a turn every millisecond until cancelled."""
         while True:
             wall, own = time.monotonic(), time.thread_time()
             await asyncio.sleep(EVERY)

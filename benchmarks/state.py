@@ -1,8 +1,8 @@
-"""What the state API costs a service that has other things to do: 5,000 nodes, 20,000 pods, every list in full.
+"""Measure what the state API costs a busy service: 5,000 nodes, 20,000 pods, every list in full.
 
 The service answers over a loopback connection from one event loop, as it does beside the filter verb. While a client in
-a process of its own reads a document, a task in that loop asks for its turn again and again: how long the process works
-at most before it gets it is how long a filter call would wait.
+another process reads a document, a task in that loop repeatedly waits for its turn. The CPU time that the process
+spends before the task gets its turn is how long a filter call would wait.
 
     python -m benchmarks.state [--write]
 """
@@ -72,7 +72,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds that a document took, its bytes, and the most work in seconds between two turns meanwhile."""
+    """Seconds that a document took, its bytes, and the longest work between two turns meanwhile, in seconds."""
 
     path: str
     seconds: float
@@ -80,7 +80,7 @@ class Cost:
     wait: float
 
     def row(self) -> list[str]:
-        """For the table."""
+        """Return the cells of the table."""
         return [
             self.path,
             f"{self.size / 1e6:.2f}",
@@ -93,7 +93,7 @@ HEADINGS = ("document", "MB", "ms", "at most at one go, ms of CPU")
 
 
 def cluster() -> tuple[list[Node], list[Pod]]:
-    """Half full: every node of 64 cores has four pods of 8, in gangs."""
+    """Return a cluster that is half full: every node of 64 cores has four pods of 8 cores, in gangs."""
     nodes = [
         Node(
             f"n{number}",
@@ -121,7 +121,7 @@ def cluster() -> tuple[list[Node], list[Pod]]:
 
 
 def controller() -> Controller:
-    """One that has taken over that cluster."""
+    """Return a service that has taken over this cluster."""
     ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS))
     made = Controller(ledger)
     nodes, pods = cluster()
@@ -143,7 +143,7 @@ class Turns:
         self._longest = 0.0
 
     async def run(self) -> None:
-        """Ask for turn after turn."""
+        """Wait for one turn after another."""
         last = time.process_time()
         while True:
             await asyncio.sleep(0.0005)
@@ -152,13 +152,13 @@ class Turns:
             last = now
 
     def take(self) -> float:
-        """The longest wait, and begin anew."""
+        """Return the longest wait, and start again."""
         longest, self._longest = self._longest, 0.0
         return longest
 
 
 async def measure() -> list[Cost]:
-    """All documents, the middle of several rounds each."""
+    """Measure all documents; return the median of several rounds for each."""
     known = controller()
     driver = Driver(known, EmbeddedCluster())
     placements = LivePlacements(known, driver, lambda: "")
@@ -198,7 +198,7 @@ async def measure() -> list[Cost]:
 
 
 def page(found: Sequence[Cost], where: str) -> str:
-    """The figures as a page of the documentation."""
+    """Return the figures as a page of the documentation."""
     lines = [
         "# The state API on a large cluster",
         "",
@@ -216,13 +216,13 @@ def page(found: Sequence[Cost], where: str) -> str:
 
 
 def measured() -> list[Cost]:
-    """All documents, on the loop that the service runs on."""
+    """Measure all documents, on the loop of the service."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(measure())
 
 
 def main() -> None:
-    """Measure, show, and write the page if asked."""
+    """Measure, show the figures, and write the page with ``--write``."""
     report(REPORT, "Time the state API on a large cluster.", HEADINGS, measured, page)
 
 

@@ -1,10 +1,10 @@
-"""How long the webhook takes in a burst of pods, beside webhooks that only say yes.
+"""Measure the webhook in a burst of pods, compared with webhooks that only allow each request.
 
-5,000 reviews, as the API server writes them, over 200 kept-alive TLS connections: as many mutating requests as a
-kube-apiserver has under way at once by default (--max-mutating-requests-inflight). Both webhooks run in processes of
-their own under the same server, and are called in turns, so that whatever else the machine does hits them alike. Then
-the same burst through a real API server, which calls the one or the other for each pod (dry runs, which are admitted
-like others and not stored).
+The burst is 5,000 reviews, as the API server writes them, over 200 kept-alive TLS connections: as many mutating
+requests as a kube-apiserver has under way at the same time by default (--max-mutating-requests-inflight). Both webhooks
+run in processes of their own under the same server, and are called in turns, so that other load on the machine affects
+them alike. Then the same burst goes through a real API server, which calls one or the other for each pod (as dry runs,
+which are admitted like other requests and not stored).
 
     python -m benchmarks.webhook [--write]
 """
@@ -73,7 +73,7 @@ class Echo:
 
 
 def usual_app() -> FastAPI:
-    """The same as FastAPI's users write it."""
+    """The same, as users of FastAPI write it."""
     app = FastAPI()
 
     @app.post("/mutate")
@@ -85,7 +85,7 @@ def usual_app() -> FastAPI:
 
 
 class KnownAnswers:
-    """Answers lookups at once, as after the first pod of a namespace."""
+    """Lookups that return at once, as after the first pod of a namespace."""
 
     async def has_account(self, namespace: str) -> bool:
         return True
@@ -114,7 +114,7 @@ class NoObjects:
 
 
 def webhook_app() -> ASGIApp:
-    """The webhook with all handlers, on a cluster with native PodGroups and two devices."""
+    """Return the webhook with all handlers, on a cluster with native PodGroups and two devices."""
     objects, lookups = NoObjects(), KnownAnswers()
     context = Context(
         resources=parse_resources(RESOURCES.read_text()),
@@ -129,7 +129,7 @@ def webhook_app() -> ASGIApp:
 
 
 def serve(which: str, told: Connection) -> None:
-    """A server process: tells its port and whom to trust, then serves until it is terminated."""
+    """Run a server process: report its port and its CA, then serve until it is terminated."""
 
     async def run() -> None:
         now = datetime.now(UTC)
@@ -151,20 +151,20 @@ def serve(which: str, told: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A webhook that is served."""
+    """One running webhook."""
 
     port: int
     authority: bytes
 
     @property
     def url(self) -> str:
-        """Where it is called."""
+        """The URL at which it is called."""
         return f"https://127.0.0.1:{self.port}/mutate"
 
 
 @contextlib.contextmanager
 def servers() -> Iterator[dict[str, Served]]:
-    """The webhooks, each in a process of its own."""
+    """Run the webhooks, each in its own process."""
     context = multiprocessing.get_context("spawn")
     found: dict[str, Served] = {}
     with contextlib.ExitStack() as stack:
@@ -181,7 +181,7 @@ def servers() -> Iterator[dict[str, Served]]:
 
 
 def classical(number: int) -> dict[str, Any]:
-    """A member of a gang of eight, before it has a uid."""
+    """Return a member of a gang of eight, before it has a uid."""
     made = pod(number)
     for field in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
         made["metadata"].pop(field, None)
@@ -195,7 +195,7 @@ def classical(number: int) -> dict[str, Any]:
 
 
 def quantum(number: int) -> dict[str, Any]:
-    """The same with a quantum device."""
+    """Return the same pod with a quantum device."""
     made = classical(number)
     for asked in made["spec"]["containers"][0]["resources"].values():
         asked.pop("nvidia.com/gpu")
@@ -207,7 +207,7 @@ PODS: dict[str, Callable[[int], dict[str, Any]]] = {"gang members": classical, "
 
 
 def review(manifest: dict[str, Any], number: int) -> bytes:
-    """The review of one pod, as it goes over the wire."""
+    """Return the review of one pod as bytes."""
     request = {
         "uid": f"uid-{number}",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -233,7 +233,7 @@ def review(manifest: dict[str, Any], number: int) -> bytes:
 
 
 async def burst(served: Served, requests: Sequence[bytes], patched: bool) -> list[float]:
-    """Send all requests, `AT_ONCE` at a time; the seconds that each took."""
+    """Send all requests, `AT_ONCE` at a time; return the seconds that each took."""
     trusting = ssl.create_default_context(cadata=served.authority.decode())
     lines = [
         await asyncio.open_connection("127.0.0.1", served.port, ssl=trusting, limit=1 << 20)
@@ -260,7 +260,7 @@ async def burst(served: Served, requests: Sequence[bytes], patched: bool) -> lis
 
 
 def register(api: Api, which: str, served: Served) -> None:
-    """Have the API server call this webhook for the pods that are labelled so."""
+    """Register this webhook for the pods with this label."""
     wanted = registration(UrlTarget(served.url, "127.0.0.1"), served.authority)
     wanted["metadata"]["name"] = f"benchmark-{which}"
     for one in wanted["webhooks"]:
@@ -269,7 +269,7 @@ def register(api: Api, which: str, served: Served) -> None:
 
 
 def through(api: Api, make: Callable[[int], dict[str, Any]]) -> dict[str, list[float]]:
-    """Have the API server admit a burst of pods for each webhook, mixed; the seconds that each took."""
+    """Let the API server admit mixed bursts of pods for all webhooks; return the seconds that each pod took."""
     pods = "/api/v1/namespaces/default/pods"
 
     def create(which: str, number: int) -> tuple[str, float, bool]:
@@ -299,18 +299,18 @@ def through(api: Api, make: Callable[[int], dict[str, Any]]) -> dict[str, list[f
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The times of one kind of pods, in seconds, by webhook; ``way`` is how they came there."""
+    """The times of one kind of pods, in seconds, by webhook; ``way`` is the way to the webhook."""
 
     way: str
     pods: str
     times: dict[str, list[float]]
 
     def quantile(self, which: str, percent: int) -> float:
-        """A percentile in milliseconds."""
+        """Return a percentile in milliseconds."""
         return statistics.quantiles(self.times[which], n=100, method="inclusive")[percent - 1] * 1e3
 
     def row(self) -> list[str]:
-        """The figures as the table shows them."""
+        """Return the figures as the table shows them."""
         cells = [self.way, self.pods]
         for percent in (50, 99):
             own = self.quantile(OURS, percent)
@@ -332,7 +332,7 @@ HEADINGS = ["", "pods"] + [
 
 
 def straight(found: dict[str, Served]) -> list[Measured]:
-    """Bursts over connections of our own."""
+    """Measure bursts over direct connections."""
     done = []
     for name, make in PODS.items():
         requests = [review(make(number), number) for number in range(BURST)]
@@ -347,7 +347,7 @@ def straight(found: dict[str, Served]) -> list[Measured]:
 
 
 def by_api_server(found: dict[str, Served]) -> list[Measured]:
-    """Bursts of pods that a real API server admits."""
+    """Measure bursts of pods that a real API server admits."""
     with ControlPlane() as plane:
         for which in (OURS, ECHO):
             register(plane.api, which, found[which])
@@ -357,7 +357,7 @@ def by_api_server(found: dict[str, Served]) -> list[Measured]:
 
 
 def page(found: Sequence[Measured], where: str) -> str:
-    """The figures as a page of the documentation."""
+    """Return the figures as a page of the documentation."""
     lines = [
         "# Admission, beside an echo",
         "",
@@ -378,13 +378,13 @@ def page(found: Sequence[Measured], where: str) -> str:
 
 
 def measured() -> list[Measured]:
-    """Both ways."""
+    """Measure both ways."""
     with servers() as found:
         return [*by_api_server(found), *straight(found)]
 
 
 def main() -> None:
-    """Measure, show, and write the page if asked."""
+    """Measure, show the figures, and write the page with ``--write``."""
     report(REPORT, "Time the admission webhook beside an echo.", HEADINGS, measured, page)
 
 

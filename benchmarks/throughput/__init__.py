@@ -1,1 +1,1 @@
-"""How fast a cluster schedules with this project, beside the stock kube-scheduler, on a real control plane."""
+"""Measure how fast a cluster schedules with this project and with the stock kube-scheduler, on a real control plane."""

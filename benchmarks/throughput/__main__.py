@@ -1,9 +1,9 @@
-"""Measures throughput and writes the page.
+"""Measure throughput, and write the page.
 
     python -m benchmarks.throughput [--write] [--nodes 1000 5000] [--workloads single gang512] [--modes burst]
 
-Making 5,000 nodes takes about a minute on a free machine; all of it an hour and a quarter. Run it on a machine that
-does nothing else.
+Creating 5,000 nodes takes about a minute on an idle machine, and the whole run an hour and a quarter. Run it on a
+machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ console = Console()
 
 
 def main() -> None:
-    """Measure what the arguments say, and print or write it."""
+    """Measure what the arguments select, and print it or write it."""
     arguments = _arguments()
     figures = Figures.load(FIGURES)
     if arguments.scale:
@@ -83,7 +83,7 @@ def _arguments() -> argparse.Namespace:
 def _measure(
     nodes: int, workloads: Sequence[Workload], modes: Sequence[str], engine: str, rounds: int
 ) -> Iterator[Figure]:
-    """Each workload in each way, stock and ours in turn, in random order; of the rounds the middle one."""
+    """Measure each workload in each mode, both contenders in turn and in random order; keep the median round."""
     with ControlPlane() as plane:
         for manifest in policies("gate", "groups", "stamps"):
             plane.api.apply(manifest)
@@ -105,7 +105,7 @@ def _measure(
 def _round(
     bench: Bench, nodes: int, contenders: Sequence[Contender], workload: Workload, mode: str
 ) -> Iterator[Figure]:
-    """A figure of each contender, but of those that are too slow."""
+    """Return a figure of each contender, except of those that are too slow."""
     for contender in contenders:
         try:
             outcome = _run(bench, contender, workload, mode)

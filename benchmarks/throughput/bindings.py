@@ -1,4 +1,4 @@
-"""Who was bound and who ran when, as a watch shows it."""
+"""Record when each pod was bound and when it ran, as a watch shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOUND = "spec.nodeName!="
 
 
 class Bindings:
-    """The monotonic time at which each pod of ``namespace`` was seen bound, and running; a context manager.
+    """The monotonic times at which a watch shows each pod of ``namespace`` as bound and as running; a context manager.
 
     The watch selects bound pods, so that a pod's first event is its binding.
     """
@@ -65,11 +65,11 @@ class Bindings:
             self._changed.notify_all()
 
     def wait(self, count: int, seconds: float) -> bool:
-        """Whether ``count`` pods were bound within ``seconds``."""
+        """Return whether ``count`` pods were bound within ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self.seen) >= count, seconds)
 
     def wait_running(self, count: int, seconds: float) -> bool:
-        """Whether ``count`` pods were running within ``seconds``."""
+        """Return whether ``count`` pods were running within ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self.running) >= count, seconds)

@@ -1,6 +1,6 @@
-"""The two that are compared: the stock kube-scheduler, and this project beside a kube-scheduler of its own.
+"""The two contenders: the stock kube-scheduler, and this project with a kube-scheduler of its own.
 
-Each is started for one measurement and stopped after it, so that neither costs the other anything.
+Each is started for one measurement and stopped after it, so that neither affects the other.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ PLANE = ("etcd", "kube-apiserver")
 
 
 class Contender(Protocol):
-    """What is measured; ``processes`` are its own, by the name they are reported under."""
+    """A contender; ``processes`` are its process ids, by the name in the report."""
 
     name: str
     scheduler: str
 
     def start(self) -> None:
-        """Start it, and return as soon as it is ready."""
+        """Start it, and return once it is ready."""
         ...
 
     def stop(self) -> None:
@@ -32,12 +32,12 @@ class Contender(Protocol):
 
     @property
     def processes(self) -> dict[str, int]:
-        """Process ids by name."""
+        """Return the process ids by name."""
         ...
 
 
 class StockScheduler:
-    """kube-scheduler as it comes, but for the limit of its client's rate."""
+    """kube-scheduler with its defaults, except for the rate limit of its client."""
 
     name = "stock"
     scheduler = STOCK
@@ -55,7 +55,7 @@ class StockScheduler:
 
     @property
     def processes(self) -> dict[str, int]:
-        """kube-scheduler and what every contender uses."""
+        """Return the processes of kube-scheduler and of the control plane."""
         return _pids(self._plane, {"kube-scheduler": "kube-scheduler"})
 
 
@@ -71,7 +71,7 @@ class Fluence:
         self._stack = Stack(plane, arguments=["--engine", engine])
 
     def start(self) -> None:
-        """Start kube-scheduler first: it finds nothing to do until the extender has placed something."""
+        """Start kube-scheduler first; it has nothing to do until the extender has placed pods."""
         if self._beside is not None:
             self._beside.start()
         self._stack.start_scheduler()
@@ -88,7 +88,7 @@ class Fluence:
 
     @property
     def processes(self) -> dict[str, int]:
-        """kube-scheduler, the extender and what every contender uses."""
+        """Return the processes of kube-scheduler, of the extender and of the control plane."""
         extender = self._stack.extender.pid
         assert extender is not None
         found = _pids(self._plane, {"kube-scheduler": SCHEDULER}) | {"extender": extender}

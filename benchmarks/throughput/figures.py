@@ -1,4 +1,4 @@
-"""The measured figures as plain values, kept in a JSON file so that a page can be made of several runs."""
+"""The measured figures as plain values, kept in a JSON file so that a page can combine several runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.throughput.measure import Outcome
 
 @dataclass(slots=True)
 class Figure:
-    """One measurement; ``cpu`` is in milliseconds a pod by process, latencies in seconds, writes by kind a pod."""
+    """One measurement: ``cpu`` in ms for each pod by process, latencies in seconds, writes for each pod by kind."""
 
     nodes: int
     contender: str
@@ -30,12 +30,12 @@ class Figure:
 
     @property
     def key(self) -> tuple[int, str, str, str]:
-        """What tells measurements apart."""
+        """The key of a measurement."""
         return self.nodes, self.mode, self.workload, self.contender
 
 
 def figure(nodes: int, outcome: Outcome) -> Figure:
-    """What a page shows of an outcome."""
+    """Return the figures of an outcome that a page shows."""
     late = outcome.latencies
     return Figure(
         nodes=nodes,
@@ -56,17 +56,17 @@ def figure(nodes: int, outcome: Outcome) -> Figure:
 
 @dataclass(slots=True)
 class Figures:
-    """All measurements by what tells them apart, and the cost by cluster size without a network."""
+    """All measurements by their key, and the cost by cluster size without a network."""
 
     measured: dict[tuple[int, str, str, str], Figure] = field(default_factory=dict)
     scale: dict[str, dict[int, float]] = field(default_factory=dict)
 
     def add(self, one: Figure) -> None:
-        """Take a measurement in; a newer one takes the place of an older one."""
+        """Add a measurement; a newer one replaces an older one."""
         self.measured[one.key] = one
 
     def find(self, nodes: int, mode: str, workload: str, contender: str) -> Figure | None:
-        """A measurement, None where it wasn't made."""
+        """Return a measurement, None where it wasn't made."""
         return self.measured.get((nodes, mode, workload, contender))
 
     def save(self, file: Path) -> None:
@@ -76,7 +76,7 @@ class Figures:
 
     @classmethod
     def load(cls, file: Path) -> Figures:
-        """What is in ``file``; nothing where there is none."""
+        """Return the measurements in ``file``, none where there is no such file."""
         figures = cls()
         if file.exists():
             document = json.loads(file.read_text())

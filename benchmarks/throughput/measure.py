@@ -1,4 +1,4 @@
-"""One measurement: pods are created, somebody binds them, and what that took is counted."""
+"""One measurement: create pods, wait until a contender has bound them, and count what that took."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE = 300.0
 
 
 class TooSlow(Exception):
-    """Not everything was bound in time."""
+    """Not all pods were bound in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +53,21 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Pods bound a second."""
+        """The pods bound per second."""
         return self.pods / self.seconds
 
     def cpu(self, process: str) -> float:
-        """Milliseconds of CPU a pod."""
+        """The milliseconds of CPU for each pod."""
         return self.used.cpu.get(process, 0.0) * 1000 / self.pods
 
     @property
     def writes(self) -> float:
-        """Writes to the API server a pod."""
+        """The writes to the API server for each pod."""
         return sum(self.used.writes.values()) / self.pods
 
 
 class Bench:
-    """Measures on one control plane, each time in the same namespace, which it empties afterwards."""
+    """Measures on one control plane, always in the same namespace, which it empties afterwards."""
 
     NAMESPACE = "throughput"
 
@@ -81,7 +81,7 @@ class Bench:
         self._idle = self._measure_idle()
 
     def backlog(self, contender: Contender, workload: Workload) -> Outcome:
-        """The pods are there before the contender starts."""
+        """Create the pods before the contender starts."""
         pods = workload.manifests(contender.scheduler, self._owner)
         created = self._create(pods)
         time.sleep(QUIET)
@@ -96,11 +96,11 @@ class Bench:
                 self._empty()
 
     def burst(self, contender: Contender, workload: Workload) -> Outcome:
-        """Everything is up before the first pod is created; they are created as fast as it goes."""
+        """Start everything before the first pod is created, and create the pods as fast as possible."""
         return self._running(contender, workload, "burst", 0.0)
 
     def stream(self, contender: Contender, workload: Workload, rate: float) -> Outcome:
-        """Everything is up, and ``rate`` pods are created each second."""
+        """Start everything, and create ``rate`` pods each second."""
         return self._running(contender, workload, "stream", rate)
 
     def _running(self, contender: Contender, workload: Workload, mode: str, rate: float) -> Outcome:
@@ -153,7 +153,7 @@ class Bench:
         )
 
     def _create(self, pods: Sequence[Manifest], rate: float = 0.0) -> dict[str, float]:
-        """Create them; when each call was begun, by name."""
+        """Create the pods; return when each call began, by name."""
         began = time.monotonic()
 
         def create(numbered: tuple[int, Manifest]) -> tuple[str, float]:
@@ -168,7 +168,7 @@ class Bench:
             return dict(pool.map(create, enumerate(pods)))
 
     def _measure_idle(self) -> dict[str, float]:
-        """CPU of the control plane's processes a second once new nodes have settled and nothing happens."""
+        """Return the CPU of the control plane's processes per second once new nodes have settled and nothing happens."""
         processes = {name: pid for name in PLANE if (pid := self._plane.component(name).pid) is not None}
         deadline = time.monotonic() + SETTLE
         while _rates(processes, 3.0)["kube-apiserver"] > CALM and time.monotonic() < deadline:
@@ -186,13 +186,13 @@ class Bench:
 
 
 def load_now() -> float:
-    """The machine's load average over the last minute."""
+    """Return the machine's load average over the last minute."""
     with open("/proc/loadavg") as file:
         return float(file.read().split()[0])
 
 
 def _rates(processes: dict[str, int], seconds: float) -> dict[str, float]:
-    """CPU seconds a second of each process during the next ``seconds``."""
+    """Return the CPU seconds of each process per second, during the next ``seconds``."""
     before = {name: cpu_seconds(pid) for name, pid in processes.items()}
     time.sleep(seconds)
     return {name: (cpu_seconds(pid) - before[name]) / seconds for name, pid in processes.items()}

@@ -1,4 +1,4 @@
-"""The figures as a page in Markdown: goals, tables by cluster size and way of submitting, the cost by size."""
+"""Write the figures as a Markdown page: goals, tables by cluster size and mode of submission, and the cost by size."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ bound.
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A bound for our figure over stock's, for each workload; ``most``: at most, otherwise at least."""
+    """A bound for our figure over stock's, for each workload; an upper bound if ``most``, otherwise a lower one."""
 
     name: str
     process: str
@@ -103,7 +103,7 @@ SCALE_GOAL = 1.5
 
 
 def page(figures: Figures) -> str:
-    """The page; the plots are expected beside it."""
+    """Return the page; the plots are expected beside it."""
     lines = [
         HEAD,
         f"Machine: {os.cpu_count()} CPUs ({processor()}), Python {platform.python_version()}.",
@@ -119,7 +119,7 @@ def page(figures: Figures) -> str:
 
 
 def plots(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Names and contents of the plots: CPU a pod for each cluster size."""
+    """Return names and contents of the plots: CPU for each pod, for each cluster size."""
     for nodes in sorted({one.nodes for one in figures.measured.values()}):
         bars: list[tuple[str, dict[str, float]]] = []
         for mode in ("burst", "backlog"):
@@ -151,7 +151,7 @@ def _ratio(goal: Goal, stock: Figure, ours: Figure) -> float:
 
 
 def _share(ours: Figure) -> float:
-    """The share of the pods that we place."""
+    """Return the share of the pods that this project places."""
     every = next((one.foreign_every for one in WORKLOADS if one.name == ours.workload), 0)
     return 1 - 1 / every if every else 1.0
 

@@ -1,4 +1,4 @@
-"""Bars as SVG: milliseconds of CPU a pod, one bar a contender, one segment a process."""
+"""Draw bars as SVG: milliseconds of CPU for each pod, one bar for each contender, one segment for each process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH, LEFT, RIGHT, TOP, BAR, GAP = 860, 250, 60, 64, 18, 4
 
 
 def stacked_bars(title: str, unit: str, bars: Sequence[tuple[str, Mapping[str, float]]]) -> str:
-    """A plot of ``bars``: (label, process -> amount), in the order given; an empty label leaves a gap."""
+    """Draw ``bars`` (label, process -> amount) in the order given; an empty label leaves a gap."""
     top = max((sum(max(amount, 0) for amount in parts.values()) for _, parts in bars), default=1.0) or 1.0
     scale = (WIDTH - LEFT - RIGHT) / top
     height = TOP + len(bars) * (BAR + GAP) + 16

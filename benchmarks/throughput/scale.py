@@ -1,7 +1,7 @@
-"""What our own part of a pod costs by cluster size, without any network: an API server in memory, the real core.
+"""Measure the service's own part of the cost of a pod by cluster size, without a network, on an embedded cluster.
 
-Pods are created in lots; the controller plans them, the driver nominates and ungates, then each is bound as
-kube-scheduler would ask for it. Kubelets and other schedulers are left out.
+Pods are created in lots. The controller plans them, the executor nominates and ungates them, and each is bound as
+kube-scheduler would request it. Kubelets and other schedulers are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ASKED = Resources({"cpu": 1000, "memory": 2**30, "pods": 1})
 
 
 def cost_by_size(sizes: tuple[int, ...], gangs: dict[str, tuple[int, int]]) -> dict[str, dict[int, float]]:
-    """Milliseconds of CPU a pod, by what is placed (name -> number of gangs, members of each) and nodes."""
+    """Return the milliseconds of CPU for each pod, by workload (name -> number of gangs, members of each) and nodes."""
     return {
         name: {size: asyncio.run(_cost(size, count, members)) for size in sizes}
         for name, (count, members) in gangs.items()
@@ -56,7 +56,7 @@ async def _cost(nodes: int, gangs: int, members: int) -> float:
 
 
 def _changes(sink: Callable[[Observation], None]) -> Callable[[Observation], None]:
-    """Only what happens to pods: the nodes were listed before."""
+    """Pass on only observations of pods; the nodes were listed before."""
 
     def take(seen: Observation) -> None:
         if isinstance(seen, Changed) and seen.kind is Kind.POD:

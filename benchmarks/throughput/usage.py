@@ -1,4 +1,4 @@
-"""CPU of processes and writes to the API server, as differences between two moments."""
+"""CPU time of processes and writes to the API server, as differences between two moments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """CPU seconds by process and writes by what they write, so far; ``when`` is monotonic, in seconds."""
+    """CPU seconds by process and writes by resource, so far; ``when`` is the monotonic time in seconds."""
 
     when: float
     cpu: Mapping[str, float]
@@ -28,13 +28,13 @@ class Reading:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
+    """Return the user and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def writes_so_far(api: Api) -> Counter[str]:
-    """Writes that the API server has accepted, by resource; the nodes' leases don't count."""
+    """Return the writes that the API server has accepted, by resource, without the leases of nodes."""
     text = api.get("/metrics")["text"]
     counts: Counter[str] = Counter()
     for line in text.splitlines():
@@ -56,21 +56,21 @@ def writes_so_far(api: Api) -> Counter[str]:
 
 
 def read(api: Api, processes: Mapping[str, int]) -> Reading:
-    """All counters now."""
+    """Read all counters."""
     cpu = {name: cpu_seconds(pid) for name, pid in processes.items()}
     return Reading(time.monotonic(), cpu, writes_so_far(api))
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What was used between two readings, without what the idle cluster uses in as long a time."""
+    """The usage between two readings, without the usage of the idle cluster in the same time."""
 
     cpu: Mapping[str, float]
     writes: Mapping[str, int]
 
 
 def between(before: Reading, after: Reading, idle: Mapping[str, float]) -> Used:
-    """The difference; ``idle`` is the CPU of each process per second while nothing happens."""
+    """Return the difference; ``idle`` is the CPU of each process per second while nothing happens."""
     seconds = after.when - before.when
     cpu = {
         name: after.cpu[name] - spent - idle.get(name, 0.0) * seconds

@@ -1,4 +1,4 @@
-"""What is submitted: the same pods for both schedulers, but for the name of their scheduler; a Job controls them."""
+"""The submitted pods: the same for both contenders, except for the scheduler's name; a Job controls them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``gangs`` gangs of ``size`` pods; every pod of which ``foreign`` says so goes to the stock scheduler always."""
+    """``gangs`` gangs of ``size`` pods; pods that ``foreign`` selects always have the stock scheduler."""
 
     name: str
     title: str
@@ -24,15 +24,15 @@ class Workload:
 
     @property
     def pods(self) -> int:
-        """How many pods there are."""
+        """The number of pods."""
         return self.gangs * self.size
 
     def part(self, share: float) -> Workload:
-        """So much of it, at least one gang."""
+        """Return this share of it, at least one gang."""
         return replace(self, gangs=max(1, round(self.gangs * share)))
 
     def manifests(self, scheduler: str, owner: Manifest) -> list[Manifest]:
-        """The pods, in the order of their creation, for ``scheduler``; ``owner`` is their controller."""
+        """Return the pods for ``scheduler`` in the order of their creation; ``owner`` is their controller."""
         made = [
             self._pod(gang, member, scheduler) for gang in range(self.gangs) for member in range(self.size)
         ]
@@ -52,7 +52,7 @@ class Workload:
 
 
 def controller(name: str) -> Manifest:
-    """A Job that somebody else manages, so that pods created by hand have a controller as users' pods do."""
+    """Return a Job that no controller manages, so that the created pods have an owner, as users' pods do."""
     container = {"name": "main", "image": "app"}
     return {
         "apiVersion": "batch/v1",
@@ -66,7 +66,7 @@ def controller(name: str) -> Manifest:
 
 
 def reference(owner: Manifest) -> Manifest:
-    """The ownerReference of a pod that ``owner`` controls."""
+    """Return the ownerReference of a pod that ``owner`` controls."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -77,7 +77,7 @@ def reference(owner: Manifest) -> Manifest:
 
 
 def pod(name: str, scheduler: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Manifest:
-    """A pod of one container that asks for one core and one GiB."""
+    """Return a pod of one container that requests one core and one GiB."""
     requests = {"cpu": "1", "memory": "1Gi"}
     return {
         "apiVersion": "v1",
