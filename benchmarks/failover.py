@@ -68,7 +68,7 @@ WAYS: dict[str, Callable[[Stack, Callable[[], object]], None]] = {"killed": kill
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Seconds from the end of the old leader until another replica has the Lease, and from both moments to the Bindings."""
+    """Seconds from the end of the old leader to the next holder of the Lease, and from both moments to Bindings."""
 
     how: str
     to_lease: float

@@ -1,9 +1,10 @@
-"""What a change of a node costs: on the embedded engine by the size of the cluster, on libreapi_cli in stalls.
+"""Measure a change of a node: on the embedded engine by the size of the cluster, on libreapi_cli in stalls.
 
-First the controller alone: how long it takes to observe one change and to decide what follows from it. The changes of
-all sizes alternate in one process, so that other load on the machine affects them equally; times are the process's CPU
-time. Then a storm of changes on a service with libreapi_cli, in which the event loop also answers filter calls: how
-long the loop is blocked, and when the last node can be used.
+The first part measures the controller alone: how long it takes to process one change and to decide whether anything
+follows from it. The changes of all sizes are made in turns in one process, so that other load on the machine affects
+them alike; the times are CPU times of the process. The second part makes a storm of changes on a service with
+libreapi_cli whose event loop also answers filter calls: how long the loop is blocked, and when the last node can be
+used.
 
     python -m benchmarks.node_changes [--write]
 """

@@ -1,7 +1,7 @@
-"""What planning a gang costs on a large cluster: equal and mixed members, with and without topology.
+"""Measure the planning of a gang on a large cluster: equal and mixed members, with and without topology.
 
-The cluster is half full, in zones of ten racks of forty nodes. Each plan is undone, so that all plans see the same
-cluster. The result is the median and the slowest plan, also for a fifth of the nodes.
+The cluster is half full, in zones of ten racks of forty nodes. Each plan is withdrawn, so that all plans start from the
+same cluster. The output has the median and the slowest plan, and for comparison the same plans on a fifth of the nodes.
 
     python -m benchmarks.placement [--nodes 5000] [--rounds 20]
 """

@@ -1,10 +1,10 @@
-"""How long a restart takes on a large cluster, compared with the time of the bare lists.
+"""Measure a restart on a large cluster, compared with the time of the lists alone.
 
-A real etcd and kube-apiserver store the nodes and bound pods; no kubelet and no controller run, so nothing changes.
-A start of ``fluence-extender serve`` is timed from the start of the process to its first 200 of ``/readyz``. The bare
-lists are those that the service requests (every kind, in the same pages, all kinds at once, with the same client), in a
-fresh process that discards the bytes; once more with Python's ``json`` parsing them, and once with msgspec parsing only
-the metadata. All of these alternate in one run.
+A real etcd and kube-apiserver hold the nodes and bound pods; no kubelet and no controller run, so nothing changes. A
+start of ``fluence-extender serve`` is timed from the creation of the process to its first 200 of ``/readyz``. For
+comparison the lists that the service reads (every kind, in the same pages, all kinds at the same time, by the same
+client) are read in a new process that drops the bytes, once more with Python's ``json`` parsing them, and once with
+msgspec reading only the metadata. All are measured in turns in one run.
 
     python -m benchmarks.restart [--write] [--nodes N] [--pods N] [--engine embedded]
 """

@@ -1,7 +1,7 @@
-"""How much of a start with libreapi_cli is spent in the library, and how much around it.
+"""Measure how much of a start with libreapi_cli the library takes, and how much the code around it.
 
-The engine's own process loads the graph and holds all pods at a start. Here one process does the same and times its
-calls into the library.
+It loads the graph and allocates all pods, as the engine's own process does at a start, in one process whose calls into
+the library are timed.
 """
 
 from __future__ import annotations

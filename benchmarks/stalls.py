@@ -9,7 +9,7 @@ EVERY = 0.001
 
 
 class Stalls:
-    """The longest time between two turns of the loop: ``wall`` by the clock, ``own`` in CPU time of the loop's thread."""
+    """The longest time between two turns of the loop: ``wall`` by the clock, ``own`` in CPU time of its thread."""
 
     def __init__(self) -> None:
         self.wall = 0.0
