@@ -168,7 +168,7 @@ class Bench:
             return dict(pool.map(create, enumerate(pods)))
 
     def _measure_idle(self) -> dict[str, float]:
-        """Return the CPU of the control plane's processes per second once new nodes have settled and nothing happens."""
+        """Return the CPU of the control plane's processes per second once new nodes have settled."""
         processes = {name: pid for name in PLANE if (pid := self._plane.component(name).pid) is not None}
         deadline = time.monotonic() + SETTLE
         while _rates(processes, 3.0)["kube-apiserver"] > CALM and time.monotonic() < deadline:
