@@ -63,8 +63,8 @@ class WebhookSettings:
 
     ``resources`` and ``resources_namespace`` are as in `Settings`. The API server calls ``service`` (NAMESPACE/NAME),
     or ``url`` if one is given. ``certificates`` is a folder with certificates that another tool renews, None for
-    certificates of our own authority, which is in a Secret beside the Service. ``sidecar_image`` is "" for the image
-    that this process runs from.
+    certificates of our own authority, which is in a Secret in the Service's namespace. ``sidecar_image`` is "" for the
+    image that this process runs from.
     """
 
     kubeconfig: str | None = None

@@ -23,7 +23,7 @@ from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
-from tests.core.shown import documents
+from tests.core.state_api import documents
 from tests.core.world import World
 
 

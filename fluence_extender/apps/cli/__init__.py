@@ -20,7 +20,7 @@ def main() -> None:
     """Places whole gangs of pods through the extender hooks of a stock kube-scheduler.
 
     `serve` is the service; `webhook` prepares new pods for it; `scheduler-config` prints the configuration of the
-    kube-scheduler beside it; `demo` runs all of them on a control plane of its own, on this machine.
+    kube-scheduler in its pod; `demo` runs all of them on a control plane of its own, on this machine.
     """
 
 

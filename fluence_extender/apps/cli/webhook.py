@@ -91,7 +91,7 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
     metavar="NAMESPACE/NAME",
     callback=_service,
     variable="FLUENCE_WEBHOOK_SERVICE",
-    help="The Service (port 443) that the API server calls; the authority's Secret is beside it.",
+    help="The Service (port 443) that the API server calls; the authority's Secret is in the same namespace.",
 )
 @setting(
     "--url",

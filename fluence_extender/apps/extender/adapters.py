@@ -57,7 +57,7 @@ class LiveReadiness:
         missing = self._missing()
         if missing or self._controller.started:
             return missing
-        return "the cluster has been listed, what runs there is being replayed"
+        return "the cluster has been listed; the pods that run there are being replayed"
 
     @property
     def leading(self) -> bool:
@@ -98,9 +98,7 @@ class LivePlacements(LiveReadiness):
         if member.bound:
             return On(member.bound)
         if member.assignment is not None:
-            gang.note(
-                HistoryKind.FILTERED, member.pod.name, f"kube-scheduler was told {member.assignment.node}"
-            )
+            gang.note(HistoryKind.FILTERED, member.pod.name, f"kube-scheduler got {member.assignment.node}")
             return On(member.assignment.node, bool(member.pod.pinned_to))
         return Nowhere(gang.reason.text) if gang.reason is not None else Undecided(NO_PLACE_YET)
 

@@ -152,7 +152,7 @@ def _auditor(
     watcher: Watcher,
     metrics: Metrics,
 ) -> Auditor:
-    """Return the comparison of ledger, graph and cluster, which lists our pods anew only while the watch is fresh."""
+    """Return the comparison of ledger, graph and cluster, which also lists our pods while the watch is fresh."""
     return Auditor(
         controller,
         metrics.drifted,

@@ -166,7 +166,7 @@ def note_failed_binding(member: Member, before: Pod | None) -> None:
 
 def note_silent_scheduler(member: Member, limits: Limits) -> None:
     """Record that nothing was seen of kube-scheduler's Binding in time."""
-    silence = f"kube-scheduler was told and has not bound it within {limits.handed:g} s"
+    silence = f"kube-scheduler got the node and has not bound the pod within {limits.handed:g} s"
     update(member, unbound=member.unbound or silence)
 
 

@@ -33,8 +33,8 @@ def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
         gang = registry.gangs.get(known)
         if gang is not None:
             return gang_shape(gang)
-        lately = registry.gone.get(known) if gone else None
-        return None if lately is None else _gone(lately.gang)
+        remembered_gang = registry.gone.get(known) if gone else None
+        return None if remembered_gang is None else _gone(remembered_gang.gang)
 
     def read() -> Items[v1.Gang]:
         return Items(sorted(_list_key(key) for key in (*registry.gangs, *remembered)), make)
@@ -45,7 +45,7 @@ def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
 def gang_detail(
     controller: Controller, namespace: str, name: str, convention: str, leading: bool
 ) -> Single[v1.GangDetail] | None:
-    """Return the gang of that name and its history, None if there is none, nor was one lately.
+    """Return the gang of that name and its history, None if there is none and there was none lately.
 
     Of several with one name (of different conventions) the result is a living one, else the one that went last.
     """
@@ -182,7 +182,7 @@ def _being_bound(gang: Gang) -> str:
     )
     if refused is None:
         return "placed, being bound"
-    return f"placed; kube-scheduler says of {refused[0]}: {refused[1]}"
+    return f"placed; kube-scheduler refuses {refused[0]}: {refused[1]}"
 
 
 def _missing(gang: Gang) -> str:
@@ -191,7 +191,7 @@ def _missing(gang: Gang) -> str:
     if there >= gang.size:
         return ""
     are = "member is" if gang.size - there == 1 else "members are"
-    return f"{gang.size - there} {are} missing; replacements are placed beside the others"
+    return f"{gang.size - there} {are} missing; replacements are placed with the others"
 
 
 def _being_deleted(gang: Gang) -> str:

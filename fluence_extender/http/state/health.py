@@ -2,7 +2,7 @@
 
 The liveness probe of kube-scheduler's container is sent to this service, which passes it on. The kubelet therefore
 restarts kube-scheduler, which releases its Lease, also when this service is gone or hangs; then another replica can
-lead. A container has only one liveness probe, so the extender can't have one beside the scheduler's own.
+lead. A container has only one liveness probe, so it can't check kube-scheduler and the extender separately.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def health_routes(source: StateSource, metrics: Metrics, scheduler: str) -> APIR
         "/livez/scheduler",
         summary="Liveness of the scheduler",
         responses={
-            503: {"description": "The kube-scheduler beside the service isn't alive; the text says why."}
+            503: {"description": "The kube-scheduler in the service's pod isn't alive; the text says why."}
         },
     )
     async def scheduler_livez() -> PlainTextResponse:
-        """Answers 200 while the process serves and the kube-scheduler beside it reports that it is alive."""
+        """Answers 200 while the process serves and the kube-scheduler in its pod reports that it is alive."""
         problem = await _scheduler_problem(scheduler)
         return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ok\n")
 

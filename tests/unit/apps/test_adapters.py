@@ -15,7 +15,7 @@ from fluence_extender.http.state.v1 import Allocation
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.core.engine import FINE_EMBEDDED
-from tests.core.shown import drawn, every
+from tests.core.state_api import drawn, every
 from tests.core.values import GIB, asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import gang
@@ -118,7 +118,10 @@ def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:
     placements = LivePlacements(controller, Driver(controller, w.cluster), lambda: missing[0])
     assert placements.not_ready_reason == "waiting for the list of pod"
     missing[0] = ""
-    assert placements.not_ready_reason == "the cluster has been listed, what runs there is being replayed"
+    assert (
+        placements.not_ready_reason
+        == "the cluster has been listed; the pods that run there are being replayed"
+    )
     controller.start()
     assert placements.not_ready_reason == ""
     controller.ledger.close()
@@ -129,4 +132,4 @@ def test_a_placed_gang_shows_why_kube_scheduler_refuses_a_member(w: World) -> No
     w.advance(1)
     w.change(first, refusal="no PersistentVolumeClaim data")
     (view,) = every(w.state.gangs())
-    assert view.reason == "placed; kube-scheduler says of g-0: no PersistentVolumeClaim data"
+    assert view.reason == "placed; kube-scheduler refuses g-0: no PersistentVolumeClaim data"

@@ -51,7 +51,7 @@ def test_reason_says_that_kube_scheduler_is_silent_until_it_goes_on(world: MakeW
     assert silent is not None
     assert (
         silent.text
-        == "placed, but g-0 can't be bound to n0: kube-scheduler was told and has not bound it within 20 s"
+        == "placed, but g-0 can't be bound to n0: kube-scheduler got the node and has not bound the pod within 20 s"
     )
     w.placements.hand_over(w.asked(one), "n0")
     w.advance(1)

@@ -11,7 +11,7 @@ from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATIO
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
 from tests.core.invariants import check, check_at_rest
-from tests.core.shown import every
+from tests.core.state_api import every
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang

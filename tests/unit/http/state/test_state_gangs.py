@@ -31,8 +31,8 @@ def gang(*phases: str, size: int = 3, state: GangState = GangState.BOUND) -> Gan
         (("Running", "Running", "Running"), ""),
         (("Running", "Running", "Running", "Running"), ""),
         (("Running", "Running", "Succeeded"), ""),
-        (("Running", "Running"), "1 member is missing; replacements are placed beside the others"),
-        (("Running", "Failed"), "2 members are missing; replacements are placed beside the others"),
+        (("Running", "Running"), "1 member is missing; replacements are placed with the others"),
+        (("Running", "Failed"), "2 members are missing; replacements are placed with the others"),
     ],
 )
 def test_a_running_gang_with_missing_members_has_a_reason(phases: tuple[str, ...], reason: str) -> None:

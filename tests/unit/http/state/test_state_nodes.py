@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fluence_extender.http.state.v1 import Node
 from fluence_extender.model.node import Taint
-from tests.core.shown import every
+from tests.core.state_api import every
 from tests.core.values import GIB, asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
