@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from fluence_extender.apps.kubectl.completion import names_from_service
 from fluence_extender.apps.kubectl.errors import CommandError
-from fluence_extender.apps.kubectl.options import StateApiCommand, no_headers_option, output_option
-from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+from fluence_extender.apps.kubectl.options import (
+    StateApiCommand,
+    names_from_service,
+    no_headers_option,
+    output_option,
+)
 from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items
+
+if TYPE_CHECKING:
+    from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
 
 @click.command(cls=StateApiCommand)

@@ -12,21 +12,19 @@ For ``kubectl-fluence``, called by its own name, click has scripts. Both ways as
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, shell_complete
 
 from fluence_extender.apps.kubectl.errors import CommandError, UsageError
 from fluence_extender.apps.kubectl.main import COMPLETE_VARIABLE, PROGRAM, plugin
-from fluence_extender.apps.kubectl.options import Command, StateApiCommand
+from fluence_extender.apps.kubectl.options import Command
 
 SHELLS = ("bash", "zsh", "fish")
 
 _SCRIPT_NAME = "kubectl-fluence"
 _FILES, _NO_FILES = 0, 4
-_PATIENCE = 3.0
-"""Seconds that a shell waits for names."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def complete(words: Sequence[str]) -> tuple[list[str], int]:
     """Return the candidates for the last word, and Cobra's directive."""
-    asked = ShellComplete(plugin, {}, PROGRAM, COMPLETE_VARIABLE)
+    completer = ShellComplete(plugin, {}, PROGRAM, COMPLETE_VARIABLE)
     try:
-        items = asked.get_completions(list(words[:-1]), words[-1] if words else "")
+        items = completer.get_completions(list(words[:-1]), words[-1] if words else "")
     except CommandError:
         return [], _NO_FILES
     candidates = [item for item in items if item.type == "plain"]
@@ -56,31 +54,6 @@ def answer_shell(instruction: str) -> int:
         return shell_complete(plugin, {}, _SCRIPT_NAME, COMPLETE_VARIABLE, instruction)
     except CommandError:
         return 1
-
-
-def names_from_service(
-    path: str, key: str
-) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return a function that completes names: the values of ``key`` in the items under ``path`` of the service.
-
-    It offers nothing where the service doesn't answer at once.
-    """
-
-    def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        assert isinstance(ctx.command, StateApiCommand)
-        client = ctx.command.client(ctx, _PATIENCE)
-        try:
-            query = {}
-            if "namespace" in ctx.params:
-                everywhere = bool(ctx.params.get("all_namespaces"))
-                query["namespace"] = client.namespace(ctx.params["namespace"] or "", everywhere)
-            found = client.items(path, **query)
-        except CommandError:
-            return []
-        values = dict.fromkeys(str(item[key]) for item in found)
-        return [CompletionItem(value) for value in values if value.startswith(incomplete)]
-
-    return names
 
 
 @click.command(cls=Command)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from fluence_extender.apps.kubectl.state_api import Item
+if TYPE_CHECKING:
+    from fluence_extender.apps.kubectl.state_api import Item
 
 SCALABLE = ("cpu", "memory")
 _STEPS = {"cpu": 0.001, "memory": 2**20}

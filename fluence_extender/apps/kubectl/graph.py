@@ -6,16 +6,19 @@ import json
 import sys
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import click
 
 from fluence_extender.apps.kubectl.errors import NotFound, StateApiError, UsageError
 from fluence_extender.apps.kubectl.figures import amount, bar
 from fluence_extender.apps.kubectl.options import StateApiCommand, output_option
-from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 from fluence_extender.apps.kubectl.tables import print_document
 from fluence_extender.apps.kubectl.terminal import DIM, GREEN, YELLOW, painted
 from fluence_extender.model.notation import natural_order
+
+if TYPE_CHECKING:
+    from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
 MOST_NODES = 64
 """A larger cluster is shown without its nodes, only with the levels above them, unless --nodes is given."""

@@ -5,21 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from time import sleep
+from typing import TYPE_CHECKING
 
 import click
 
-from fluence_extender.apps.kubectl.completion import names_from_service
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.figures import age, now, until
 from fluence_extender.apps.kubectl.options import (
     StateApiCommand,
     all_namespaces_option,
+    names_from_service,
     namespace_option,
     no_headers_option,
     output_option,
 )
-from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items, table
+
+if TYPE_CHECKING:
+    from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
 PERIOD = 2.0
 """Seconds between two requests of a watch."""

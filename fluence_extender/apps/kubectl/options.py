@@ -17,15 +17,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fluence_extender.apps.kubectl.errors import UsageError
+from fluence_extender.apps.kubectl.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from fluence_extender.apps.kubectl.state_api import StateApiClient
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 DEFAULT_NAMESPACE = "kube-system"
 """Where the service is installed."""
+
+_COMPLETION_PATIENCE = 3.0
+"""Seconds that a shell waits for names."""
 
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 
@@ -188,6 +193,33 @@ class StateApiCommand(Command):
             connection=take_passed_flags(ctx),
             patience=patience or PATIENCE,
         )
+
+
+def names_from_service(
+    path: str, key: str
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return a function that completes names: the values of ``key`` in the items under ``path`` of the service.
+
+    It offers nothing where the service doesn't answer at once.
+    """
+
+    def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        assert isinstance(ctx.command, StateApiCommand)
+        client = ctx.command.client(ctx, _COMPLETION_PATIENCE)
+        try:
+            query = {}
+            if "namespace" in ctx.params:
+                everywhere = bool(ctx.params.get("all_namespaces"))
+                query["namespace"] = client.namespace(ctx.params["namespace"] or "", everywhere)
+            found = client.items(path, **query)
+        except CommandError:
+            return []
+        values = dict.fromkeys(str(item[key]) for item in found)
+        return [CompletionItem(value) for value in values if value.startswith(incomplete)]
+
+    return names
 
 
 def fluence_ns_option(help: str) -> click.Option:

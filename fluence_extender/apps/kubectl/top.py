@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +15,10 @@ from fluence_extender.apps.kubectl.options import (
     no_headers_option,
     output_option,
 )
-from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items
+
+if TYPE_CHECKING:
+    from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
 
 @click.command(cls=StateApiCommand)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 
-from fluence_extender.apps.kubectl.completion import names_from_service
 from fluence_extender.apps.kubectl.errors import CommandError, UsageError
 from fluence_extender.apps.kubectl.figures import amount, amounts, moment, now, span, until
 from fluence_extender.apps.kubectl.fits import (
@@ -18,10 +18,17 @@ from fluence_extender.apps.kubectl.fits import (
     free_in_all,
     largest_that_fits,
 )
-from fluence_extender.apps.kubectl.options import StateApiCommand, namespace_option, output_option
-from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+from fluence_extender.apps.kubectl.options import (
+    StateApiCommand,
+    names_from_service,
+    namespace_option,
+    output_option,
+)
 from fluence_extender.apps.kubectl.tables import print_document
 from fluence_extender.model.notation import first_few
+
+if TYPE_CHECKING:
+    from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
 KINDS = ("pod", "job", "deployment", "statefulset", "gang")
 _ALIASES = {

@@ -78,10 +78,15 @@ def test_selection_imports_nothing_of_the_service(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("explain", "group"), ("jobs", "--help"), ("completion", "bash"), ("why", "--help"), ("doctor", "-h")],
+    [("explain", "group"), ("jobs", "--help"), ("completion", "bash"), ("why", "--help"), ("graph", "-h")],
 )
 def test_commands_without_a_cluster_import_little(words: tuple[str, ...]) -> None:
-    assert not imported(*words) & (HEAVY | (LAZY - {"json", "subprocess"}))
+    assert not imported(*words) & (HEAVY | (LAZY - {"json"}))
+
+
+def test_help_of_doctor_and_simulate_imports_nothing_of_the_service() -> None:
+    for verb in ("doctor", "simulate"):
+        assert not imported(verb, "--help") & (HEAVY | (LAZY - {"json", "subprocess"}))
 
 
 def test_questions_import_nothing_of_the_service_and_no_yaml(tmp_path: Path) -> None:
