@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
 
 import structlog
 
 from fluence_extender.cluster.errors import Denied
 from fluence_extender.cluster.pacing import jittered
-from fluence_extender.cluster.port import Kind, Listed, Observation, follow_pods
+from fluence_extender.cluster.port import Kind, Listed, Objects, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.coordination import (
@@ -26,7 +25,7 @@ from fluence_extender.model.coordination import (
 )
 from fluence_extender.model.names import GROUP_LABEL, RESOURCES_KEY
 from fluence_extender.model.pod import Pod
-from fluence_extender.webhook.contract import Context, GroupKind, GroupName, Json
+from fluence_extender.webhook.contract import Context, GroupKind, GroupName
 
 log = structlog.get_logger(__name__)
 
@@ -40,26 +39,18 @@ PERIOD = 10.0
 """Seconds between two reads of what isn't watched."""
 
 
-class Reader(Protocol):
-    """Reads objects by path; see `cluster.objects.ApiObjects`."""
-
-    async def read(self, path: str) -> Json | None:
-        """Return the object, None if there is none. Raises `ClusterError`."""
-        ...
-
-
 class ContextTracker(Reconciler[str]):
-    """``context`` is the newest one, beginning with ``initial``.
+    """Keeps ``context`` up to date, beginning with ``initial``.
 
     ``own_pod`` is the path of the pod that this process runs in, "" if that doesn't matter. Sidecars run the image of
     that pod, so a deployment names one image only.
     """
 
-    def __init__(self, reader: Reader, initial: Context, own_pod: str = "") -> None:
+    def __init__(self, objects: Objects, initial: Context, own_pod: str = "") -> None:
         super().__init__("the context of admissions")
         self.context = initial
         self._own_pod = own_pod
-        self._reader = reader
+        self._objects = objects
         self._served: dict[Kind, bool] = {}
         self._read_once = False
         self._names = ProducerNames()
@@ -113,14 +104,14 @@ class ContextTracker(Reconciler[str]):
 
     async def _learn_image(self) -> None:
         with suppress(Denied):
-            if pod := await self._reader.read(self._own_pod):
+            if pod := await self._objects.read(self._own_pod):
                 image = pod["spec"]["containers"][0]["image"]
                 self.context = replace(self.context, sidecar_image=image)
 
     async def _exists(self, path: str) -> bool:
         """Return whether there is such an object. One that we may not read counts as missing, which is always safe."""
         try:
-            return await self._reader.read(path) is not None
+            return await self._objects.read(path) is not None
         except Denied as error:
             log.warning("the webhook lacks a right", problem=str(error))
             return False
