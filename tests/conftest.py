@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_report_header() -> str:
     state = "yes" if FLUXION.library else "no"
-    return f"engines: embedded yes; fluxion {state} ({FLUXION.told})"
+    return f"engines: embedded yes; fluxion {state} ({FLUXION.description})"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -12,7 +12,7 @@ class Engine:
     """The library, or None and the reason why there is none."""
 
     library: Library | None
-    told: str
+    description: str
 
 
 def _find() -> Engine:

@@ -33,22 +33,22 @@ def test_embedded_engine(shown: Case) -> None:
     assert differences(shown, partial(create_matcher, "embedded")) == []
 
 
-def _tell(shown: Case, told: Connection) -> None:
-    told.send(differences(shown, partial(create_matcher, "fluxion")))
+def _send_differences(shown: Case, sender: Connection) -> None:
+    sender.send(differences(shown, partial(create_matcher, "fluxion")))
 
 
 if FLUXION.library is not None:
 
     @pytest.mark.parametrize("shown", CASES, ids=lambda shown: shown.name)
     def test_libreapi_cli(shown: Case) -> None:
-        told, telling = _processes.Pipe(duplex=False)
-        process = _processes.Process(target=_tell, args=(shown, telling))
+        receiver, sender = _processes.Pipe(duplex=False)
+        process = _processes.Process(target=_send_differences, args=(shown, sender))
         process.start()
-        telling.close()
+        sender.close()
         try:
-            assert told.poll(_LONGEST), "no answer"
+            assert receiver.poll(_LONGEST), "no answer"
             try:
-                lines = told.recv()
+                lines = receiver.recv()
             except EOFError:
                 process.join()
                 pytest.fail(f"the process ended with {process.exitcode}")
@@ -57,4 +57,4 @@ if FLUXION.library is not None:
             process.kill()
             process.join()
             process.close()
-            told.close()
+            receiver.close()

@@ -1,4 +1,4 @@
-/* A stand-in for libreapi_cli that answers as told and remembers how it was called.
+/* A stand-in for libreapi_cli that answers as set up and remembers how it was called.
  *
  * It behaves like the library where a caller could go wrong: error text is appended to one global string until
  * cleared, strings are malloc'ed for the caller to free, outputs stay untouched on failure. It counts calls that
@@ -198,7 +198,7 @@ static void leave (void)
     atomic_fetch_sub (&inside, 1);
 }
 
-/* Remember the call, and answer as told. Returns with outputs still to be set if that is 0 or more. */
+/* Remember the call, and answer as set up. Returns with outputs still to be set if that is 0 or more. */
 static int answer (char **string, const char *format, ...)
 {
     int entered_with = errno;

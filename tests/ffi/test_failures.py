@@ -30,13 +30,13 @@ from tests.ffi.stub import Stub
 def test_each_errno_of_a_match_has_its_exception(
     stub: Stub, resources: ResourceGraph, number: int, kind: type[FluxionError]
 ) -> None:
-    stub.fail(number, "what it said\n")
+    stub.fail(number, "what it message\n")
     with pytest.raises(FluxionError) as raised:
         resources.match(MatchOp.ALLOCATE, jobspec())
     assert type(raised.value) is kind
     assert raised.value.errno == number
-    assert raised.value.text == "what it said"
-    assert str(raised.value) == "match: what it said"
+    assert raised.value.text == "what it message"
+    assert str(raised.value) == "match: what it message"
 
 
 @pytest.mark.parametrize(

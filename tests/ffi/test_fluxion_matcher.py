@@ -190,14 +190,14 @@ def test_a_counted_leaf_becomes_the_vertices_it_stands_for(stub: Stub, matcher: 
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(10**9, "use --engine embedded"), ("3", "must be a whole number")]
+    ("count", "message"), [(10**9, "use --engine embedded"), ("3", "must be a whole number")]
 )
 def test_a_count_that_cannot_be_expanded_is_refused(
-    stub: Stub, matcher: Matcher, count: object, told: str
+    stub: Stub, matcher: Matcher, count: object, message: str
 ) -> None:
     compact = graph()
     compact["graph"]["nodes"][2]["metadata"]["count"] = count
-    with pytest.raises(InvalidGraph, match=told):
+    with pytest.raises(InvalidGraph, match=message):
         create_fluxion_matcher(compact, MatcherOptions())
 
 

@@ -1,4 +1,4 @@
-"""Which library is opened, and what is said when none can be."""
+"""Which library is opened, and the message when none can be."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ def addition(number: int, rank: int | None = None, **metadata: Any) -> Json:
 
 def test_the_last_child_cannot_be_removed(stub: Stub, resources: ResourceGraph) -> None:
     resources.remove_subgraph("/cluster0/node0")
-    said = refused(stub, lambda: resources.remove_subgraph("/cluster0/node1"))
-    assert "/cluster0/node1 is the last child of /cluster0" in said
+    message = refused(stub, lambda: resources.remove_subgraph("/cluster0/node1"))
+    assert "/cluster0/node1 is the last child of /cluster0" in message
 
 
 def test_the_last_core_of_a_node_cannot_be_removed(stub: Stub, resources: ResourceGraph) -> None:
@@ -75,7 +75,7 @@ def test_a_removal_that_failed_removed_nothing(stub: Stub, resources: ResourceGr
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("/cluster0", "is the root"),
         ("/cluster0/node7", "no vertex at /cluster0/node7"),
@@ -84,12 +84,12 @@ def test_a_removal_that_failed_removed_nothing(stub: Stub, resources: ResourceGr
         (3, "must be a string"),
     ],
 )
-def test_what_cannot_be_removed(stub: Stub, resources: ResourceGraph, path: Any, said: str) -> None:
-    assert said in refused(stub, lambda: resources.remove_subgraph(path))
+def test_what_cannot_be_removed(stub: Stub, resources: ResourceGraph, path: Any, message: str) -> None:
+    assert message in refused(stub, lambda: resources.remove_subgraph(path))
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         (addition(1, rank=5), "/cluster0/node1 has rank 1 in the graph, not 5"),
         (addition(7, uniq_id=1), "graph.edges[0]: /cluster0 has another child with uniq_id 1"),
@@ -98,12 +98,12 @@ def test_what_cannot_be_removed(stub: Stub, resources: ResourceGraph, path: Any,
     ],
 )
 def test_an_addition_that_would_fail_half_way_is_refused(
-    stub: Stub, resources: ResourceGraph, document: Json, said: str
+    stub: Stub, resources: ResourceGraph, document: Json, message: str
 ) -> None:
     calls = stub.calls
     with pytest.raises(InvalidGraph) as raised:
         resources.add_subgraph(document)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert raised.value.errno == errno.EINVAL
     assert stub.calls == calls
 
@@ -125,8 +125,8 @@ def test_a_graph_grows_only_into_the_room_it_was_given(stub: Stub, library: Libr
     with ResourceGraph(library, graph(), GraphOptions(reserve_vtx_vec=10)) as resources:
         resources.add_subgraph(addition(7))
         resources.remove_subgraph("/cluster0/node7")
-        said = refused(stub, lambda: resources.add_subgraph(addition(8)), InvalidGraph)
-    assert "11 vertices would exceed the 10 that are reserved" in said
+        message = refused(stub, lambda: resources.add_subgraph(addition(8)), InvalidGraph)
+    assert "11 vertices would exceed the 10 that are reserved" in message
 
 
 def test_a_graph_reserves_memory_for_its_growth(stub: Stub, library: Library) -> None:

@@ -124,24 +124,24 @@ BAD_GRAPHS = [
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     BAD_VERTICES + BAD_GRAPHS,
     ids=lambda value: value[:60] if isinstance(value, str) else None,
 )
 def test_a_graph_is_refused_with_the_place(
-    stub: Stub, library: Library, change: Callable[[Json], object], said: str
+    stub: Stub, library: Library, change: Callable[[Json], object], message: str
 ) -> None:
     document = graph()
     change(document)
     with pytest.raises(InvalidGraph) as raised:
         ResourceGraph(library, document)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert raised.value.errno == errno.EPROTO
     assert stub.calls == 0
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ("{", "graph: isn't JSON"),
         (b"\xff", "graph: isn't JSON"),
@@ -151,24 +151,24 @@ def test_a_graph_is_refused_with_the_place(
         ("[" * 100_000, "graph: isn't JSON"),
     ],
 )
-def test_what_is_not_a_json_object_is_refused(library: Library, document: Any, said: str) -> None:
+def test_what_is_not_a_json_object_is_refused(library: Library, document: Any, message: str) -> None:
     with pytest.raises(InvalidGraph) as raised:
         ResourceGraph(library, document)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [("a\0b", "graph.graph.nodes[1].metadata.name: holds a NUL"), ("\ud800", "lone surrogate")],
 )
 def test_text_that_c_would_read_differently_is_refused(
-    stub: Stub, library: Library, name: str, said: str
+    stub: Stub, library: Library, name: str, message: str
 ) -> None:
     document = graph()
     metadata(document)["name"] = name
     with pytest.raises(InvalidGraph) as raised:
         ResourceGraph(library, document)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert stub.calls == 0
 
 

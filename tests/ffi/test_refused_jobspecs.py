@@ -98,8 +98,8 @@ def test_numbers_of_a_growing_count_may_be_strings(stub: Stub, resources: Resour
     "seconds", [-1, math.nan, math.inf, 3_153_600_001, "-1", "soon", True, None, [], 10**400]
 )
 def test_a_duration_out_of_range_is_refused(stub: Stub, resources: ResourceGraph, seconds: Any) -> None:
-    said = refused(stub, resources, jobspec(duration=seconds))
-    assert "duration" in said or "can't be written as JSON" in said
+    message = refused(stub, resources, jobspec(duration=seconds))
+    assert "duration" in message or "can't be written as JSON" in message
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 3_153_600_000, "60"])
@@ -114,7 +114,7 @@ def test_a_slot_beside_another_resource_is_passed_on(stub: Stub, resources: Reso
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ("version: 1", "jobspec: isn't JSON"),
         ("[]", "jobspec: must be a JSON object"),
@@ -126,9 +126,9 @@ def test_a_slot_beside_another_resource_is_passed_on(stub: Stub, resources: Reso
     ],
 )
 def test_what_json_or_c_cannot_carry_is_refused(
-    stub: Stub, resources: ResourceGraph, document: Any, said: str
+    stub: Stub, resources: ResourceGraph, document: Any, message: str
 ) -> None:
-    assert said in refused(stub, resources, document)
+    assert message in refused(stub, resources, document)
 
 
 def test_a_backslash_before_u0000_is_not_a_nul(stub: Stub, resources: ResourceGraph) -> None:
@@ -141,8 +141,8 @@ def test_deep_nesting_is_refused(stub: Stub, resources: ResourceGraph, levels: i
     nested: list[Any] = []
     for _ in range(levels):
         nested = [{"type": "core", "count": 1, "with": nested}]
-    said = refused(stub, resources, jobspec(nested))
-    assert "nested" in said
+    message = refused(stub, resources, jobspec(nested))
+    assert "nested" in message
 
 
 def test_a_jobspec_that_holds_itself_is_refused(stub: Stub, resources: ResourceGraph) -> None:

@@ -12,7 +12,7 @@ from tests.ffi.stub import Stub
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("matcher_policy", None, "must be a string"),
         ("matcher_policy", "lowest", "'lowest' is neither"),
@@ -35,11 +35,11 @@ from tests.ffi.stub import Stub
         ("reserve_vtx_vec", 2**31, "must be an integer"),
     ],
 )
-def test_an_option_is_refused_by_name(option: str, value: Any, said: str) -> None:
+def test_an_option_is_refused_by_name(option: str, value: Any, message: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
         GraphOptions(**{option: value})
     assert str(raised.value).startswith(f"options.{option}: ")
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -67,31 +67,35 @@ BAD_RELEASES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "said"), BAD_ANYWHERE + BAD_REPLAYS, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(
+    ("document", "message"), BAD_ANYWHERE + BAD_REPLAYS, ids=lambda value: str(value)[:50]
+)
 def test_an_allocation_is_replayed_from_a_sound_set_only(
     stub: Stub,
     resources: ResourceGraph,
     document: Any,
-    said: str,
+    message: str,
 ) -> None:
     calls = stub.calls
     with pytest.raises(InvalidRequest) as raised:
         resources.update_allocate(5, document)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert stub.calls == calls
 
 
-@pytest.mark.parametrize(("document", "said"), BAD_ANYWHERE + BAD_RELEASES, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(
+    ("document", "message"), BAD_ANYWHERE + BAD_RELEASES, ids=lambda value: str(value)[:50]
+)
 def test_a_part_is_freed_by_a_sound_set_only(
     stub: Stub,
     resources: ResourceGraph,
     document: Any,
-    said: str,
+    message: str,
 ) -> None:
     calls = stub.calls
     with pytest.raises(InvalidRequest) as raised:
         resources.partial_cancel(5, document)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert stub.calls == calls
 
 
@@ -117,7 +121,7 @@ def _edges(*edges: Any) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         (_edges(), "R.graph.edges: none begins at the root /cluster0"),
         (_edges(edge(1, 2)), "R.graph.edges: none begins at the root"),
@@ -131,7 +135,7 @@ def _edges(*edges: Any) -> Json:
     ],
 )
 def test_edges_that_would_stop_a_replay_half_way_are_refused(
-    resources: ResourceGraph, document: Json, said: str
+    resources: ResourceGraph, document: Json, message: str
 ) -> None:
-    with pytest.raises(InvalidRequest, match=re.escape(said)):
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
         resources.update_allocate(5, document)

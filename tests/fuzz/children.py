@@ -54,14 +54,14 @@ def run(engine: str, seed: int, start: int, documents: int, seconds: float) -> R
 
 def _chunk(report: Report, engine: str, seed: int, first: int, count: int) -> int:
     """Offer ``count`` documents in one process; returns how many there were, less where it died."""
-    told, telling = _processes.Pipe(duplex=False)
-    process = _processes.Process(target=_offer, args=(engine, seed, first, count, telling))
+    receiver, sender = _processes.Pipe(duplex=False)
+    process = _processes.Process(target=_offer, args=(engine, seed, first, count, sender))
     process.start()
-    telling.close()
+    sender.close()
     last = first
     try:
-        while told.poll(_LONGEST):
-            message = told.recv()
+        while receiver.poll(_LONGEST):
+            message = receiver.recv()
             if isinstance(message, int):
                 last = message
             elif isinstance(message, str):
@@ -77,20 +77,20 @@ def _chunk(report: Report, engine: str, seed: int, first: int, count: int) -> in
         process.kill()
         process.join()
         process.close()
-        told.close()
+        receiver.close()
     return last - first + 1
 
 
-def _offer(engine: str, seed: int, first: int, count: int, telling: Connection) -> None:
+def _offer(engine: str, seed: int, first: int, count: int, sender: Connection) -> None:
     trials = Trials(CREATE[engine])
     answers: Answers = Counter()
     for number in range(first, first + count):
-        telling.send(number)
+        sender.send(number)
         try:
             answers[trials.offer(Random(f"{seed}:{number}"))] += 1
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)[-3:]
             where = " ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in frames)
-            telling.send(f"{type(error).__name__}: {str(error)[:300]} ({where})")
+            sender.send(f"{type(error).__name__}: {str(error)[:300]} ({where})")
             trials = Trials(CREATE[engine])
-    telling.send(answers)
+    sender.send(answers)

@@ -238,7 +238,7 @@ class Engines:
         self._create, self._counted = create, counted
         self.live: dict[int, Match] = {}
         self.engines: list[tuple[Matcher, bool]] = []
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self._load()
 
     def _load(self) -> None:
@@ -254,7 +254,7 @@ class Engines:
 
     def ask(self, what: str, call: Callable[[Matcher, bool], Any]) -> Any:
         """Ask all engines; the answer of the first, which all others must give too."""
-        self.told.append(what)
+        self.calls.append(what)
         first: Any = None
         for place, (engine, compact) in enumerate(self.engines):
             # A thread has one errno, and each engine here is to find the one that it left itself.
@@ -270,7 +270,7 @@ class Engines:
                     type(engine),
                     compact,
                     self.options,
-                    self.told,
+                    self.calls,
                 )
         return first
 
@@ -311,7 +311,7 @@ class Engines:
         rank = self.random.randrange(self.graph.rank + 1)
         leaves = self.random.sample(LEAVES, self.random.choice([1, 1, 2]))
         counts = {name: self.random.randint(1, 2) for name in leaves if name in self.graph.kinds}
-        jobid = self.random.choice([77, 2_000_000]) + len(self.told)
+        jobid = self.random.choice([77, 2_000_000]) + len(self.calls)
         one = Hold(jobid, rank, counts or {"core": 1})
         (granted,) = self.ask(f"hold {one}", lambda engine, _: [_held(*engine.hold_all([one]))])
         if not isinstance(granted, tuple):
@@ -366,10 +366,10 @@ class Engines:
         self.cancel(self.random.choice([*self.live, 77]))
 
     def replay(self) -> None:
-        """Fresh engines are told what is held."""
+        """Fresh engines replay what is held."""
         self.close()
         self._load()
-        self.told.append("fresh")
+        self.calls.append("fresh")
         held = {jobid: match for jobid, match in self.live.items() if match.at == 0 and match.R is not None}
         self.live = {}
         for jobid, match in held.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.unit.matcher.embedded_graphs import jobspec
+from tests.unit.matcher.walker_graphs import jobspec
 
 POLICIES = ("first", "firstnodex", "high", "low", "lonode", "hinode", "lonodex", "hinodex", "locality")
 FILTERS = ("ALL:core,ALL:node", "ALL:core,ALL:memory,ALL:gpu", "ALL:core", "ALL:node,ALL:gpu")

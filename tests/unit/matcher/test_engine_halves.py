@@ -104,9 +104,7 @@ def _outcome(call: Callable[[Matcher], Any], matcher: Matcher) -> Any:
 
 @pytest.mark.parametrize("policy", ["first", "lonode", "high"])
 @pytest.mark.parametrize("resources", UNCOUNTABLE.values(), ids=UNCOUNTABLE)
-def test_a_request_that_counts_cannot_answer_is_walked_among_others(
-    resources: list[Jgf], policy: str
-) -> None:
+def test_a_request_that_counts_cannot_answer_is_walked(resources: list[Jgf], policy: str) -> None:
     both = Both(racks().graph(), policy)
     both.match(slot(5, CORE))
     both.match(*resources)
@@ -169,7 +167,7 @@ def test_leaves_that_join_a_node_are_taken_in() -> None:
     both.match(slot(20, CORE))
 
 
-def test_a_compact_graph_counts_the_nodes_that_are_up_whoever_has_it() -> None:
+def test_a_compact_graph_counts_the_nodes_that_are_up_after_a_handover() -> None:
     document = racks()
     engine = EmbeddedEngine(document.graph())
     engine.set_status("/cluster/rack0/node0/core0", False)

@@ -1,4 +1,4 @@
-"""Documents that no reader expects: each is taken or refused in kind, and what is odd elsewhere does no harm."""
+"""Odd documents and arguments are accepted or refused with a `MatcherError`, and do no harm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fluence_extender.matcher import (
     MatcherOptions,
 )
 from fluence_extender.matcher.engine import EmbeddedEngine
-from tests.unit.matcher.embedded_graphs import cluster, slots, vertex
+from tests.unit.matcher.walker_graphs import cluster, slots, vertex
 
 FLAT = cluster(2, 2)
 
@@ -35,7 +35,7 @@ def nested(levels: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "message"),
     [
         (counted(count="3"), "graph.nodes[2].metadata.count must be a whole number"),
         (counted(count=nested(5000)), "graph.nodes[2].metadata.count must be a whole number"),
@@ -44,10 +44,10 @@ def nested(levels: int) -> Any:
         ('{"graph": "\ud800"}', "graph must be an object"),
     ],
 )
-def test_odd_compact_graph_is_refused_with_its_place(document: Any, told: str) -> None:
+def test_odd_compact_graph_is_refused_with_its_place(document: Any, message: str) -> None:
     with pytest.raises(InvalidGraph) as refusal:
         EmbeddedEngine(document)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 def test_places_are_those_of_the_compact_document() -> None:

@@ -18,7 +18,7 @@ from fluence_extender.matcher import (
 )
 from fluence_extender.matcher.fluxion import create_fluxion_matcher
 from tests.engines import FLUXION
-from tests.unit.matcher.embedded_graphs import jobspec, slots, vertex
+from tests.unit.matcher.walker_graphs import jobspec, slots, vertex
 
 Make = Callable[[], Matcher]
 

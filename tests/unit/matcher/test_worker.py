@@ -1,4 +1,4 @@
-"""An engine in a process of its own answers as it would here, and takes nothing with it when it ends."""
+"""An engine in a process of its own answers as in this process, and its end affects nothing else."""
 
 from __future__ import annotations
 

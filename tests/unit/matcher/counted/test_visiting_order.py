@@ -1,4 +1,4 @@
-"""In which order siblings are visited."""
+"""Siblings are visited by weight, then by uniq_id."""
 
 from __future__ import annotations
 

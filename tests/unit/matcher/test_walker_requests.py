@@ -1,4 +1,4 @@
-"""Counts, constraints, and what a malformed jobspec is told."""
+"""Counts and constraints are read as the rules say, and a malformed jobspec is refused with its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluence_extender.matcher.walker import Walker
 from fluence_extender.matcher.walker.constraint import read_constraint
 from fluence_extender.matcher.walker.graph import Vertex
 from fluence_extender.matcher.walker.jobspec import read_count
-from tests.unit.matcher.embedded_graphs import cluster, jobspec, slots
+from tests.unit.matcher.walker_graphs import cluster, jobspec, slots
 
 NODE = Vertex(
     type="node",
@@ -90,7 +90,7 @@ def _constrained(levels: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "message"),
     [
         (None, "jobspec must be a mapping, not null"),
         ([], "jobspec must be a mapping, not a sequence"),
@@ -135,11 +135,11 @@ def _constrained(levels: int) -> dict[str, Any]:
         (slots(1, constraints={"and": {}}), "must be a sequence"),
     ],
 )
-def test_malformed_jobspec_is_refused_with_its_place(request_: Any, told: str) -> None:
+def test_malformed_jobspec_is_refused_with_its_place(request_: Any, message: str) -> None:
     matcher = Walker(cluster(2, 2))
     with pytest.raises(InvalidJobspec) as refusal:
         matcher.match("allocate", request_)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
     assert matcher.match("allocate", slots(4)).jobid == 1
 
 

@@ -1,4 +1,4 @@
-"""What a malformed graph is told, at creation and later; and that a refusal changes nothing."""
+"""A malformed graph is refused with its place, at creation and later, and a refusal changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from fluence_extender.matcher import Busy, InvalidGraph, InvalidOptions, MatcherError, MatcherOptions
 from fluence_extender.matcher.walker import Walker
-from tests.unit.matcher.embedded_graphs import cluster, jobspec, node_entries, slots, vertex
+from tests.unit.matcher.walker_graphs import cluster, jobspec, node_entries, slots, vertex
 
 
 def _document(*entries: dict[str, Any], edges: Any = ()) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _deep(levels: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "message"),
     [
         ("{", "the graph isn't JSON"),
         (b"\xff", "the graph isn't JSON"),
@@ -88,10 +88,10 @@ def _deep(levels: int) -> dict[str, Any]:
         (_deep(200), "200 levels deep"),
     ],
 )
-def test_malformed_graph_is_refused_with_its_place(document: Any, told: str) -> None:
+def test_malformed_graph_is_refused_with_its_place(document: Any, message: str) -> None:
     with pytest.raises(InvalidGraph) as refusal:
         Walker(document)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
     assert refusal.value.errno == errno.EPROTO
 
 

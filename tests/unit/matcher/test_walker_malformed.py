@@ -1,4 +1,4 @@
-"""Whatever JSON comes in, a refusal is a `MatcherError`, and the matcher goes on as before."""
+"""Whatever JSON is given, a refusal is a `MatcherError`, and the matcher is as before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fluence_extender.matcher import MatcherError, MatcherOptions
 from fluence_extender.matcher.walker import Walker
-from tests.unit.matcher.embedded_graphs import cluster, slots
+from tests.unit.matcher.walker_graphs import cluster, slots
 
 GRAPH = cluster(2, 2, 1, 4)
 JOBSPEC = slots(

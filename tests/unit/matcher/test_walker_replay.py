@@ -1,4 +1,4 @@
-"""Allocating what an R lists: the round trip, and what doesn't fit."""
+"""Allocating what an R lists: the round trip, and the refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from fluence_extender.matcher import Busy, InvalidJobspec, JobExists, MatcherOptions, NothingToAllocate
 from fluence_extender.matcher.walker import Walker
 from fluence_extender.matcher.walker.policy import NAMED
-from tests.unit.matcher.embedded_graphs import cluster, slots
+from tests.unit.matcher.walker_graphs import cluster, slots
 
 GRAPH = cluster(3, 4, 2, 8)
 
@@ -67,7 +67,7 @@ def _edges(edges: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "message"),
     [
         ("{", "isn't JSON"),
         ({}, "graph must be an object"),
@@ -87,11 +87,11 @@ def _edges(edges: Any) -> Any:
         (_granted().R | {"writer": "fluxion:jgf_shorthand"}, "the scheduling writer"),
     ],
 )
-def test_malformed_r_is_refused_and_changes_nothing(document: Any, told: str) -> None:
+def test_malformed_r_is_refused_and_changes_nothing(document: Any, message: str) -> None:
     matcher = Walker(GRAPH)
     with pytest.raises(InvalidJobspec) as refusal:
         matcher.update_allocate(1, document)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
     assert matcher.match("allocate", slots(6, 2, 8)).jobid == 1
 
 

@@ -1,4 +1,4 @@
-"""Small graphs and jobspecs that the tests of the embedded engine share."""
+"""Small graphs and jobspecs that the tests of the walker share."""
 
 from __future__ import annotations
 

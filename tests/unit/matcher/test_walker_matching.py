@@ -1,4 +1,4 @@
-"""The embedded engine's operations, as a caller sees them."""
+"""The walker's operations, as a caller sees them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fluence_extender.matcher import (
 )
 from fluence_extender.matcher.walker import Walker
 from fluence_extender.matcher.walker.policy import NAMED
-from tests.unit.matcher.embedded_graphs import cluster, jobspec, slots
+from tests.unit.matcher.walker_graphs import cluster, jobspec, slots
 
 POLICIES = [*NAMED, "locality", "variation", "policy=low node_centric=true stop_on_1_matches=true"]
 
@@ -86,7 +86,7 @@ def test_pool_is_granted_whole() -> None:
         matcher.match("allocate", slots(1, 1, 4))
 
 
-def test_what_never_fits_is_told_apart_from_what_does_not_fit_now() -> None:
+def test_what_never_fits_is_distinguished_from_what_does_not_fit_now() -> None:
     matcher = Walker(cluster(2, 2))
     matcher.match("allocate", slots(4))
     with pytest.raises(Busy) as busy:

@@ -1,4 +1,4 @@
-"""Whatever is asked in whatever order: no vertex is ever booked twice, and cancelling everything frees everything."""
+"""In any order of calls no vertex is booked twice, and cancelling all jobs frees everything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluence_extender.matcher import MatcherError, MatcherOptions, MatchOp
 from fluence_extender.matcher.walker import Walker
 from fluence_extender.matcher.walker.graph import SHARERS, Vertex, subtree
 from fluence_extender.matcher.walker.policy import NAMED
-from tests.unit.matcher.embedded_graphs import cluster, jobspec, slots
+from tests.unit.matcher.walker_graphs import cluster, jobspec, slots
 
 GRAPH = cluster(3, 3, 2, 4)
 
