@@ -22,8 +22,6 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import Undecided
 from fluence_extender.placement.packing import Bins, pack
 
-__all__ = ["BUDGET", "Counts", "NodeCapacity", "Shape", "Undecided", "capacity", "decide", "fill", "place"]
-
 BUDGET = 20_000
 """How many ways to fill a node the exact search looks at, which takes a fraction of a second."""
 
@@ -149,16 +147,10 @@ def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
     return [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
 
 
-def fill(shapes: Sequence[Shape], table: CapacityTable) -> tuple[Counts, CapacityTable]:
-    """Place as many members as fit, shape by shape and first-fit; also return the capacity that is left."""
+def fill(shapes: Sequence[Shape], table: CapacityTable) -> Counts:
+    """Place as many members as fit, shape by shape and first-fit."""
     filling = _Filling(_Problem(shapes, table))
-    counts = [filling.fill(index) for index in range(len(shapes))]
-    ports = dict(table.ports)
-    for shape, placed in zip(shapes, counts, strict=True):
-        if shape.exclusive:
-            for name in placed:
-                ports[table.rows[name]] = ports.get(table.rows[name], ()) + shape.ports
-    return counts, CapacityTable(table.rows, table.columns, filling.free, ports, table.names)
+    return [filling.fill(index) for index in range(len(shapes))]
 
 
 def place(

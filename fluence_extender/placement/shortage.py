@@ -40,7 +40,7 @@ def part_that_fits(shapes: Sequence[Shape], table: CapacityTable) -> Part:
     """Return how many members fit when shapes are placed in the given order, or the lightest first."""
     given = list(range(len(shapes)))
     lightest = _lightest_first(shapes, table)
-    return _part(shapes, *_filled(shapes, table, [given] if given == lightest else [given, lightest]))
+    return _part(shapes, _filled(shapes, table, [given] if given == lightest else [given, lightest]), table)
 
 
 def largest_part(shapes: Sequence[Shape], table: CapacityTable) -> Part:
@@ -54,7 +54,7 @@ def largest_part(shapes: Sequence[Shape], table: CapacityTable) -> Part:
     given = list(range(len(shapes)))
     lightest = _lightest_first(shapes, table)
     hardest = sorted(lightest, key=lambda i: len(shapes[i].nodes))
-    return _part(shapes, *_grown(shapes, table, *_filled(shapes, table, [lightest, given, hardest])))
+    return _part(shapes, _grown(shapes, table, _filled(shapes, table, [lightest, given, hardest])), table)
 
 
 def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
@@ -65,22 +65,16 @@ def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
     return sorted(given, key=lambda i: heavy[i])
 
 
-def _filled(
-    shapes: Sequence[Shape], table: CapacityTable, orders: Sequence[Sequence[int]]
-) -> tuple[Counts, CapacityTable]:
-    """Place shapes in each of these orders; return the first of the largest results, and the capacity that is left."""
-    best: tuple[Counts, CapacityTable] | None = None
+def _filled(shapes: Sequence[Shape], table: CapacityTable, orders: Sequence[Sequence[int]]) -> Counts:
+    """Place shapes in each of these orders and return the first of the largest results."""
+    found = []
     for order in orders:
-        counts, left = fill([shapes[i] for i in order], table)
-        if best is None or _members(counts) > _members(best[0]):
-            best = [counts[order.index(i)] for i in range(len(shapes))], left
-    assert best is not None
-    return best
+        counts = fill([shapes[i] for i in order], table)
+        found.append([counts[order.index(i)] for i in range(len(shapes))])
+    return max(found, key=_members)
 
 
-def _grown(
-    shapes: Sequence[Shape], table: CapacityTable, counts: Counts, left: CapacityTable
-) -> tuple[Counts, CapacityTable]:
+def _grown(shapes: Sequence[Shape], table: CapacityTable, counts: Counts) -> Counts:
     """Return a selection enlarged member by member, as long as one more can be placed with all the others."""
     have = [sum(placed.values()) for placed in counts]
     tried = 0
@@ -94,25 +88,24 @@ def _grown(
             wanted = [number + (at == index) for at, number in enumerate(have)]
             found = _placed(shapes, wanted, table)
             if found is not None:
-                (counts, left), have, grown = found, wanted, True
-    return counts, left
+                counts, have, grown = found, wanted, True
+    return counts
 
 
-def _placed(
-    shapes: Sequence[Shape], wanted: Sequence[int], table: CapacityTable
-) -> tuple[Counts, CapacityTable] | None:
-    asked = [
+def _placed(shapes: Sequence[Shape], wanted: Sequence[int], table: CapacityTable) -> Counts | None:
+    """Place ``wanted[i]`` members of each shape i, or return None."""
+    some = [
         (at, replace(shape, count=wanted[at]))
         for at, shape in enumerate(shapes)
         if wanted[at] and shape.nodes
     ]
-    found = place([shape for _, shape in asked], table, EACH_BUDGET)
+    found = place([shape for _, shape in some], table, EACH_BUDGET)
     if found is None:
         return None
     counts: Counts = [{} for _ in shapes]
-    for (at, _), placed in zip(asked, found, strict=True):
+    for (at, _), placed in zip(some, found, strict=True):
         counts[at] = placed
-    return counts, _left(shapes, counts, table)
+    return counts
 
 
 def _left(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> CapacityTable:
@@ -133,13 +126,13 @@ def _members(counts: Counts) -> int:
     return sum(sum(placed.values()) for placed in counts)
 
 
-def _part(shapes: Sequence[Shape], counts: Counts, left: CapacityTable) -> Part:
+def _part(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> Part:
     have = tuple(sum(placed.values()) for placed in counts)
     lacking = [shape for shape, count in zip(shapes, have, strict=True) if count < shape.count]
-    return Part(have, short_of(lacking or shapes, left))
+    return Part(have, _short_of(lacking or shapes, _left(shapes, counts, table)))
 
 
-def short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
+def _short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
     """Return what the next member is short of, on the node that lacks the fewest resources."""
     best: tuple[str, ...] | None = None
     for shape in {(one.requests, one.nodes, one.ports): one for one in shapes}.values():

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.ledger.accounts import ports_clash
-from fluence_extender.ledger.capacity import CapacityTable
+from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.search import Counts, NodeCapacity, Shape, place
+from fluence_extender.placement.search import Counts, Shape, place
 from fluence_extender.placement.shortage import largest_part, part_that_fits
 
 NAMES = ("n0", "n1", "n2")
