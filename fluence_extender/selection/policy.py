@@ -17,7 +17,7 @@ from difflib import get_close_matches
 
 from fluence_extender.selection.backend import COST, attribute_key, parse_number
 from fluence_extender.selection.errors import BadPolicy
-from fluence_extender.selection.steps import Bound, Equal, OnlineOnly, Prefer, Rank, Step
+from fluence_extender.selection.steps import Step, bound, equal, online_only, prefer, rank
 
 KNOWN = (
     *("min-cost", "max-cost", "min-queue", "max-queue", "min-qubits", "max-qubits"),
@@ -51,14 +51,14 @@ def _step(token: str, cost_tolerance: float) -> Step:
     if word == "require" and colon:
         return _require(token, rest.strip())
     if word == "prefer" and rest.strip():
-        return Prefer(token, rest.strip())
+        return prefer(token, rest.strip())
     if token == "online-only":
-        return OnlineOnly()
+        return online_only(token)
     direction, dash, attribute = word.partition("-")
     if direction in ("min", "max") and dash and attribute:
         key = attribute_key(attribute)
         tolerance = _tolerance(token, rest) if colon else cost_tolerance if key == COST else 0.0
-        return Rank(token, key, direction == "max", tolerance)
+        return rank(token, key, direction == "max", tolerance)
     raise BadPolicy(f'unknown policy "{token}"; {_advice(token)}')
 
 
@@ -93,5 +93,5 @@ def _require(token: str, rule: str) -> Step:
             limit = parse_number(value)
             if limit is None or not key[4:]:
                 raise BadPolicy(f'require "{token}": bad number "{value}" (want {_FORMS})')
-            return Bound(token, attribute_key(key[4:]), at_least, limit)
-    return Equal(token, attribute_key(key), value)
+            return bound(token, attribute_key(key[4:]), at_least, limit)
+    return equal(token, attribute_key(key), value)

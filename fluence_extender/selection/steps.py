@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from fluence_extender.graph.naming_rules import nearest
 from fluence_extender.selection.backend import (
@@ -32,154 +31,113 @@ class StepResult:
     dropped: dict[str, str]
 
 
-class Step(Protocol):
-    """One step; ``text`` is the step as written, ``needs`` are the attributes that it uses."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def needs(self) -> frozenset[str]: ...
-
-    def apply(self, candidates: Candidates) -> StepResult:
-        """Keep some of ``candidates``. Raise `NoCandidates` if none of them has the attribute to rank by."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Rank:
-    """Keep those whose ``attribute`` is at most ``tolerance`` (its unit) from the best one, the best first."""
+class Step:
+    """One step; ``text`` is the step as written, ``needs`` are the attributes that it uses.
+
+    ``apply`` keeps some of the candidates. It raises `NoCandidates` if none of them has the attribute to rank by.
+    """
 
     text: str
-    attribute: str
-    highest: bool
-    tolerance: float = 0.0
+    needs: frozenset[str]
+    apply: Callable[[Candidates], StepResult]
 
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.attribute})
 
-    def apply(self, candidates: Candidates) -> StepResult:
-        values = {one.name: one.number(self.attribute) for one in candidates}
+def rank(text: str, attribute: str, highest: bool, tolerance: float) -> Step:
+    """Keep those whose ``attribute`` is at most ``tolerance``, in its unit, from the best one; the best first."""
+
+    def apply(candidates: Candidates) -> StepResult:
+        values = {one.name: one.number(attribute) for one in candidates}
         known = [value for value in values.values() if value is not None]
         if not known:
-            raise NoCandidates(_none_has(self.text, self.attribute, candidates))
-        best = max(known) if self.highest else min(known)
+            raise NoCandidates(_none_has(text, attribute, candidates))
+        best = max(known) if highest else min(known)
         kept: list[tuple[float, Backend]] = []
         dropped: dict[str, str] = {}
         for one in candidates:
             value = values[one.name]
             if value is None:
-                dropped[one.name] = f"{self.text}: {_missing(one, self.attribute)}"
-            elif abs(value - best) > self.tolerance + _rounding(best):
-                dropped[one.name] = (
-                    f"{self.text}: {self.attribute} {number_text(value)}, best is {number_text(best)}"
-                )
+                dropped[one.name] = f"{text}: {_missing(one, attribute)}"
+            elif abs(value - best) > tolerance + _rounding(best):
+                dropped[one.name] = f"{text}: {attribute} {number_text(value)}, best is {number_text(best)}"
             else:
-                kept.append((float(f"{-value if self.highest else value:.12g}"), one))
-        # Values that are equal to twelve digits stay in their order.
+                # Values that are equal to twelve digits stay in their order.
+                kept.append((float(f"{-value if highest else value:.12g}"), one))
         kept.sort(key=lambda pair: pair[0])
         return StepResult(tuple(one for _, one in kept), dropped)
 
+    return Step(text, frozenset({attribute}), apply)
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+
+def bound(text: str, attribute: str, at_least: bool, limit: float) -> Step:
     """Keep those whose ``attribute`` is at least, or at most, ``limit``; drop those without it."""
 
-    text: str
-    attribute: str
-    at_least: bool
-    limit: float
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.attribute})
-
-    def apply(self, candidates: Candidates) -> StepResult:
-        return _filter(self.text, candidates, self._fault)
-
-    def _fault(self, one: Backend) -> str:
-        value = one.number(self.attribute)
+    def fault(one: Backend) -> str:
+        value = one.number(attribute)
         if value is None:
-            return _missing(one, self.attribute)
-        if value >= self.limit if self.at_least else value <= self.limit:
-            return ""
-        return f"{self.attribute} is {number_text(value)}"
+            return _missing(one, attribute)
+        within = value >= limit if at_least else value <= limit
+        return "" if within else f"{attribute} is {number_text(value)}"
+
+    return _filter(text, {attribute}, fault)
 
 
-@dataclass(frozen=True, slots=True)
-class Equal:
+def equal(text: str, attribute: str, value: str) -> Step:
     """Keep those whose ``attribute`` is ``value``, as a number if both are numbers; drop those without it."""
+    number = parse_number(value)
 
-    text: str
-    attribute: str
-    value: str
+    def fault(one: Backend) -> str:
+        found = one.name if attribute in ("name", "backend") else one.text(attribute)
+        if found is None:
+            return _missing(one, attribute)
+        same = found == value or (number is not None and number == one.number(attribute))
+        return "" if same else f"{attribute} is {found}"
 
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.attribute})
-
-    def apply(self, candidates: Candidates) -> StepResult:
-        return _filter(self.text, candidates, self._fault)
-
-    def _fault(self, one: Backend) -> str:
-        text = one.name if self.attribute in ("name", "backend") else one.text(self.attribute)
-        if text is None:
-            return _missing(one, self.attribute)
-        wanted, number = parse_number(self.value), one.number(self.attribute)
-        if text == self.value or (wanted is not None and wanted == number):
-            return ""
-        return f"{self.attribute} is {text}"
+    return _filter(text, {attribute}, fault)
 
 
-@dataclass(frozen=True, slots=True)
-class OnlineOnly:
+def online_only(text: str) -> Step:
     """Keep those that are online or have no status; drop those that were asked and didn't answer."""
 
-    text: str = "online-only"
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({STATUS})
-
-    def apply(self, candidates: Candidates) -> StepResult:
-        return _filter(self.text, candidates, self._fault)
-
-    def _fault(self, one: Backend) -> str:
+    def fault(one: Backend) -> str:
         status = one.text(STATUS)
         if status is None or status.upper() == "ONLINE":
             return ""
-        error = one.text("query_error")
-        return f"status is {status}" + (f" ({error})" if error else "")
+        return f"status is {status}{_query_error(one)}"
+
+    return _filter(text, {STATUS}, fault)
 
 
-@dataclass(frozen=True, slots=True)
-class Prefer:
+def prefer(text: str, name: str) -> Step:
     """Keep only ``name`` if it is a candidate, else all candidates."""
 
-    text: str
-    name: str
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset()
-
-    def apply(self, candidates: Candidates) -> StepResult:
-        if not any(one.name == self.name for one in candidates):
+    def apply(candidates: Candidates) -> StepResult:
+        if all(one.name != name for one in candidates):
             return StepResult(candidates, {})
-        return _filter(self.text, candidates, lambda one: "" if one.name == self.name else "not preferred")
+        return only.apply(candidates)
+
+    only = _filter(text, set(), lambda one: "" if one.name == name else "not preferred")
+    return Step(text, only.needs, apply)
 
 
-def _filter(text: str, candidates: Candidates, fault: Callable[[Backend], str]) -> StepResult:
-    """Keep the candidates without a fault."""
-    faults = {one.name: fault(one) for one in candidates}
-    kept = tuple(one for one in candidates if not faults[one.name])
-    return StepResult(kept, {name: f"{text}: {reason}" for name, reason in faults.items() if reason})
+def _filter(text: str, needs: Iterable[str], fault: Callable[[Backend], str]) -> Step:
+    """Return the step that keeps the candidates without a fault."""
+
+    def apply(candidates: Candidates) -> StepResult:
+        faults = {one.name: fault(one) for one in candidates}
+        kept = tuple(one for one in candidates if not faults[one.name])
+        return StepResult(kept, {name: f"{text}: {reason}" for name, reason in faults.items() if reason})
+
+    return Step(text, frozenset(needs), apply)
 
 
 def _missing(one: Backend, attribute: str) -> str:
+    return f"has no {attribute}{_query_error(one)}"
+
+
+def _query_error(one: Backend) -> str:
     error = one.text("query_error")
-    return f"has no {attribute}" + (f" ({error})" if error else "")
+    return f" ({error})" if error else ""
 
 
 def _none_has(text: str, attribute: str, candidates: Iterable[Backend]) -> str:

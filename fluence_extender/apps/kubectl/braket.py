@@ -3,7 +3,7 @@
 Only devices with a known ARN are queried, and only if a policy uses queue or status. Credentials stay with ``aws``. A
 query that fails gives ``status: UNKNOWN`` and the kind of error in ``query_error``; selection goes on.
 
-An error's text may name the user's account. It is printed for the user and goes no further: descriptions, and so the
+An error's text may name the user's account. It is only printed: descriptions, and so the
 record on the object, have only the error's code.
 """
 

@@ -91,7 +91,7 @@ def why(
 
 
 def find(client: StateApiClient, namespace: str, kind: str, name: str) -> Item | None:
-    """Return the gang with this name, or with a member of this name, or whose members belong to a Job of this name.
+    """Return the gang with this name, or with a member of this name, or of the Job of this name.
 
     Of several, a gang that exists comes before one that is gone; then a gang with exactly this name, then one that
     waits. A gang's own name may have the form ``kind/name``: that of a part of a larger gang does.
