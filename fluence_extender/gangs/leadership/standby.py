@@ -39,7 +39,7 @@ class Standby:
             gang.barrier.fail(why)
             gang.gather_anew()
             gang.incomplete_since = None
-            gang.replans, gang.rest_until = 0, 0.0
+            gang.rest.replans, gang.rest.until = 0, 0.0
             for member in gang.members.values():
                 self._forget_plan(gang, member)
         self._registry.dirty.update(self._registry.gangs)

@@ -69,8 +69,8 @@ class Attempts:
         hopeful = [
             gang
             for gang in gangs
-            if gang.rest_until <= now
-            and (gang.tried != self._ledger.version or gang.try_again_at <= now)
+            if gang.rest.until <= now
+            and (gang.attempt.version != self._ledger.version or gang.attempt.again_at <= now)
             and needy(gang)
         ]
         hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
@@ -85,8 +85,8 @@ class Attempts:
                 break
             tried.add(gang.key)
             before = len(needy(gang))
-            gang.tried = self._ledger.version
-            gang.try_again_at = NEVER
+            gang.attempt.version = self._ledger.version
+            gang.attempt.again_at = NEVER
             try:
                 self._try(gang, now)
             except Exception as error:
@@ -125,7 +125,7 @@ class Attempts:
             reason = self._plan_as_many(gang, ready, fewest, now)
         needs = _needs(gang, size)
         if reason is not None:
-            gang.try_again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
+            gang.attempt.again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
             if missing > 0 and settled and not gang.begun and needs:
                 # Some have places that the others can't join: all look for new ones together.
                 self._places.withdraw(gang)

@@ -20,24 +20,24 @@ from fluence_extender.model.reason import Reason
 
 def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limits: Limits) -> None:
     """Record whether all members exist, and whether that has taken too long."""
-    gang.patience = shortest_patience(member.membership for member in alive)
+    gang.assembly.patience = shortest_patience(member.membership for member in alive)
     if complete:
-        gang.gathering_since = gang.late_after = None
+        gang.assembly.since = gang.assembly.late_after = None
         return
-    if gang.gathering_since is None:
-        gang.gathering_since = now
+    if gang.assembly.since is None:
+        gang.assembly.since = now
     limit = _limit(gang, limits.assembly)
-    late = limit is not None and now - gang.gathering_since >= limit
-    gang.late_after = limit if late else None
+    late = limit is not None and now - gang.assembly.since >= limit
+    gang.assembly.late_after = limit if late else None
 
 
 def falls_late(gang: Gang, now: float, limits: Limits) -> bool:
     """Return whether the time to assemble has just run out."""
-    return gang.late_after is None and now >= _late_at(gang, limits)
+    return gang.assembly.late_after is None and now >= _late_at(gang, limits)
 
 
 def _late_at(gang: Gang, limits: Limits) -> float:
-    return _after(gang.gathering_since, _limit(gang, limits.assembly))
+    return _after(gang.assembly.since, _limit(gang, limits.assembly))
 
 
 def _undone_at(gang: Gang, limits: Limits) -> float:
@@ -51,7 +51,7 @@ def _completion(gang: Gang, limits: Limits) -> float | None:
 
 def _limit(gang: Gang, standard: float | None) -> float | None:
     """Return what the gang itself states, or else the service's limit."""
-    return standard if gang.patience is None else gang.patience
+    return standard if gang.assembly.patience is None else gang.assembly.patience
 
 
 def _after(since: float | None, limit: float | None) -> float:
@@ -91,12 +91,12 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
 
     Then a reason is announced, a plan is tried again, or a time has run out.
     """
-    times = [gang.try_again_at, _undone_at(gang, limits)]
-    if gang.rest_until > now:
-        times.append(gang.rest_until)
-    if gang.reason is not None and gang.announced != gang.reason.text:
-        times.append(gang.reason_since + limits.announce_after)
-    if gang.late_after is None:
+    times = [gang.attempt.again_at, _undone_at(gang, limits)]
+    if gang.rest.until > now:
+        times.append(gang.rest.until)
+    if gang.reason is not None and gang.reports.announced != gang.reason.text:
+        times.append(gang.reports.reason_since + limits.announce_after)
+    if gang.assembly.late_after is None:
         times.append(_late_at(gang, limits))
     times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)
     times.append(outlived_at(gang, limits))

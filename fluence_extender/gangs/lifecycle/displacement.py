@@ -133,7 +133,7 @@ class Displacement:
         displaced = [member for member in waiting if member.displaced_since < NEVER]
         if not displaced:
             return reason, False
-        gang.try_again_at = min(gang.try_again_at, outlived_at(gang, self._limits))
+        gang.attempt.again_at = min(gang.attempt.again_at, outlived_at(gang, self._limits))
         pods = sorted((member.pod for member in displaced), key=lambda pod: natural_order(pod.name))
         job = self._failures.endangered_by(pods)
         if job:

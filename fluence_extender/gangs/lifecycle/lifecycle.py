@@ -174,7 +174,7 @@ class Lifecycle:
         now = self._clock()
         for gang in self._gang_index.unsettled():
             if self.resting.shorten(gang, now):
-                self._gang_index.look_at(gang, gang.rest_until)
+                self._gang_index.look_at(gang, gang.rest.until)
             for member in gang.pending():
                 member.refusals.barred.pop(name, None)
                 if member.assignment is not None and member.assignment.node == name:
@@ -311,7 +311,7 @@ class Lifecycle:
             update(member, requested_at=self._clock())
         elif isinstance(member.data, Waiting) and member.data.stalled:
             update(member, stalled=False)
-            gang.rest_until = 0.0
+            gang.rest.until = 0.0
             self._registry.dirty.add(gang.key)
 
     def steer_trouble(self, uid: str, why: str) -> bool:
@@ -456,7 +456,7 @@ class Lifecycle:
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""
-        gang.tried = -1
+        gang.attempt.version = -1
         alive = gang.alive()
         if not alive:
             finish(gang, now)

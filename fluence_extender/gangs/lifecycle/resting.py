@@ -57,14 +57,16 @@ class Resting:
 
     def after_refusal(self, gang: Gang, member: Member, now: float) -> None:
         """Find another place for a member whose node is barred for it now, or let the gang rest."""
-        gang.replans += 1
+        gang.rest.replans += 1
         gang.barrier.doubt()
-        if gang.replans < self._limits.replans + len(gang.members):
+        if gang.rest.replans < self._limits.replans + len(gang.members):
             self._places.replan_apart(gang, member)
             return
-        gang.replans = 0
-        gang.rests += 1
-        gang.rest_until = now + back_off(self._limits.rest, gang.rests, self._limits.longest_refused_rest)
+        gang.rest.replans = 0
+        gang.rest.refused += 1
+        gang.rest.until = now + back_off(
+            self._limits.rest, gang.rest.refused, self._limits.longest_refused_rest
+        )
         self._registry.dirty.add(gang.key)
         self._rest(gang, member, _refused_by_filters(gang), now)
         if pinned(member):
@@ -91,14 +93,14 @@ class Resting:
 
         A pod that was refused on every node may not be refused on one that is new or has changed.
         """
-        if not gang.rests or gang.rest_until <= now + self._limits.rest:
+        if not gang.rest.refused or gang.rest.until <= now + self._limits.rest:
             return False
-        gang.rest_until = now + self._limits.rest
+        gang.rest.until = now + self._limits.rest
         return True
 
     def _rest_stalled(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
-        gang.stalls += 1
-        gang.rest_until = now + back_off(self._limits.rest, gang.stalls, self._limits.longest_rest)
+        gang.rest.stalled += 1
+        gang.rest.until = now + back_off(self._limits.rest, gang.rest.stalled, self._limits.longest_rest)
         gang.note(HistoryKind.REFUSED, member.pod.name, why.text)
         self._rest(gang, member, why, now)
 

@@ -42,7 +42,7 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
         gang.state = GangState.BOUND
         gang.whole = True
         gang.incomplete_since = None
-        gang.replans = gang.rests = gang.stalls = 0
+        gang.rest.replans = gang.rest.refused = gang.rest.stalled = 0
         gang.explain(None, now)
     elif bound:
         gang.state = GangState.COMMITTED
@@ -65,7 +65,7 @@ def is_whole(gang: Gang, bound: int) -> bool:
     if bound + gang.ended < gang.size:
         return gang.whole and not gang.short
     if not gang.whole:
-        gang.make_up()
+        gang.write_off_rejected()
     return True
 
 

@@ -1,4 +1,4 @@
-"""One gang and its members, as the controller keeps them."""
+"""A gang and its members, with everything that is known of them."""
 
 from __future__ import annotations
 
@@ -110,9 +110,10 @@ class Member:
 
 
 def run_of(pod: Pod) -> str:
-    """Of which run of its owner a pod is, "" without an owner: a run goes on without those that have succeeded.
+    """Return the run of its owner that the pod belongs to, "" without an owner.
 
-    The Jobs of a JobSet run together, until a restart makes all of them anew.
+    A run goes on without the members that have succeeded. The Jobs of a JobSet run together until a restart creates all
+    of them again.
     """
     job_set = pod.labels.get(JOB_SET_UID)
     if job_set:
@@ -121,17 +122,64 @@ def run_of(pod: Pod) -> str:
 
 
 @dataclass(slots=True)
+class Attempt:
+    """The last vain attempt to place a gang.
+
+    ``version`` is the ledger's version then. From ``again_at`` on another attempt may succeed on the same version.
+    """
+
+    version: int = -1
+    again_at: float = NEVER
+
+
+@dataclass(slots=True)
+class Rest:
+    """Until when a gang rests, and why it has rested in a row.
+
+    ``replans`` counts the changes of plan since the last rest, ``refused`` the rests because members were refused, and
+    ``stalled`` those because a member's node isn't requested or it can't be bound.
+    """
+
+    until: float = 0.0
+    replans: int = 0
+    refused: int = 0
+    stalled: int = 0
+
+
+@dataclass(slots=True)
+class Assembly:
+    """How a gang gathers its members.
+
+    ``since`` is when it was first seen to lack some, ``late_after`` after how many seconds that was too long, and
+    ``patience`` how many seconds its own objects allow.
+    """
+
+    since: float | None = None
+    late_after: float | None = None
+    patience: float | None = None
+
+
+@dataclass(slots=True)
+class Reports:
+    """What was reported of a gang.
+
+    ``reason_since`` is when its reason began, ``announced`` the text of the reason that was announced last.
+    ``group_scheduled``: its PodGroup was reported as scheduled.
+    """
+
+    reason_since: float = 0.0
+    announced: str = ""
+    group_scheduled: bool = False
+
+
+@dataclass(slots=True)
 class Gang:
     """One gang.
 
-    ``reason`` says why it waits; ``tried`` is the ledger' version of its last vain attempt, and from ``try_again_at``
-    on there is hope although that hasn't changed; ``gathering_since`` is when it was first seen to lack members,
-    ``late_after`` after how many seconds it was given up to wait for them, ``patience`` how many it gives itself;
-    ``rests`` is how often in a row it has rested because its members were refused, ``stalls`` because one isn't asked
-    for, or can't be bound; ``whole`` says that as many as make it whole have been bound once; ``expected`` how many
-    members have a place, aren't bound yet and gather at the barrier; ``starts_about`` is when it is expected to get
-    its places, seconds since the epoch, None where that isn't known; ``unpinned`` says that nobody of it is pinned any
-    more, because a member had to be replaced for its pin.
+    ``reason`` is why it waits. ``whole``: as many members as it requires have been bound. ``incomplete_since`` is since
+    when it runs below its size. ``expected`` is how many members gather at the barrier: they have a place and aren't
+    bound. ``unpinned``: its members are pinned no more, because one had to be replaced for its pin. ``starts_about`` is
+    when it is expected to get its places, in seconds since the epoch, None if unknown.
     """
 
     key: GangKey
@@ -139,29 +187,21 @@ class Gang:
     size: int = 1
     state: GangState = GangState.WAITING
     reason: Reason | None = None
-    reason_since: float = 0.0
-    announced: str = ""
-    tried: int = -1
-    try_again_at: float = NEVER
-    replans: int = 0
-    rest_until: float = 0.0
-    rests: int = 0
-    stalls: int = 0
-    incomplete_since: float | None = None
-    gathering_since: float | None = None
-    late_after: float | None = None
-    patience: float | None = None
+    attempt: Attempt = field(default_factory=Attempt)
+    rest: Rest = field(default_factory=Rest)
+    assembly: Assembly = field(default_factory=Assembly)
+    reports: Reports = field(default_factory=Reports)
     whole: bool = False
+    incomplete_since: float | None = None
     expected: int = 0
-    group_reported: bool = False
     unpinned: bool = False
     starts_about: float | None = None
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)
 
     def alive(self) -> list[Member]:
-        """The members that count."""
-        # Each step walks through the gangs that it looks at some ten times: a call a member would be most of a step.
+        """Return the members that count."""
+        # Each step walks the members of its gangs some ten times. A call for each member would take most of the step.
         return [
             member
             for member in self.members.values()
@@ -169,7 +209,7 @@ class Gang:
         ]
 
     def pending(self) -> list[Member]:
-        """The members that still need a node or a Binding."""
+        """Return the members that still need a node or a Binding."""
         return [
             member
             for member in self.members.values()
@@ -178,49 +218,49 @@ class Gang:
 
     @property
     def begun(self) -> bool:
-        """Whether a member is bound already or being bound, so that the rest is to be placed beside it."""
+        """Whether a member is bound or a Binding is under way, so that the others have to be placed beside it."""
         return any(
             member.state is BINDING or member.state is HANDED_OVER or (member.state is BOUND and member.alive)
             for member in self.members.values()
         )
 
     def explain(self, reason: Reason | None, now: float) -> None:
-        """Note why the gang waits now, and that it has waited for its members for too long."""
+        """Record why the gang waits now, and that it has waited for its members too long."""
         if (
             reason is not None
             and reason.code is ReasonCode.WAITING_FOR_MEMBERS
-            and self.late_after is not None
+            and self.assembly.late_after is not None
         ):
-            reason = timed_out(self.late_after, reason)
+            reason = timed_out(self.assembly.late_after, reason)
         if self.reason != reason:
             self.reason = reason
-            self.reason_since = now
+            self.reports.reason_since = now
             if reason is not None:
                 self.history.wait(reason.code.value, reason.text)
 
     def note(self, what: HistoryKind, pod: str = "", detail: str = "") -> None:
-        """Take note in the history that something happened, to the member ``pod`` if it is named."""
+        """Note in the history what happened, to the member ``pod`` if it is named."""
         self.history.note(what, pod, detail, len(self.members))
 
     def begin_anew(self) -> None:
-        """Forget what belongs to an earlier life: who comes now has to gather again."""
+        """Forget what belongs to an earlier life: members that come now have to gather again."""
         self.incomplete_since = None
         self.whole = False
-        self.make_up()
+        self.write_off_rejected()
         if self.barrier.open:
             self.gather_anew()
 
-    def make_up(self) -> None:
-        """The gang does without those of its members that kubelets have rejected so far."""
+    def write_off_rejected(self) -> None:
+        """Write off the members that kubelets have rejected so far: the gang does without them."""
         for member in self.members.values():
             if member.pod.rejected:
                 member.written_off = True
 
     @property
     def short(self) -> bool:
-        """Whether one of those that began together was rejected by its kubelet: as a whole the gang never ran.
+        """Whether the kubelet rejected one of the members that began together, so that the whole gang never ran.
 
-        Members are created before any of them is bound, and who replaces one comes after the others have started.
+        Members are created before any of them is bound, and a replacement is created after the others have started.
         """
         rejected = [
             member.pod.created
@@ -235,16 +275,16 @@ class Gang:
         return min(rejected) <= min(started, default=NEVER)
 
     def gather_anew(self) -> None:
-        """A new barrier, for a new plan.
+        """Set up a new barrier, for a new plan.
 
-        What kube-scheduler's filters once had against members that they judge by other pods may still hold, and isn't
-        told again in the same words: such members are believed to pass together only while they wait together.
+        Filters that judge a pod by other pods may still refuse members that they refused before, and the condition
+        doesn't change if the text is the same. Such members pass together only while they wait together.
         """
         refused = (one.pod for one in self.pending() if one.pod.refusal)
         self.barrier = Barrier(doubted=any(pod.interdependent or pod.host_ports for pod in refused))
 
     def gathered(self, arrived: Mapping[str, str]) -> bool:
-        """Whether enough members have a place and all of those have reached bind (or are bound)."""
+        """Return whether enough members have a place and all of these have reached bind (or are bound)."""
         if len(arrived) < self.expected:
             return False
         placed = [(member, member.assignment) for member in self.alive() if member.assignment is not None]
@@ -258,21 +298,21 @@ class Gang:
 
     @property
     def led_by_marked(self) -> bool:
-        """Whether some of those that aren't bound yet are to be bound together, and so go before the others."""
+        """Whether some members that aren't bound yet are to be bound together, and so before the others."""
         return any(one.pod.marked and one.assignment is not None for one in self.pending())
 
     def expect(self) -> None:
-        """Count those that are to gather at the barrier."""
+        """Count the members that are to gather at the barrier."""
         placed = [member for member in self.pending() if member.assignment is not None]
         marked = sum(1 for member in placed if member.pod.marked)
         self.expected = marked or len(placed)
 
     @property
     def ended(self) -> int:
-        """Members that have succeeded already, of the same run as those that live.
+        """The number of members that have succeeded, of the same run as the living ones.
 
-        Where nobody says what the run is (plain pods of Kueue's), as many as would make the gang whole by themselves
-        are of an earlier one.
+        Plain pods of Kueue's don't name their run. If as many have succeeded as would make a whole gang, they belong to
+        an earlier run.
         """
         done = [run_of(member.pod) for member in self.members.values() if member.pod.phase == "Succeeded"]
         if not done:

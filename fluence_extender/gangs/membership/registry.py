@@ -216,7 +216,7 @@ class Registry:
             membership = self.workloads.membership(pod)
             if membership != found[1].membership:
                 self._put(pod, membership)
-                self.gangs[membership.key].group_reported = False
+                self.gangs[membership.key].reports.group_scheduled = False
             self.dirty.add(membership.key)
 
 

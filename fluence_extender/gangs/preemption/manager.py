@@ -169,7 +169,7 @@ class PreemptionManager:
                 self._deferred.add(gang.key)
                 not_before = max(not_before, now + self._limits.preempt_again)
             if now < not_before:
-                gang.try_again_at = min(gang.try_again_at, not_before)
+                gang.attempt.again_at = min(gang.attempt.again_at, not_before)
                 return waits
             self._next_search[gang.key] = now + self._limits.preempt_again
         found = self._searches.find(gang, members, preemption, now, running)
@@ -177,7 +177,7 @@ class PreemptionManager:
             running = self._searches.running_for(gang, members)
             if running is not None:
                 running.version, running.reason = self._ledger.version, reason
-            gang.try_again_at = now if running is not None else now + self._limits.preempt_again
+            gang.attempt.again_at = now if running is not None else now + self._limits.preempt_again
             return waits
         return self._decide(gang, members, preemption, found, reason, now)
 
@@ -191,7 +191,9 @@ class PreemptionManager:
         if preemption.planned:
             preemption.busy, preemption.plan_at = reason, now + self._limits.preempt_again
             preemption.planned = False
-        gang.try_again_at = min(gang.try_again_at, now if preemption.check_next else preemption.plan_at)
+        gang.attempt.again_at = min(
+            gang.attempt.again_at, now if preemption.check_next else preemption.plan_at
+        )
         return preemption.check_next
 
     def _decide(
@@ -217,7 +219,7 @@ class PreemptionManager:
             self._hold(gang, members, found, preemption, now)
         preemption.busy, preemption.plan_at = reason, now + self._limits.preempt_again
         next_late = self._terminating.next_late(preemption.pods, now)
-        gang.try_again_at = min(gang.try_again_at, preemption.plan_at, next_late)
+        gang.attempt.again_at = min(gang.attempt.again_at, preemption.plan_at, next_late)
         return self._reason(preemption, now)
 
     def _begin(

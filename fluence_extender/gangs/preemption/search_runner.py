@@ -158,7 +158,7 @@ class SearchRunner:
         protected = set()
         for (key, victim), (until, _) in self._protected.items():
             if key == gang.key and until > now:
-                gang.try_again_at = min(gang.try_again_at, until)
+                gang.attempt.again_at = min(gang.attempt.again_at, until)
                 protected.add(victim)
         return Query(
             gang.key,

@@ -22,13 +22,13 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
     """What is to be said about ``gang`` now; saying it is noted in the gang."""
     scheduled = _scheduled(gang, registry)
     if gang.state is GangState.BOUND:
-        gang.announced = ""
+        gang.reports.announced = ""
         return scheduled
-    if gang.reason is None or gang.announced == gang.reason.text:
+    if gang.reason is None or gang.reports.announced == gang.reason.text:
         return scheduled
-    if now - gang.reason_since < limits.announce_after:
+    if now - gang.reports.reason_since < limits.announce_after:
         return scheduled
-    gang.announced = gang.reason.text
+    gang.reports.announced = gang.reason.text
     waiting = sorted(
         (member.pod for member in gang.pending() if member.assignment is None or member.unbound),
         key=lambda pod: natural_order(pod.name),
@@ -63,9 +63,9 @@ def _group(gang: Gang, registry: Registry) -> PodGroup | None:
 
 def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
     """What is said once about a PodGroup of which as many members as it needs have their nodes."""
-    group = _group(gang, registry) if gang.whole and not gang.group_reported else None
+    group = _group(gang, registry) if gang.whole and not gang.reports.group_scheduled else None
     if group is None:
         return []
-    gang.group_reported = True
+    gang.reports.group_scheduled = True
     members = sum(1 for member in gang.alive() if member.bound)
     return [ReportGroup(group, True, "Scheduled", have_nodes(members))]

@@ -60,7 +60,7 @@ def test_members_of_a_gang_that_rests_for_another_ones_sake_stay_and_come_to_the
     pods = held_up(w, 1000, 1000)
     before = pins(w, pods[:-1])
     w.advance(20 * LIMITS.unasked)
-    assert w.gang("g").stalls >= 3
+    assert w.gang("g").rest.stalled >= 3
     assert evicted(w) == []
     w.scheduler.claim_appears("g-2")
     w.advance(20)

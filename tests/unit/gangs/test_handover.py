@@ -267,7 +267,7 @@ def test_member_that_was_nominated_and_has_to_wait_for_its_turn_is_not_refused(w
         assert w.placements.hand_over(w.asked(plain), "n0") == Undecided(NOT_ITS_TURN)
         w.change(plain, nominated="")
         w.advance(1)
-    assert found[0].replans == found[1].refusals.count == 0
+    assert found[0].rest.replans == found[1].refusals.count == 0
 
 
 def seeker(w: World, mates: list[Pod], **labels: str) -> Pod:

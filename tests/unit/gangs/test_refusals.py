@@ -122,10 +122,10 @@ RESTING = Limits(replans=1, rest=50.0, barred_for=10.0, longest_refused_rest=150
 
 def refuse_until_it_rests(w: World, one: Pod) -> float:
     """Refuse the pod on every node until its gang rests; how long it is going to."""
-    before = w.gang("g").rests
+    before = w.gang("g").rest.refused
     for _ in range(40):
-        if w.gang("g").rests > before:
-            return w.gang("g").rest_until - w.loop.time()
+        if w.gang("g").rest.refused > before:
+            return w.gang("g").rest.until - w.loop.time()
         fail(w, one)
     raise AssertionError("the gang doesn't rest")
 
@@ -160,7 +160,7 @@ def test_gang_that_was_bound_rests_briefly_again(world: MakeWorld) -> None:
     w.advance(refuse_until_it_rests(w, one) + 1)
     w.change(one, node=w.now(one).nominated, gates=())
     w.advance(1)
-    assert w.gang("g").rests == 0
+    assert w.gang("g").rest.refused == 0
 
 
 def test_nodes_that_come_and_go_do_not_make_a_gang_rest(world: MakeWorld) -> None:
