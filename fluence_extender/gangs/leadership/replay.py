@@ -1,7 +1,7 @@
-"""Taking over what the cluster says is running, after a start or from the leader before us.
+"""Taking over what runs in the cluster, after a start or from the previous leader.
 
-Bound pods are facts and come first, those whose recorded devices exist before the others; then pods that were steered
-get their nominated node again where it still suits them. Everything else is planned anew.
+Bound pods are facts and come first; among them those whose recorded devices exist. Then pods that were steered get
+their node again if it still suits them. All other pods are planned anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fluence_extender.placement.eligibility import refusal
 
 
 def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
-    """Hold what the bound pods have, the strongest first, all at once: nobody plans meanwhile. Returns those pods."""
+    """Have the ledger hold what the bound pods use, the strongest first, in one go. Return their members."""
     gangs = {member.pod.uid: gang for gang, member in registry.members()}
     living = [member for _, member in registry.members() if not member.pod.finished]
     bound = in_order_of_strength(living, ledger.devices.recorded)
@@ -35,10 +35,10 @@ def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
     return bound
 
 
-def resume_promised(registry: Registry, ledger: Ledger, node: Callable[[str], Node | None]) -> None:
-    """Hold for the members of committed gangs the nodes they were promised, the oldest first.
+def resume_steered(registry: Registry, ledger: Ledger, node: Callable[[str], Node | None]) -> None:
+    """Have the ledger hold the nodes to which members of committed gangs were steered, the oldest members first.
 
-    A gang is committed once a member of it is bound or was steered; then a nomination is a promise also where the
+    A gang is committed once one of its members is bound or was steered. In such a gang, a nomination counts even if the
     member still has our gate.
     """
     for gang in registry.gangs.values():
@@ -50,7 +50,7 @@ def resume_promised(registry: Registry, ledger: Ledger, node: Callable[[str], No
     pending = [
         (gang, member)
         for gang in registry.gangs.values()
-        if any(member.state is BOUND or promised(member) for member in gang.alive())
+        if any(member.state is BOUND or steered_node(member) for member in gang.alive())
         for member in gang.pending()
     ]
     for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
@@ -58,10 +58,10 @@ def resume_promised(registry: Registry, ledger: Ledger, node: Callable[[str], No
 
 
 def _has_begun(gang: Gang) -> bool:
-    """Whether nobody waits, or only those that were created once others had started.
+    """Return whether no member waits, or only members that were created after others had started.
 
-    Members are created before any of them is bound, so all that began together have had their nodes, and who waits
-    now came later or replaces one that was lost.
+    Members are created before any of them is bound. So all that began together have had their nodes, and a member that
+    waits now came later or replaces a lost one.
     """
     started = (member.pod.started for member in gang.alive() if member.state is BOUND and member.pod.started)
     earliest = min(started, default=NEVER)
@@ -69,21 +69,21 @@ def _has_begun(gang: Gang) -> bool:
 
 
 def _forget_earlier(gang: Gang) -> None:
-    """Whom a kubelet rejected before any of those was created that are bound now belonged to an earlier life."""
+    """Write off rejected members that are older than every bound one: they belong to an earlier life of the gang."""
     oldest = min((member.pod.created for member in gang.alive() if member.state is BOUND), default=NEVER)
     for member in gang.members.values():
         if member.pod.rejected and member.pod.created < oldest:
             member.written_off = True
 
 
-def promised(member: Member) -> str:
-    """The node that a member was steered to by whoever led, "" where it wasn't or is bound already."""
+def steered_node(member: Member) -> str:
+    """Return the node to which a leader has steered the member, "" if none has or if it is bound."""
     steered = member.pending and GATE not in member.pod.gates
     return member.pod.steered_to if steered else ""
 
 
 def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
-    """The bound members, those with a stamp that names existing devices first, then the oldest."""
+    """Return the bound members: first those whose recorded devices exist, then by age."""
     bound = [member for member in members if member.pod.node]
     return sorted(bound, key=lambda one: (not recorded(one.pod), one.pod.created, one.pod.uid))
 
@@ -91,8 +91,9 @@ def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bo
 def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     """Let bound pods hold devices that were unknown when the pods were taken over and are there now.
 
-    A service that starts while a device isn't configured, or while the node it hangs on is away, must not give that
-    device to another pod once it is back. Until then the pod may hold another one of the kind, as a stamp isn't proof.
+    A service that starts while a device isn't configured, or while its node is away, must not give that device to
+    another pod once it is back. Until then the pod may hold another device of that type, because an annotation isn't
+    proof.
     """
     members = {uid: found for uid in ledger.lacking_devices if (found := registry.member(uid)) is not None}
     lacking = [member for _, member in members.values() if not member.pod.finished]

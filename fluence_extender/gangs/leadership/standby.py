@@ -1,15 +1,15 @@
-"""What a replica knows of gangs while another one leads.
+"""The gangs as a replica sees them while another one leads.
 
-Facts are followed as the leader follows them: bound pods hold their share, so that taking over is quick. Plans are the
-leader's; of them only what it wrote is shown: ungated, nominated pods are committed to that node. Invariant: while we
-stand by nobody holds anything but bound pods.
+A standby follows facts as the leader does: bound pods hold their share, so that taking over is quick. Plans are made by
+the leader alone. The standby shows only what the leader has written: an ungated, nominated pod is committed to its
+node. Invariant: while we stand by, only bound pods hold anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fluence_extender.gangs.leadership.replay import promised
+from fluence_extender.gangs.leadership.replay import steered_node
 from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.member_states import NOT_BOUND, MemberEvent, Waiting, move, update
 from fluence_extender.gangs.lifecycle.refusals import Refusals
@@ -34,7 +34,7 @@ class Standby:
         self._clock = clock
 
     def begin(self, why: str) -> None:
-        """Drop what was planned and isn't bound; who waits at a barrier is told ``why``."""
+        """Drop all plans that aren't bound, and fail the waits at barriers with ``why``."""
         for gang in self._registry.gangs.values():
             gang.barrier.fail(why)
             gang.gather_anew()
@@ -60,11 +60,11 @@ class Standby:
         self._registry.dirty.clear()
 
     def _settle(self, gang: Gang) -> None:
-        """Settle the state as the leader does, and tell who waits for the leader."""
+        """Settle the state as the leader does, and give gangs that wait for the leader their reason."""
         alive, now = gang.alive(), self._clock()
         for member in alive:
             if isinstance(member.data, Waiting):
-                update(member, steered_to=promised(member))
+                update(member, steered_to=steered_node(member))
         if not alive:
             finish(gang, now)
             return
@@ -78,7 +78,7 @@ class Standby:
             gang.state = GangState.COMMITTED
         if not isinstance(size, Reason):
             gang.explain(_waits(gang, alive) if gang.state is GangState.WAITING else None, now)
-        # For how long it may run below its minimum is reckoned by whoever leads, from then on.
+        # The next leader counts how long the gang runs below its minimum from the beginning of its term.
         gang.incomplete_since = None
 
 

@@ -1,7 +1,7 @@
-"""Trying gangs: which of them might fit now, in which order, and why one doesn't.
+"""Attempts to place gangs: which of them might fit now, in which order, and why one doesn't fit.
 
-The most important and oldest first, committed gangs before all others. A gang is tried once for each state of the
-ledger, so that what can't fit costs nothing.
+Committed gangs come first, then the others by priority and age. A gang is tried once for each version of the ledger, so
+that gangs that can't fit cost nothing.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from fluence_extender.model.reason import INCOMPLETE, Reason, ReasonCode, waitin
 from fluence_extender.placement.eligibility import signature
 from fluence_extender.placement.topology_constraints import topology_constraints
 
-Asked = frozenset[tuple[object, int]]
+DemandKey = frozenset[tuple[object, int]]
 
 
 log = structlog.get_logger(__name__)
 
 PLACED_AT_ONCE = 512
-"""Pods: once so many have got a place they are told it, and what came meanwhile is looked at, before others are tried.
+"""Once so many pods have got places in one step, they are steered and observations are taken in before more are tried.
 
 After a start or a change of leader thousands may wait, and the first needn't wait for the plans of them all.
 """
 
-TOLD_WITHIN = 0.1
-"""Seconds after which those that have got a place are told it in any case: libreapi_cli takes long for a large gang."""
+STEERED_WITHIN = 0.1
+"""Seconds after which placed pods are steered in any case: libreapi_cli takes long for a large gang."""
 
 
 class Attempts:
-    """Tries to place gangs; what keeps one out is noted in it as its reason.
+    """Tries to place gangs, and records in each gang why it has no place.
 
-    ``left`` are those that weren't tried the last time because others had been placed, so many or so long before.
+    ``left`` are the gangs that weren't tried last time, because the step had placed enough pods or taken long enough.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Attempts:
         self._registry = registry
         self._ledger = ledger
         self._places = places
-        self._vain: dict[tuple[Asked, frozenset[object], GangKey | None], Reason] = {}
+        self._failed_demands: dict[tuple[DemandKey, frozenset[object], GangKey | None], Reason] = {}
         self.left: frozenset[GangKey] = frozenset()
 
     def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
-        """Try the gangs of ``gangs`` that wait and might fit, and say which were tried: all but those ``left``."""
+        """Try those of ``gangs`` that wait and might fit; return the ones tried, which are all but those ``left``."""
         hopeful = [
             gang
             for gang in gangs
@@ -74,12 +74,12 @@ class Attempts:
             and needy(gang)
         ]
         hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
-        self._vain.clear()
+        self._failed_demands.clear()
         self._preemption.begin_round()
         tried: set[GangKey] = set()
-        placed, tell_at = 0, NEVER
+        placed, steer_at = 0, NEVER
         for gang in hopeful:
-            enough = placed >= PLACED_AT_ONCE or self._clock() >= tell_at
+            enough = placed >= PLACED_AT_ONCE or self._clock() >= steer_at
             # A search for victims goes on only where its gang is tried each time.
             if enough and not self._preemption.searching:
                 break
@@ -94,8 +94,8 @@ class Attempts:
                 log.exception("a gang could not be planned", gang=str(gang.key))
                 gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
             placed += max(before - len(needy(gang)), 0)
-            if placed and tell_at == NEVER:
-                tell_at = self._clock() + TOLD_WITHIN
+            if placed and steer_at == NEVER:
+                steer_at = self._clock() + STEERED_WITHIN
         self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
         return tried
 
@@ -127,9 +127,9 @@ class Attempts:
         if reason is not None:
             gang.attempt.again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
             if missing > 0 and settled and not gang.begun and needs:
-                # Some have places that the others can't join: all look for new ones together.
+                # Some have places that the others can't join: all get new ones together.
                 self._places.withdraw(gang)
-                self._vain.clear()
+                self._failed_demands.clear()
                 self._registry.dirty.add(gang.key)
             else:
                 reason = self._make_room(gang, ready, missing if needs else 0, reason, now)
@@ -139,7 +139,7 @@ class Attempts:
         gang.explain(reason, now)
 
     def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
-        """See to it that ``needed`` of those that have no place get one, and say why they have none till then."""
+        """Try to free capacity for ``needed`` members without a place; return why they wait until then."""
         lacking = [member for member in ready if member.assignment is None]
         parts = [lacking[:needed]] if needed else [[member] for member in lacking]
         reason, soon = self._displacement.look(gang, parts, reason, now)
@@ -148,23 +148,23 @@ class Attempts:
         return reason
 
     def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
-        """Place all of ``members`` or say why not; what was asked in vain a moment ago isn't asked again."""
-        # What is kept for a gang is open to it alone: its answer is nobody else's.
+        """Place all of ``members`` or return why not; a demand that has just failed isn't tried again."""
+        # What is held for a gang is open to it alone, so other gangs may get another result.
         keeper = gang.key if self._ledger.preemptor_holds.nodes_for(gang.key) else None
         asked = (
-            _asked(gang, members, now, self._places.topology),
+            _demand_key(gang, members, now, self._places.topology),
             self._preemption.passes(gang),
             keeper,
         )
-        reason = self._vain.get(asked)
+        reason = self._failed_demands.get(asked)
         if reason is None:
             reason = self._places.plan(gang, members, now)
             if reason is not None:
-                self._vain[asked] = reason
+                self._failed_demands[asked] = reason
         return reason
 
     def _plan_as_many(self, gang: Gang, ready: list[Member], fewest: int, now: float) -> Reason | None:
-        """Place all of ``ready``, or the ``fewest`` needed and then who else fits; say why not all, or None."""
+        """Place all of ``ready``, or the ``fewest`` needed then any others that fit; return why not all, or None."""
         reason = self._plan(gang, ready, now)
         if reason is None or len(ready) <= fewest or self._places.plan(gang, ready[:fewest], now) is not None:
             return reason
@@ -184,22 +184,22 @@ def _failed(why: str) -> Reason:
 
 
 def size_of(gang: Gang) -> int | Reason:
-    """How many members make the gang whole, or why that can't be said."""
+    """Return how many members make the gang whole, or why that isn't known."""
     return required_size(gang.key, gang.alive())
 
 
 def needy(gang: Gang) -> list[Member]:
-    """The members that still need a place."""
+    """Return the members that still need a place."""
     return [member for member in gang.pending() if member.assignment is None]
 
 
 def _promised(gang: Gang) -> bool:
-    """Whether the gang has to be completed before others are served."""
+    """Return whether the gang has to be completed before others are served."""
     return gang.begun or gang.state is GangState.COMMITTED
 
 
 def _needs(gang: Gang, size: int) -> bool:
-    """Whether the gang has fewer places than its minimum."""
+    """Return whether the gang has fewer places than its size requires."""
     return sum(1 for member in gang.alive() if member.assignment is not None) + gang.ended < size
 
 
@@ -224,11 +224,11 @@ def _gates(gang: Gang) -> Reason | None:
     return Reason(ReasonCode.WAITING_FOR_GATES, f"waiting for scheduling gates of others: {', '.join(names)}")
 
 
-def _asked(
+def _demand_key(
     gang: Gang, members: Iterable[Member], now: float, topology: Callable[[Pod], tuple[tuple[str, ...], int]]
-) -> Asked:
-    """What placing ``members`` asks for: equal for gangs that fit or don't fit alike."""
-    # Under a node-exclusive policy a gang may use the nodes that it has already, and nobody else may.
+) -> DemandKey:
+    """Return what placing ``members`` demands: equal values fit or don't fit alike."""
+    # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
     own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
     return frozenset(
         Counter(

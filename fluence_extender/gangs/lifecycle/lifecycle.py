@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from fluence_extender.cluster.port import Pin
 from fluence_extender.gangs.execution.actions import Action, Steer
-from fluence_extender.gangs.leadership.replay import resume_promised, take_over_bound
+from fluence_extender.gangs.leadership.replay import resume_steered, take_over_bound
 from fluence_extender.gangs.lifecycle.attempts import Attempts, size_of
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, gather, undo
 from fluence_extender.gangs.lifecycle.displacement import Displacement
@@ -374,7 +374,7 @@ class Lifecycle:
     def lead(self) -> None:
         """Begin to decide, after only following facts; keep the places to which the last leader steered pods."""
         self._places.clears()
-        resume_promised(self._registry, self._ledger, self._planner.node)
+        resume_steered(self._registry, self._ledger, self._planner.node)
         self.preemption.take_over()
         for gang in self._registry.gangs.values():
             gang.gather_anew()

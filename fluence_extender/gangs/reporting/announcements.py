@@ -1,7 +1,7 @@
-"""What users are told unasked: one Event a pod for each new reason, and conditions of gated pods and native PodGroups.
+"""Announcements: an Event per pod for each new reason, and the conditions of gated pods and native PodGroups.
 
-A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't leave a
-trail of counts behind. Of a large gang the first members speak for all.
+A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't cause an
+Event per count. In a large gang only the first members carry the announcement.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fluence_extender.model.workload import PodGroup
 
 
 def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) -> list[Action]:
-    """What is to be said about ``gang`` now; saying it is noted in the gang."""
+    """Return what to announce about ``gang`` now, and record in the gang that it is announced."""
     scheduled = _scheduled(gang, registry)
     if gang.state is GangState.BOUND:
         gang.reports.announced = ""
@@ -62,7 +62,7 @@ def _group(gang: Gang, registry: Registry) -> PodGroup | None:
 
 
 def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
-    """What is said once about a PodGroup of which as many members as it needs have their nodes."""
+    """Return the one report that as many members of a PodGroup as it requires have their nodes."""
     group = _group(gang, registry) if gang.whole and not gang.reports.group_scheduled else None
     if group is None:
         return []

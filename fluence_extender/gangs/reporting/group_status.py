@@ -1,9 +1,9 @@
-"""Keeping the status of PodGroups of scheduling.x-k8s.io: what phase the group is in, and how many of its pods are.
+"""The status of PodGroups of scheduling.x-k8s.io: the group's phase, and how many of its pods run or have ended.
 
-The phases are those of the coscheduling plugin, by level: Pending (pods are missing), Scheduling (all there), Running
-and Finished (as many as it needs run, or have succeeded), Failed (one has failed, none is missing); the last two are
-final. A write is repeated only when the status differs from what is to be read in the cluster: soon when it is a new
-one, seldom when the same was written before, for then it was refused, or somebody else writes it too.
+The phases are those of the coscheduling plugin: Pending (pods are missing), Scheduling (all pods exist), Running and
+Finished (as many as required run, or have succeeded), Failed (a pod has failed, and none is missing). The last two are
+final. A status is written only if it differs from the one in the cluster: soon if it is new, and seldom if the same was
+written before, because then the write was refused, or another client writes the status too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Name = tuple[str, str]
 
 
 class GroupReports:
-    """Says which groups' status is to be written."""
+    """Decides which groups' status has to be written."""
 
     def __init__(self, registry: Registry, calendar: Callable[[], float]) -> None:
         self._registry = registry
@@ -37,7 +37,7 @@ class GroupReports:
         self._later: dict[Name, float] = {}
 
     def due(self, now: float) -> list[ReportMembers]:
-        """The status to write now: of groups of which something was seen, and of those put off until now."""
+        """Return the status to write now: of groups with new observations, and of those put off until now."""
         names = self._registry.touched_groups
         self._registry.touched_groups = set()
         names |= {name for name, when in self._later.items() if when <= now}
@@ -61,13 +61,13 @@ class GroupReports:
             self._later[name] = not_before
             return None
         self._written[name] = now, status
-        # Should the write fail, nothing will be seen of it.
+        # If the write fails, no observation follows.
         self._later[name] = now + AGAIN
         return ReportMembers(group, status)
 
 
 def member_status(group: CoschedulingGroup, members: Sequence[Member], now: float) -> MemberStatus:
-    """The status of a group with these members; ``now`` in seconds since the epoch. A final one stays as it is."""
+    """Return the status of a group with these members; a final one stays. ``now`` is in seconds since the epoch."""
     if group.status.phase in FINAL:
         return group.status
     phases = Counter(member.pod.phase for member in members)
@@ -99,6 +99,6 @@ def _phase(minimum: int, present: int, running: int, succeeded: int, failed: int
 
 
 def _owners(members: Sequence[Member]) -> str:
-    """Who owns the first pod of them all, as the coscheduling plugin writes it."""
+    """Return the owner of the first pod, in the form that the coscheduling plugin writes."""
     first = min((member.pod for member in members), key=lambda pod: natural_order(pod.name))
     return f"{first.namespace}/{first.owner.name}" if first.owner is not None else ""

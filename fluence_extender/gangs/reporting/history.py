@@ -1,10 +1,10 @@
-"""What happened to each gang, for whoever asks later.
+"""What happened to each gang, so that users can look it up later.
 
-A history is a short list of plain entries in the order in which things happened. What happens to many members in a row,
-or again and again to one, is one entry with a count, so that a gang of 5,000 members has a history as short as one of
-5 has. Gangs that are gone are remembered for a while.
+A history is a short list of plain entries in the order of the events. An event that happens to many members in a row,
+or to one member repeatedly, is one entry with a count. So a gang of 5,000 members has a history as short as a gang of 5.
+Gangs that are gone are remembered for a while.
 
-Invariant: memory is bounded in each gang and over all gangs that are gone; noting something never fails and decides
+Invariants: memory is bounded in each gang and over all gangs that are gone. Noting an entry never fails, and decides
 nothing.
 """
 
@@ -48,15 +48,15 @@ TURNS = frozenset(
         HistoryKind.GONE,
     }
 )
-"""What begins a new stretch of a gang's life, as a wait does: nothing later is counted into an entry before it."""
+"""The entries that begin a new phase, as a wait does: later events aren't counted into an entry before them."""
 
 
 @dataclass(slots=True)
 class Entry:
     """One entry: ``count`` times between ``at`` and ``until`` (seconds since the epoch).
 
-    ``pod`` and ``detail`` are those of all of them, "" where they differ or there is none; ``why`` is the kind of
-    reason of a wait.
+    ``pod`` and ``detail`` are those of all events, "" if they differ or there is none. ``why`` is the kind of reason of
+    a wait.
     """
 
     at: float
@@ -68,7 +68,7 @@ class Entry:
     why: str = ""
 
     def again(self, now: float, pod: str, detail: str) -> None:
-        """Count another of the same kind."""
+        """Count another event of the same kind."""
         self.count += 1
         self.until = now
         self.pod = self.pod if self.pod == pod else ""
@@ -77,7 +77,7 @@ class Entry:
 
 @dataclass(slots=True)
 class History:
-    """One gang's entries; ``noted`` counts every change of them, ``forgotten`` the entries that were dropped."""
+    """One gang's entries. ``noted`` counts every change of them, ``forgotten`` the dropped entries."""
 
     clock: Clock = time.time
     entries: list[Entry] = field(default_factory=list)
@@ -86,7 +86,7 @@ class History:
     _recent: dict[tuple[HistoryKind, str, str], Entry] = field(default_factory=dict)
 
     def note(self, what: HistoryKind, pod: str = "", detail: str = "", members: int = 1) -> None:
-        """Take note that ``what`` happened, to ``pod`` if it is named; ``members`` is the size of the gang."""
+        """Note that ``what`` happened, to ``pod`` if it is named; ``members`` is the number of the gang's members."""
         now = self.clock()
         self.noted += 1
         detail = detail[:LONGEST_DETAIL]
@@ -103,7 +103,7 @@ class History:
         self._append(entry)
 
     def wait(self, why: str, detail: str) -> None:
-        """Take note of the reason for which the gang waits; another text of the same kind replaces the last."""
+        """Note why the gang waits; a new text of the same kind of reason replaces the last one."""
         now = self.clock()
         detail = detail[:LONGEST_DETAIL]
         self.noted += 1
@@ -139,7 +139,7 @@ class Memory(Generic[G]):
         self._gone: OrderedDict[object, Gone[G]] = OrderedDict()
 
     def keep(self, key: object, gang: G) -> None:
-        """Remember a gang that goes now."""
+        """Remember a gang that is gone from now on."""
         now = self.clock()
         self._gone.pop(key, None)
         self._gone[key] = Gone(gang, now)
@@ -147,17 +147,17 @@ class Memory(Generic[G]):
             del self._gone[old]
 
     def take(self, key: object) -> G | None:
-        """Give back a gang that comes again under its key."""
+        """Return a remembered gang that comes back under its key, and forget it; None if it isn't known."""
         found = self._gone.pop(key, None)
         return None if found is None else found.gang
 
     def get(self, key: object) -> Gone[G] | None:
-        """The gang of that key, if it is remembered."""
+        """Return the gang of that key, or None if it isn't remembered."""
         found = self._gone.get(key)
         return found if found is not None and self._fresh(found, self.clock()) else None
 
     def __iter__(self) -> Iterator[Gone[G]]:
-        """All that are remembered, the oldest first."""
+        """Iterate over the remembered gangs, the oldest first."""
         now = self.clock()
         return iter([one for one in self._gone.values() if self._fresh(one, now)])
 
