@@ -1,13 +1,11 @@
-"""The audit while the service runs: ledger, graph and cluster are compared, and what differs is set right.
+"""The audit while the service runs: it compares ledger, graph and cluster, and repairs what differs.
 
-Beside the objects as the watch shows them, our pods are listed afresh now and then, so that an observation that got
-lost is found too. An audit works in slices of milliseconds, between which observations come in and filter calls are
-answered; each object is compared and mended within one slice, so a change meanwhile is never taken for drift.
+The audit compares the objects as the watch shows them. Now and then it also lists our pods, which reveals observations
+that got lost. It works in slices of milliseconds, between which observations come in and filter calls are answered. Each
+object is compared and repaired within one slice, so a change meanwhile is never taken for drift.
 
-Setting right what an audit has found, from what the cluster shows.
-
-Invariant: a repair never moves a pod that is bound, and takes a planned place away only where the ledger can't stand
-behind it; then the gang is planned anew.
+Invariant: a repair never moves a bound pod. It takes a planned place away only if the ledger can't hold it, and then the
+gang is planned anew.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ from fluence_extender.model.pod import Pod
 log = structlog.get_logger(__name__)
 
 SLICE = 0.002
-"""Seconds of comparing at a stretch."""
+"""Seconds of comparing at a time."""
 
 LOOK_EVERY = 5
-"""Audits from one fresh list of our pods to the next."""
+"""Audits from one list of our pods to the next."""
 
 SETTLE = 5.0
-"""Seconds that the watch is given to show what a fresh list showed."""
+"""Seconds within which the watch should show what a list has shown."""
 
 AskCluster = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
 
@@ -46,8 +44,9 @@ AskCluster = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
 class Auditor:
     """Audits ``controller`` every ``every`` seconds.
 
-    ``count`` is told the kind of each drift, ``look`` lists our pods afresh (None: it isn't done), ``watching`` says
-    whether the watch is in touch, ``leads`` whether nominations are ours to keep, ``done`` is told of each audit.
+    ``count`` is called with the kind of each drift. ``look`` lists our pods (None: they aren't listed). ``watching``
+    returns whether the watch is connected, ``leads`` whether nominations are ours to maintain. ``done`` is called after
+    each audit.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Auditor:
         self._clearing: dict[str, str] = {}
 
     async def run(self, mended: Callable[[], None]) -> None:
-        """Audit until cancelled; ``mended`` is called after an audit that found something."""
+        """Audit until cancelled; ``mended`` is called after an audit that found drift."""
         audits = 0
         while True:
             await asyncio.sleep(self._every)
@@ -89,7 +88,7 @@ class Auditor:
                 mended()
 
     async def audit(self) -> list[Drift]:
-        """Compare everything once; what differed, each mended already."""
+        """Compare everything once; return the drifts, which are repaired already."""
         found: list[Drift] = []
         began = time.perf_counter()
         for differences in self._comparisons():
@@ -102,11 +101,11 @@ class Auditor:
         return found
 
     def sweep(self) -> list[Drift]:
-        """What differs now, in one go; nothing is mended."""
+        """Return what differs now, in one go; nothing is repaired."""
         return [drift for differences in self._comparisons() for drift in differences]
 
     def _comparisons(self) -> Iterator[list[Drift]]:
-        """The drift of one object after the other."""
+        """Iterate over the drifts of one object after the other."""
         controller, ledger = self._controller, self._controller.ledger
         for uid in list(controller.pods):
             pod = controller.pods.get(uid)
@@ -130,7 +129,7 @@ class Auditor:
         return found[1].assignment if found is not None else None
 
     def _nominations(self) -> Iterator[Drift]:
-        """Nominations that no plan stands behind and that nobody is taking back."""
+        """Iterate over the nominations without a plan that aren't being taken back."""
         clearing = self._clearing
         self._clearing = {}
         for gang, member in self._controller.registry.members():
@@ -140,7 +139,7 @@ class Auditor:
             if gang.key in self._controller.registry.dirty or member.held_node == pod.nominated:
                 continue
             if member.clearing and clearing.get(pod.uid) != pod.resource_version:
-                # It is being taken back; still the same at the next audit, that has been lost.
+                # It is being taken back. If it is still there at the next audit, that write was lost.
                 self._clearing[pod.uid] = pod.resource_version
                 continue
             yield _nomination(member)
@@ -163,8 +162,8 @@ class Auditor:
     async def compare_with_a_fresh_list(self, look: AskCluster) -> list[Drift]:
         """Find what the watch has missed of our own pods, and take it in.
 
-        What a list shows otherwise than the watch did before it was asked for is only suspected: it is missed if the
-        watch hasn't moved a while later, and a second list still shows the same.
+        A list that differs from what the watch showed before is only a suspicion. The watch has missed the change if it
+        hasn't shown it a while later, and a second list still shows the same.
         """
         before = self._versions()
         try:
@@ -214,7 +213,7 @@ class Auditor:
 
 
 def _differences(look: OwnPods, known: Mapping[str, str]) -> dict[str, Pod | None]:
-    """What a list shows otherwise than ``known``: the pods by uid, None for one that is gone."""
+    """Return how a list differs from ``known``: the pods by uid, None for one that is gone."""
     found: dict[str, Pod | None] = {pod.uid: pod for pod in look.changed}
     found.update((uid, None) for uid in known if uid not in look.uids)
     return found
@@ -229,7 +228,7 @@ def _nomination(member: Member) -> Drift:
 
 
 def repair(controller: Controller, drift: Drift) -> str:
-    """Mend one drift; what was done, in a few words for the log."""
+    """Repair one drift; return what was done, in a few words for the log."""
     ledger = controller.ledger
     match drift.kind:
         case DriftKind.FOREIGN_DIFFERS:

@@ -1,8 +1,8 @@
-"""Following the Lease: beginning to lead when our kube-scheduler has it, standing down when it hasn't.
+"""Following the Lease: leading while our kube-scheduler holds it, standing down when it doesn't.
 
-Asking for it often keeps the lead, and shows early who has lost it; when that is enough to write, `leadership` says.
-Whoever takes over takes one consistent look at our pods, and then decides. Invariant: between two terms, also two of
-our own, there is always such a look.
+Reading the Lease often keeps the lead, and shows early that another replica has lost it. Module `lease` decides when this
+allows writing. A new leader takes one consistent look at our pods before it decides anything. Invariant: between two
+terms, even two of our own, there is always such a look.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, ByLease, 
 log = structlog.get_logger(__name__)
 
 ReadLease = Callable[[float], Awaitable[Lease | None]]
-"""Reads the Lease within so many seconds. Raises `ClusterError`."""
+"""Reads the Lease within that many seconds. Raises `ClusterError`."""
 
 LookAtOurs = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
 """Looks at our pods, given the versions that we know. Raises `ClusterError`."""
 
 AT_LEAST = 0.1
-"""Seconds between two questions for the Lease."""
+"""Seconds between two reads of the Lease."""
 
-QUESTIONS = 30
-"""Questions in one duration of the Lease."""
+READS = 30
+"""Reads in one duration of the Lease."""
 
 USUAL = 15.0
-"""Seconds of a Lease that nobody holds: kube-scheduler's default."""
+"""Seconds that count as the duration of a Lease without a holder: kube-scheduler's default."""
 
 AGAIN = 0.5
-"""Seconds until a look that failed is tried again."""
+"""Seconds until a failed look is tried again."""
 
 
 class Election:
-    """Drives ``driver`` into and out of the lead, as ``leadership`` allows; ``run`` it as a task."""
+    """Has ``driver`` lead and stand down as ``leadership`` allows; ``run`` it as a task."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Election:
         self._failure = ""
 
     def poke(self) -> None:
-        """Ask for the Lease now: there is reason to think that it has changed."""
+        """Read the Lease now, because it may have changed."""
         self._poked.set()
 
     async def run(self) -> None:
@@ -83,7 +83,7 @@ class Election:
     async def _pause(self) -> None:
         await asyncio.sleep(AT_LEAST)
         now = self._clock()
-        next_one = self._asked + self._duration / QUESTIONS
+        next_one = self._asked + self._duration / READS
         if now < self._leadership.begins_at < next_one:
             next_one = self._leadership.begins_at
         with contextlib.suppress(TimeoutError):
@@ -94,7 +94,7 @@ class Election:
     async def _ask(self) -> None:
         self._asked = self._clock()
         try:
-            # A later answer would come too late to go on by.
+            # A later answer would come too late to keep the lead.
             lease = await self._read(ASKED_OF_DURATION * self._duration)
         except ClusterError as error:
             if not self._failure:
