@@ -1,11 +1,11 @@
 """The audit while the service runs: it compares ledger, graph and cluster, and repairs what differs.
 
 The audit compares the objects as the watch shows them. Now and then it also lists our pods, which reveals observations
-that got lost. It works in slices of milliseconds, between which observations come in and filter calls are answered. Each
-object is compared and repaired within one slice, so a change meanwhile is never taken for drift.
+that got lost. It works in slices of milliseconds, between which observations come in and filter calls are answered.
+Each object is compared and repaired within one slice, so a change meanwhile is never taken for drift.
 
-Invariant: a repair never moves a bound pod. It takes a planned place away only if the ledger can't hold it, and then the
-gang is planned anew.
+Invariant: a repair never moves a bound pod. It takes a planned place away only if the ledger can't hold it, and then
+the gang is planned anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Following the Lease: leading while our kube-scheduler holds it, standing down when it doesn't.
 
-Reading the Lease often keeps the lead, and shows early that another replica has lost it. Module `lease` decides when this
-allows writing. A new leader takes one consistent look at our pods before it decides anything. Invariant: between two
-terms, even two of our own, there is always such a look.
+Reading the Lease often keeps the lead, and shows early that another replica has lost it. Module `lease` decides when
+this allows writing. A new leader takes one consistent look at our pods before it decides anything. Invariant: between
+two terms, even two of our own, there is always such a look.
 """
 
 from __future__ import annotations

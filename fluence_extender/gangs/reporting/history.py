@@ -1,7 +1,8 @@
 """What happened to each gang, so that users can look it up later.
 
 A history is a short list of plain entries in the order of the events. An event that happens to many members in a row,
-or to one member repeatedly, is one entry with a count. So the history of 5,000 members is as short as that of 5. Gangs that are gone are remembered for a while.
+or to one member repeatedly, is one entry with a count. So the history of 5,000 members is as short as that of 5. Gangs
+that are gone are remembered for a while.
 
 Invariants: memory is bounded in each gang and over all gangs that are gone. Noting an entry never fails, and decides
 nothing.

@@ -9,7 +9,7 @@ from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
-from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, TOLD_WITHIN
+from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, STEERED_WITHIN
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
@@ -67,7 +67,7 @@ def test_first_are_told_their_places_before_all_are_planned_the_most_important_f
 
 
 def test_who_is_placed_is_told_before_others_are_tried_where_trying_takes_long() -> None:
-    asked = count(step=TOLD_WITHIN)
+    asked = count(step=STEERED_WITHIN)
     controller, pods = waiting_gangs(lambda: next(asked))
     first = steered(controller)
     assert set(first) == {f"g{GANGS - 1}"}
