@@ -20,7 +20,7 @@ from typing import Protocol
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.projection import NODE_COST, Projection, project
-from fluence_extender.gangs.preemption.victims import Victim, choose, still_offers, victims_of
+from fluence_extender.gangs.preemption.victims import Victim, choose, victims_of
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import pod_use
@@ -327,17 +327,17 @@ def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: Query, 
 
 def _as_offered_now(gang: Gang, victim: Victim, query: Query) -> tuple[Victim, ...] | None:
     """Return what is to be taken of ``victim`` now: nothing if it departs anyway, None if it may not be taken."""
-    if query.may_take(gang) and still_offers(gang, victim):
+    offered = victims_of(gang) if query.may_take(gang) else []
+    if victim in offered:
         return (victim,)
     holding = {
         member.pod.uid for member in gang.members.values() if member.assignment is not None and member.alive
     }
     if holding <= query.departing or (victim.surplus and victim.uids.isdisjoint(holding)):
         return ()
-    if victim.surplus or not query.may_take(gang):
+    if victim.surplus or not offered or offered[0].priority >= query.priority:
         return None
-    offered = victims_of(gang)[:1]
-    return tuple(offered) if offered and offered[0].priority < query.priority else None
+    return (offered[0],)
 
 
 def _successors(

@@ -63,18 +63,6 @@ def victims_of(gang: Gang) -> list[Victim]:
     return found
 
 
-def still_offers(gang: Gang, victim: Victim) -> bool:
-    """Return whether ``victim`` is still one of the `victims_of` the gang."""
-    if victim.surplus:
-        return victim in victims_of(gang)
-    holding = [member for member in gang.members.values() if member.assignment is not None and member.alive]
-    return (
-        len(holding) == len(victim.uids)
-        and gang.priority == victim.priority
-        and all(member.pod.uid in victim.uids and not member.binding for member in holding)
-    )
-
-
 Cost = tuple[int, tuple[int, ...], int, tuple[float, ...], tuple[GangKey, ...]]
 
 
