@@ -302,13 +302,13 @@ def page(measured: Sequence[Measured], where: str) -> str:
     """Return the figures as a page of the documentation."""
     calls = ", ".join(f"{one.calls:,} of {one.names:,}" for one in measured)
     lines = [
-        "# Filter, beside an echo",
+        "# Filter, compared with an echo",
         "",
         "Time of one `POST /filter` over a kept-alive loopback connection, one call after another, for a pod",
-        "whose node is planned; beside it two FastAPI handlers in the same process that give the body back:",
+        "whose node is planned, compared with two FastAPI handlers in the same process that return the body:",
         "as bytes (echo), and parsed into a dict (parsed). Made by `python -m benchmarks.filter --write`.",
         "",
-        f"Machine: {where}. On a machine that does other work too, the 99th percentiles are that work's.",
+        f"Machine: {where}. On a machine with other work, the 99th percentiles come from that work.",
         "",
         *table(HEADINGS, measured, texts=0),
         "",

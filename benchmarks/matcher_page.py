@@ -45,15 +45,16 @@ GOALS = (
 def report(measured: dict[int, Measured]) -> str:
     """Return the page in Markdown."""
     lines = [
-        "# Matching, beside libreapi_cli",
+        "# Matching, compared with libreapi_cli",
         "",
         "Flat clusters of nodes with 32 cores, 32 units of memory and 4 gpus; prune filters",
         "`ALL:core,ALL:memory,ALL:gpu`. A match is timed with its placement and R read; each figure is the",
-        "median of some calls, in milliseconds of the process's own time.",
+        "median of several calls, in milliseconds of CPU time.",
         "*counts* is the embedded engine on a document with counts,",
-        "*walker* the same on one with a vertex a leaf. Half-full: 15 of 32 cores",
-        "of every node are taken; fragmented: every second of ten jobs of 3 cores on each node is gone again.",
-        "RSS of the graph is what loading adds to the process. Made by `python -m benchmarks.matcher --write`.",
+        "*walker* the same engine on a document with a vertex for each leaf. Half-full: 15 of 32 cores",
+        "of every node are allocated; fragmented: every second of ten jobs of 3 cores on each node has ended.",
+        "The RSS of the graph is the memory that loading adds to the process.",
+        "Made by `python -m benchmarks.matcher --write`.",
         "",
         f"Machine: {os.cpu_count()} CPUs ({processor()}, load {os.getloadavg()[0]:.1f}),"
         f" Python {platform.python_version()}.",

@@ -41,7 +41,7 @@ from fluence_extender.model.resources import Resources
 
 SIZES = (1_000, 5_000, 15_000)
 PODS = 4
-"""Bound pods on each node, one of them another scheduler's."""
+"""Bound pods on each node, one of them a foreign pod."""
 
 TIED = 100
 """Nodes with a virtual device of their own."""
@@ -252,7 +252,7 @@ Made by `python -m benchmarks.node_changes --write`.
 
 One change observed by the controller, with all that follows from it, in microseconds of CPU time: the median of
 {REPEATS - REPEATS // 6} pairs of a change and its opposite, alternating between the sizes in one run. Every node has
-{PODS} bound pods, one of them another scheduler's; {TIED} nodes have a virtual device of their own, which a pod there
+{PODS} bound pods, one of them a foreign pod; {TIED} nodes have a virtual device of their own, which a pod there
 holds. No change rebuilds anything: the graph is edited in place.
 
 | change | {heads} | {largest.size:,} over {smallest.size:,} |

@@ -273,9 +273,9 @@ def measured(nodes: int, pods: int, engine: str) -> Found:
 
 HEAD = """# Restart
 
-From the birth of `fluence-extender serve` to ready, on a real etcd and kube-apiserver that hold nodes and bound pods,
-three quarters of them ours; medians in seconds. The bare lists are those the service makes, in the same run and in
-turns with it. Python finds bytecode, as where it was installed by pip. The API server shares the CPUs.
+From the creation of the process `fluence-extender serve` to ready, on a real etcd and kube-apiserver with nodes and
+bound pods, three quarters of them this scheduler's; medians in seconds. The bare lists are the service's own, in the
+same run and in turns with it. Python finds bytecode, as after an installation by pip. The API server shares the CPUs.
 Made by `python -m benchmarks.restart --write`, a section for each engine.
 """
 

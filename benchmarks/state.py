@@ -203,7 +203,7 @@ def page(found: Sequence[Cost], where: str) -> str:
         "# The state API on a large cluster",
         "",
         f"Every document in full, with {NODES:,} nodes and {PODS:,} pods in gangs of {GANG}: its size, the time until",
-        "a client has read all of it, and the most processor time that went by before something else in the same event",
+        "a client has read all of it, and the longest processor time before something else in the same event",
         f"loop (a filter call, say) had its turn. Each is the middle of {ROUNDS} rounds, but of the expanded",
         "graph, which is read once. Made by `python -m benchmarks.state --write`.",
         "",

@@ -359,14 +359,14 @@ def by_api_server(found: dict[str, Served]) -> list[Measured]:
 def page(found: Sequence[Measured], where: str) -> str:
     """Return the figures as a page of the documentation."""
     lines = [
-        "# Admission, beside an echo",
+        "# Admission, compared with an echo",
         "",
         f"A burst of {BURST:,} pods, admitted by the webhook with all its handlers (each pod gets a patch), and by",
-        "two that read the review and allow the pod as it is: one as lean as ours (echo), one as FastAPI's users",
-        "write it. All are under the same server and TLS, in processes of their own. *Through the API server*: two",
+        "two that read the review and allow the pod unchanged: one as lean as ours (echo), one as FastAPI's users",
+        "write it. All use the same server and TLS, in processes of their own. *Through the API server*: two",
         f"bursts, mixed, created by {THREADS} clients (dry runs) on a real one, which calls the webhook or the echo by",
         f"the pod's label. *Straight*: {ROUNDS} bursts each, in turns, over {AT_ONCE} kept-alive connections, each",
-        "with its next review as soon as the last is answered, so that a time is mostly a wait for those before it.",
+        "which sends its next review once the last is answered, so that a time is mostly a wait for earlier reviews.",
         "Made by `python -m benchmarks.webhook --write`.",
         "",
         f"Machine: {where}; clients, webhook and API server share it.",

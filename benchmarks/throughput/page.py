@@ -20,62 +20,62 @@ MODES = {
     "stream": "everything up, a steady stream of pods",
 }
 HEAD = """\
-# Throughput, beside the stock kube-scheduler
+# Throughput, compared with the stock kube-scheduler
 
-A real etcd, API server, controller manager and kube-scheduler (Kubernetes 1.36) and kwok's nodes and kubelets, all on
-one machine. In each run the *stock* kube-scheduler and *fluence* (the extender on its embedded engine and a
+A real etcd, API server, controller manager and kube-scheduler (Kubernetes 1.36), with nodes and kubelets by kwok, run
+on one machine. In each run the *stock* kube-scheduler and *fluence* (the extender on its embedded engine and a
 kube-scheduler of its own, configured as in `deploy/`, with `GOGC=400`) bind the same pods in turn on the same control
-plane. Placing, steering and ungating are always inside the figures. With pods created before, the extender and its
-kube-scheduler start together: their time and CPU count from the extender's readiness, stock's from its own or from its
-first binding, so that some of what stock's kube-scheduler takes to start is in its figures there; with everything up
-before, nobody's start is in any.
+plane. The figures always include placing, steering and ungating. If the pods are created before, the extender and its
+kube-scheduler start together: their time and CPU count from the extender's readiness, stock's from its own readiness or
+its first binding, so stock's figures include a part of its start. If everything runs before, no figure includes a
+start.
 
-CPU is that of each process (`/proc/PID/stat`) from the start until all pods run, less what the idle cluster takes in as
-long; writes are what the API server counts, leases and nodes left out. Made by
-`python -m benchmarks.throughput --write`; without `--nodes` and `--workloads` it takes all, and figures that a run
-doesn't measure stay. Both contenders take turns, three times, and that round is shown in which all of ours together
-took the middle share of stock's CPU: a virtual machine's cores are up to half as fast again at one minute as at the
-next, so that only figures taken within a minute can be compared. Each line says how loaded the machine was (load
-average of one minute).
+CPU is the time of each process (`/proc/PID/stat`) from the start until all pods run, minus what the idle cluster takes
+in the same time. Writes are those that the API server counts, without leases and nodes. Made by `python -m
+benchmarks.throughput --write`; without `--nodes` and `--workloads` it measures everything, and figures that a run
+doesn't measure stay. Both contenders take turns, three times. The page shows the round with the median ratio of our CPU
+to stock's. The cores of a virtual machine can be half as fast again in one minute as in the next, so only figures
+measured within a minute can be compared. Each line shows how loaded the machine was (load average of one minute).
 """
 DECISIONS = """\
-## Which writes a pod costs
+## Writes for each pod
 
-Stock's pod costs three: the Binding, kube-scheduler's Event about it, and kubelet's (here kwok's) status. With us the
-patch that removes the gate comes on top, and for some a nomination before it; a gang's own Events and status are a few
-for all its members. The pods measured have a controller (a Job that nobody runs), as nearly all pods have, so that they
-are pinned to their nodes by the patch that ungates them; [concepts](../concepts.md#how-a-member-is-told-its-node) says
-who is and what becomes of a pin that can't be kept. Loose pods cost one write more. Patches name the gate and answer
-with metadata only, which spares the API server writing out the pod; whether anything was there before is told by the
-uid in the patch.
+A pod of stock takes three writes: the Binding, kube-scheduler's Event about it, and the status from the kubelet (here
+kwok). Our pods also take the patch that removes the gate, and some a nomination before it; a gang's own Events and
+status are a few writes for all its members. The measured pods have an owner (a Job that no controller manages), as
+nearly all pods have, so the patch that ungates them also pins them to their nodes;
+[concepts](../concepts.md#how-a-member-is-told-its-node) says which pods are pinned, and what happens to a pin that
+can't be kept. Pods without an owner take one write more. Patches name the gate, carry the pod's uid, and return only
+metadata, so that the API server needn't write out the whole pod.
 
-Pods that need neither a stamp nor the barrier are bound by kube-scheduler itself; these are such pods, in gangs too;
-[concepts](../concepts.md#all-or-nothing) says which aren't. For the others kube-scheduler calls our bind verb and we
-write the Binding, which takes each of the three processes something more.
+kube-scheduler itself binds pods that need neither annotations in the Binding nor the barrier. The measured pods are
+such pods, also in gangs; [concepts](../concepts.md#all-or-nothing) says which pods aren't. For the others
+kube-scheduler calls our bind verb and we write the Binding, which costs each of the three processes a little more.
 
-The policy that gates a pod with a controller takes its `metadata.managedFields` away. In four runs in turn of 1,000
-single pods at 5,000 nodes, where the pin did so, that took the API server from 8.6 to 6.3 ms a pod and from 11.5 to 8.8
-(etcd from 1.2 to 1.0 and from 1.9 to 1.3), and moved the rate from 105 to 133 pods/s and from 81 to 99.
+The policy that gates a pod with an owner removes its `metadata.managedFields`. In four alternating runs of 1,000 single
+pods at 5,000 nodes, in which the pin removed them, this reduced the API server's CPU from 8.6 to 6.3 ms for each pod
+and from 11.5 to 8.8 (etcd from 1.2 to 1.0 and from 1.9 to 1.3), and raised the rate from 105 to 133 pods/s and from 81
+to 99.
 
-What a policy patches, and how, weighs as much as a write. To create a pod took the API server 3.2 ms of CPU where no
-policy is for it; 7.0 where one policy added the gate and another looked for the mark, both by an ApplyConfiguration
-(and the second again, as the API server admits once more what was patched); 4.0 where the gate is a JSONPatch and only
-who is marked is patched for it (2 runs of 800 pods each, in turn). Since then one policy does both, in one patch. The
-policies of `deploy/` are all in force here.
+What a policy patches, and how, weighs as much as a write. Creating a pod took the API server 3.2 ms of CPU without a
+policy for it; 7.0 ms where one policy added the gate and another checked for the mark, both by an ApplyConfiguration
+(and the second policy ran twice, because the API server admits a patched pod again); and 4.0 ms where the gate is a
+JSONPatch and only marked pods get the second patch (2 alternating runs of 800 pods each). Since then one policy does
+both in one patch. All policies of `deploy/` are active here.
 
-What kube-scheduler takes of the CPU for a pod of ours isn't its search for a node, which it is spared. At 5,000 nodes,
-of stock's 3.4 ms a pod about 1.4 have nothing to do with nodes: watch events to be decoded and handled, the Binding,
-the Event about it, its queue and its caches (profile of 1,500 single pods). Ours pay those too, with one watch event
-more (0.1 ms), and the filter call (0.2), in which a place may still be refused between ungating and Binding.
+kube-scheduler's CPU time for one of our pods isn't spent on the search for a node, which it skips. At 5,000 nodes,
+about 1.4 of stock's 3.4 ms for each pod have nothing to do with nodes: decoding and handling watch events, the Binding,
+the Event about it, its queue and its caches (profile of 1,500 single pods). Our pods take those too, plus one more
+watch event (0.1 ms) and the filter call (0.2 ms), which may still refuse a place between ungating and Binding.
 
-On two cores that all processes share, pods/s is what all of them together take of the CPU before the last Binding: the
-API server has one write a pod more to do than with stock alone. Besides, stock's kube-scheduler keeps both cores busy
-until all are bound, and kwok's status writes and the Events lie behind; with us they run beside the Bindings of the
-later pods, unless many writes are under way. Of 2,000 single pods that were there before, in two runs in turn, 110 and
-130 a second were bound with 12 writes under way, 168 and 139 with 48, 178 and 144 with 128, which is what we have;
-stock bound 179 in the same run. The connections for so many cost a gang of 512 that comes first about a quarter of a
-millisecond a pod of our CPU (1 ms for each TLS handshake). When all pods run tells both apart better than when all are
-bound.
+On two cores that all processes share, pods/s is determined by the CPU of all of them before the last Binding, and the
+API server has one more write for each pod than with stock alone. In addition, stock's kube-scheduler keeps both cores
+busy until all pods are bound, so kwok's status writes and the Events come later; with us they run beside the Bindings
+of later pods, unless many writes are under way. Of 2,000 single pods that were created before, in two alternating runs,
+110 and 130 pods/s were bound with 12 writes under way, 168 and 139 with 48, and 178 and 144 with 128, which is what we
+use; stock bound 179 pods/s in the same run. The connections for that many writes cost a gang of 512 that comes first
+about a quarter of a millisecond of our CPU for each pod (1 ms for each TLS handshake). The time until all pods run
+shows the difference better than the time until all are bound.
 """
 
 
@@ -166,8 +166,8 @@ def _goals(figures: Figures) -> Iterator[str]:
         return
     yield f"At {GOAL_SIZE:,} nodes, ours over stock's in the same run:\n"
     yield (
-        "Of mixed every fifth pod is another scheduler's: what our kube-scheduler and the extender take is shared out\n"
-        "among the others, and the CPU of the second kube-scheduler, which binds the fifth, is in the plot only.\n"
+        "In the mixed workload every fifth pod is a foreign pod. The CPU of our kube-scheduler and the extender is "
+        "divided among\nthe other pods; the CPU of the second kube-scheduler, which binds every fifth pod, is only in the plot.\n"
     )
     yield "| | goal | " + " | ".join(f"{stock.workload}, {mode}" for mode, stock, _ in pairs) + " |"
     yield "|---|---|" + "---:|" * len(pairs)
@@ -200,7 +200,7 @@ def _by_size(figures: Figures) -> Iterator[str]:
         return
     sizes = sorted(next(iter(figures.scale.values())))
     yield "## Our own cost by cluster size\n"
-    yield "The core and the driver over an API server in memory: milliseconds of CPU a pod, no network.\n"
+    yield "The controller and the executor on an embedded cluster, without a network: CPU in ms for each pod.\n"
     yield "| | " + " | ".join(f"{size:,} nodes" for size in sizes) + " | last over first | goal |"
     yield "|---|" + "---:|" * len(sizes) + "---:|---|"
     for name, costs in figures.scale.items():
@@ -233,6 +233,7 @@ def _table(figures: Figures, nodes: int, mode: str, shown: str) -> Iterator[str]
                 + f" | {sum(one.writes.values()):.2f} | {one.load:.1f} |"
             )
     yield (
-        "\nCPU in milliseconds a pod; all bound and all run from the moment everything was there; p50 and p99 from "
+        "\nCPU in milliseconds for each pod; *all bound* and *all run* count from the moment when everything was "
+        "there; p50 and p99 from "
         "creation to binding.\n"
     )
