@@ -55,7 +55,7 @@ AT_ONCE = 200
 ROUNDS = 2
 THREADS = 64
 REPORT = PAGES / "webhook.md"
-RESOURCES = Path(__file__).resolve().parent.parent / "examples" / "resources.yaml"
+RESOURCES = Path(__file__).resolve().parent.parent / "examples" / "devices" / "resources.yaml"
 
 LABEL = "benchmark"
 QPU = "fluxion.flux-framework.org/qpu"
