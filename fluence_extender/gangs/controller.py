@@ -1,9 +1,8 @@
-"""From what is seen of the cluster to what is to be done about it.
+"""The controller: observations of the cluster go in, actions on the cluster come out.
 
-The controller is synchronous and does no I/O: observations go in, actions come out, time is injected. It is driven by
-level: whatever order observations come in, the same final state leads to the same plans. Until `start` has replayed
-what runs already, nothing is planned; nor while another replica leads: then only the facts are followed, so that `lead`
-has little left to do.
+It is synchronous and does no I/O, and time is injected. It is driven by level: in whatever order observations come, the
+same final state leads to the same plans. Nothing is planned until `start` has replayed what runs already, nor while
+another replica leads. A standby follows the facts alone, so that `lead` has little left to do.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Controller:
 
     @property
     def pods(self) -> Mapping[str, Pod]:
-        """Every pod of the cluster as the watch has shown it, by uid."""
+        """Every pod of the cluster by uid, as the watch has shown it."""
         return self._pods
 
     def observe(self, seen: Observation) -> None:
@@ -180,10 +179,10 @@ class Controller:
         self.registry.drop_pod(pod.uid)
 
     def start(self) -> None:
-        """Replay what the cluster says is running, then begin to plan.
+        """Replay what runs in the cluster, then begin to plan.
 
-        The order is that of strength: others' pods, our bound pods (those whose recorded devices still fit first), then
-        our pods that were steered and not bound yet; everything else is planned anew.
+        The strongest come first: foreign pods, then our bound pods (first those whose recorded devices still fit), then
+        our pods that were steered and aren't bound yet. All other pods are planned anew.
         """
         self.revision += 1
         self.ledger.load(self.eligibility.nodes.values())
@@ -198,30 +197,31 @@ class Controller:
         self.started = True
 
     def begin_look(self) -> dict[str, str]:
-        """The resourceVersions of our pods by uid, for a look that begins now and that `lead` will be given."""
+        """Return the resourceVersions of our pods by uid, for a look that begins now and is passed to `lead`."""
         self._dropped = set()
         return {pod.uid: pod.resource_version for pod in self._pods.values() if pod.ours}
 
     def end_look(self) -> None:
-        """Stop noting who goes meanwhile."""
+        """Stop recording which pods are deleted meanwhile."""
         self._dropped = None
 
     def lead(self, look: OwnPods) -> None:
-        """Begin to decide, with what a look shows that was begun after the one before us had stopped writing."""
+        """Begin to decide, with a look that was begun after the previous leader had stopped writing."""
         self._take_in(look)
         self.leading = True
         self.lifecycle.lead()
 
     def stand_down(self, why: str) -> None:
-        """Decide no more: plans that aren't bound are dropped, who waits at a barrier is told ``why``."""
+        """Stop deciding: drop plans that aren't bound, and fail the waits at barriers with ``why``."""
         self.leading = False
         self.lifecycle.preemption.forget()
         self._standby.begin(why)
 
     def _take_in(self, look: OwnPods) -> None:
-        """Take in a look at our pods; what the watch still tells of the time before it is old then.
+        """Take in a look at our pods; from then on, older observations of the watch are out of date.
 
-        The watch may be behind it or ahead of it: resourceVersions say which (KEP-5504: they can be compared).
+        The watch may be behind the look or ahead of it, which the resourceVersions tell (KEP-5504: they can be
+        compared).
         """
         version, dropped = int(look.version), self._dropped or set()
         self._looked = 0
@@ -235,7 +235,7 @@ class Controller:
         self._looked = version
 
     def replace_resources(self, resources: VirtualResources) -> None:
-        """Take over virtual resources that have changed; what is held stays held."""
+        """Take over changed virtual resources; what is held stays held."""
         self.revision += 1
         if not self.started:
             self.ledger.graph.resources = resources
@@ -244,36 +244,36 @@ class Controller:
         self.graph_changed()
 
     def graph_changed(self) -> None:
-        """Take up devices that weren't there before, and let everybody try again."""
+        """Take up devices that weren't there before, and let all waiting gangs try again."""
         self.revision += 1
         take_up_devices(self.registry, self.ledger)
         self.lifecycle.resources_changed()
 
     def step(self) -> list[Action]:
-        """Decide what is to be done now."""
+        """Decide what to do now."""
         if self.started and not self.leading:
             self._standby.step()
         return self.lifecycle.step() if self.started and self.leading else []
 
     def pod(self, uid: str) -> Pod | None:
-        """A pod of any scheduler, None when it isn't known."""
+        """Return a pod of any scheduler, or None if it isn't known."""
         return self._pods.get(uid)
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
-        """The gang and member of a pod of ours."""
+        """Return the gang and the member of a pod of ours, or None if it isn't known."""
         return self.registry.member(uid)
 
 
 def _revision(pod: Pod) -> int:
-    """The pod's resourceVersion as a number, 0 where it has none."""
+    """Return the pod's resourceVersion as a number, 0 if it has none."""
     return int(pod.resource_version) if pod.resource_version.isdigit() else 0
 
 
 def _same(old: Pod, new: Pod) -> bool:
-    """Whether nothing that matters here has changed."""
+    """Return whether nothing has changed."""
     return old.resource_version == new.resource_version and old == new
 
 
 def _use(pod: Pod) -> tuple[object, ...]:
-    """What a pod of somebody else means to its node."""
+    """Return what a foreign pod takes from its node."""
     return pod.node, pod.finished, pod.requests, pod.host_ports

@@ -22,7 +22,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
 AGAIN = 0.02
-"""Seconds between two looks at whether the Lease has been read."""
+"""Seconds between two checks whether the Lease has been read."""
 
 
 class Fence:
@@ -44,7 +44,7 @@ class Fence:
             raise NotLeading(f"not the leader: {self._leadership.why_not}")
 
     async def confirmed(self) -> None:
-        """Wait until it is known that we still lead. Raises `NotLeading` when we don't."""
+        """Wait until it is known that we still lead. Raises `NotLeading` if we don't."""
         while self._leadership.holds and not self._leadership.leads:  # noqa: ASYNC110 - no event tells that time ran out
             await asyncio.sleep(AGAIN)
         self.demand()

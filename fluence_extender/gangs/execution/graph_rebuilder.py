@@ -1,7 +1,7 @@
-"""Rebuilding the graph beside the event loop, whenever it has fallen behind the cluster.
+"""Rebuilding the graph in a thread, whenever it has fallen behind the cluster.
 
-Changes are gathered for a moment, so that a storm of them is one rebuild; meanwhile look-ups, bindings and plans go on
-with the old graph. Invariant: on the loop's thread nothing is loaded, and at most a few bookings are made at a time.
+Changes are gathered for a moment, so that a storm of them causes one rebuild. Meanwhile look-ups, bindings and plans go
+on with the old graph. Invariant: nothing is loaded on the loop's thread, and few bookings are made there at a time.
 """
 
 from __future__ import annotations
@@ -25,24 +25,27 @@ PAUSE = 5.0
 """Seconds before a rebuild that has failed is tried again without a further change."""
 
 ROUNDS = 8
-"""How often what came in meanwhile is booked beside the loop before it is booked on it, however much it is."""
+"""How often bookings that came in meanwhile are made in the thread, before the rest is made on the loop."""
 
 
 class GraphRebuilder:
-    """Rebuilds the controller's graph; ``refused`` is told of resources of which none can be built, and why."""
+    """Rebuilds the controller's graph.
+
+    ``refused`` is called with resources of which no graph can be built, and why.
+    """
 
     def __init__(
         self,
         controller: Controller,
         refused: Callable[[VirtualResources, str], None],
         wake: Callable[[], None],
-        beside: RunInThread = run_in_thread,
+        in_thread: RunInThread = run_in_thread,
     ) -> None:
         self._controller = controller
         self._ledger = controller.ledger
         self._refused = refused
         self._wake = wake
-        self._beside = beside
+        self._in_thread = in_thread
         self._behind = asyncio.Event()
         self._ledger.graph.on_behind = self._behind.set
 
@@ -71,11 +74,11 @@ class GraphRebuilder:
     async def _renew(self) -> None:
         rebuild = self._ledger.graph.begin_rebuild()
         try:
-            await self._beside(rebuild.run)
+            await self._in_thread(rebuild.run)
             for _ in range(ROUNDS):
                 if self._ledger.graph.finish_rebuild(rebuild):
                     break
-                await self._beside(rebuild.run)
+                await self._in_thread(rebuild.run)
             else:
                 self._ledger.graph.finish_rebuild(rebuild, None)
         except BaseException:

@@ -1,27 +1,27 @@
-"""Who may write: the replica whose kube-scheduler holds the Lease, and only while nobody else can have taken it.
+"""Which replica may write: the one whose kube-scheduler holds the Lease, while no other can have taken it.
 
-We see the Lease by asking for it, now and then and never for certain in time: a process may hang between any two of its
-instructions, and answers may come late. So all that follows counts from the moment at which a question was *asked*, by
-no clock but our own. With D the Lease's duration (15 s), we write at a time t only while
+We read the Lease from time to time, and no reading is certain to be recent: a process may hang between any two of its
+instructions, and answers may come late. Therefore a read counts from the moment at which it was *requested*, and all
+times are on our own clock. Let D be the Lease's duration (15 s). We write at a time t only while all of these hold:
 
-1. t < r + 2/3 D, r being the question before the one that first showed the newest renewal. Another candidate takes the
+1. t < r + 2/3 D, where r is the read before the one that first showed the newest renewal. Another candidate takes the
    Lease a whole D after the last renewal that *it* saw (client-go, leaderelection), which is no older than r.
-2. t < q + D/6, q being the last question whose answer is there and says that the Lease is ours. It may be let go of at
-   any moment, by a kube-scheduler that ends or fails to renew it, and is taken at once; but not before q.
-3. q >= b + D/12, b being when we learned that our lead began, or went on after it had run out by 1. So nobody who took
-   the Lease, or renewed it late, writes unless it still had it D/12 afterwards.
-4. q >= h + D/6 + D/15, h being when we learned that it changed hands: by 2 the one before wrote until D/6 after it had
-   lost the Lease, and what it sent then has D/15 to arrive.
+2. t < q + D/6, where q is the last read whose answer has arrived and shows that the Lease is ours. A kube-scheduler
+   that ends, or fails to renew the Lease, may release it at any moment after q, and another takes it at once.
+3. q >= b + D/12, where b is when we learned that our lead began, or that it continued after it had run out by rule 1.
+   So a replica that took the Lease, or renewed it late, writes only if it still held the Lease D/12 later.
+4. q >= h + D/6 + D/15, where h is when we learned that the Lease changed hands. By rule 2 the previous holder wrote
+   until D/6 after it had lost the Lease, and its last writes have D/15 to arrive.
 
-The fourth isn't waited for where the one before fell silent: the question before h, asked at p, still showed the
-renewal that was known at p - 2/3 D. Then by 1 it had run out before p. Had it been renewed after p, or had a third one
-had the Lease between, then by 3 that one wrote only if it still held it D/12 after p; and so it did not where h was
-less than D/12 after p. If a question took longer, the fourth holds.
+Rule 4 doesn't apply if the previous holder was silent: the read before h, requested at p, still showed the renewal that
+was known at p - 2/3 D. Then by rule 1 its lead had run out before p. If the Lease was renewed after p, or a third
+replica held it in between, then by rule 3 that replica wrote only if it still held the Lease D/12 after p, which it did
+not if h was less than D/12 after p. If a read took longer, rule 4 applies.
 
-Clocks needn't agree, but run equally fast to within some percent. Replicas are taken to have one D; while it changes,
-the longest that was seen counts. What can't be told: a process may be stopped after the last comparison and before the
-operating system has the bytes, which is why each write also names the uid of its pod; and the clock of a virtual
-machine stands while its host has paused it.
+Clocks needn't agree, but they must run equally fast to within a few percent. All replicas are assumed to have the same
+D; while it changes, the longest that was seen counts. Two cases can't be detected. A process may be stopped after the
+last comparison and before the operating system has the bytes, which is why each write also names the uid of its pod.
+And the clock of a virtual machine stands still while its host has paused it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ OURS_OF_DURATION = 2 / 3
 """The part of a Lease's duration in which its holder writes: kube-scheduler's renewDeadline over leaseDuration."""
 
 ASKED_OF_DURATION = 1 / 6
-"""The part of it in which the holder writes after a question, and in which the answer to the next one has to come."""
+"""The part of it in which the holder writes after a read, and in which the next read has to be answered."""
 
 BEGUN_OF_DURATION = 1 / 12
-"""The part of it for which the Lease must be ours before we write."""
+"""The part of it for which we must hold the Lease before we write."""
 
 UNDER_WAY_OF_DURATION = 1 / 15
-"""The part of it that a write under way has to arrive."""
+"""The part of it in which a write under way arrives."""
 
 NEVER = float("-inf")
 
 Term = tuple[str, int]
-"""One holder's time in office: its identity and the number of transitions before it."""
+"""One holder's term: its identity and the number of transitions before it."""
 
 
 class Leadership(Protocol):
@@ -55,12 +55,12 @@ class Leadership(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether it may write at this moment; to be asked immediately before each write."""
+        """Whether it may write at this moment; check it immediately before each write."""
         ...
 
     @property
     def holds(self) -> bool:
-        """Whether its term goes on: it leads, or would if it asked now and heard what it heard last."""
+        """Whether its term goes on: it leads, or would if it read the Lease now and nothing had changed."""
         ...
 
     @property
@@ -81,7 +81,7 @@ ALONE = Alone()
 
 
 def since_boot() -> float:
-    """Seconds on a clock that nobody sets; it goes on while the machine sleeps, where the system has such a one."""
+    """Return seconds on a clock that can't be set; if the system has such a clock, it runs while the machine sleeps."""
     return time.clock_gettime(CLOCK)
 
 
@@ -103,7 +103,7 @@ class ByLease:
         self._left = NEVER
 
     def saw(self, lease: Lease | None, asked: float) -> None:
-        """Take in the Lease (None: there is none), for which was asked at ``asked`` on our clock."""
+        """Take in the Lease (None: there is none) that was requested at ``asked`` on our clock."""
         if lease != self._lease:
             now = self.clock()
             if _term(self._lease) != _term(lease):
@@ -117,57 +117,57 @@ class ByLease:
         self._looked = asked
 
     def _change_hands(self, now: float) -> None:
-        """Another one holds the Lease, or nobody: the one before may think for a while that it still does."""
+        """Record that the holder has changed: the previous one may not know it for a while."""
         self._began = now
         if now - self._looked >= BEGUN_OF_DURATION * self._longest or not self._silent:
             self._left = now
 
     @property
     def _silent(self) -> bool:
-        """Whether nobody wrote any more when we last asked, but for those who lost the Lease before."""
+        """Whether at our last read no replica wrote any more, except those that had lost the Lease before."""
         if self._lease is None or not self._lease.holder:
             return True
         return self._looked >= self._changed + OURS_OF_DURATION * self._lease.duration
 
     @property
     def _runs_out(self) -> float:
-        """When the last renewal stops being enough to write; -inf where there is no Lease."""
+        """When the last renewal no longer allows writing; -inf without a Lease."""
         if self._lease is None:
             return NEVER
         return self._renewed_after + OURS_OF_DURATION * self._lease.duration
 
     @property
     def silent_at(self) -> float:
-        """From when on nobody before us writes, on our clock."""
+        """When the previous holder has stopped writing, on our clock."""
         return self._left + (ASKED_OF_DURATION + UNDER_WAY_OF_DURATION) * self._longest
 
     @property
     def begins_at(self) -> float:
-        """From when on a question that shows the Lease to be its holder's lets that one write, on our clock."""
+        """When a read that shows the holder lets it write, on our clock."""
         return max(self._began + BEGUN_OF_DURATION * self._longest, self.silent_at)
 
     @property
     def holds(self) -> bool:
-        """Whether the Lease is ours, was renewed lately enough, and nobody else writes any more."""
+        """Whether the Lease is ours, was renewed recently enough, and no other replica writes any more."""
         if self._lease is None or not self._ours(self._lease):
             return False
         return self._looked >= self.begins_at and self.clock() < self._runs_out
 
     @property
     def leads(self) -> bool:
-        """Whether it also was asked for lately enough."""
+        """Whether the Lease was also read recently enough."""
         if self._lease is None or not self.holds:
             return False
         return self.clock() < self._looked + ASKED_OF_DURATION * self._lease.duration
 
     @property
     def term(self) -> Term | None:
-        """The term that goes on, None where none does. What was known in another term may be out of date."""
+        """The current term, None if there is none. What was known in another term may be out of date."""
         return _term(self._lease) if self.holds else None
 
     @property
     def duration(self) -> float | None:
-        """The Lease's duration in seconds, None while nobody holds it."""
+        """The Lease's duration in seconds, None while it has no holder."""
         return self._lease.duration if self._lease is not None and self._lease.holder else None
 
     @property
