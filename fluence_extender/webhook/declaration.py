@@ -159,8 +159,8 @@ def _size(annotations: Mapping[str, str]) -> int | None:
     size = number(text)
     if size is None:
         raise Unfit(
-            f"annotation {GROUP_SIZE_ANNOTATION} is {text[:LONGEST_SHOWN]!r}: write a whole number from 1 to "
-            f"{LARGEST_SIZE}, in quotes"
+            f"annotation {GROUP_SIZE_ANNOTATION} is {text[:LONGEST_SHOWN]!r}, which isn't a size: write a whole number "
+            f"from 1 to {LARGEST_SIZE}, in quotes"
         )
     return size
 
@@ -177,8 +177,8 @@ def _role(
     wanted = annotations.get(ROLE_ANNOTATION, "")
     if wanted not in ("", PRODUCER, CONSUMER):
         raise Unfit(
-            f"annotation {ROLE_ANNOTATION} is {wanted[:LONGEST_SHOWN]!r}: write {PRODUCER!r} or {CONSUMER!r}, or "
-            "remove it"
+            f"annotation {ROLE_ANNOTATION} is {wanted[:LONGEST_SHOWN]!r}, which isn't a role: write {PRODUCER!r} or "
+            f"{CONSUMER!r}, or remove it"
         )
     if annotations.get(COORDINATION_ANNOTATION) != SHARED or size == 1:
         return ""
@@ -220,8 +220,8 @@ def _check_producer_name(group: str, role: str) -> None:
         return
     if not all(LABEL_VALUE.fullmatch(name) for name in (group, producer_group(group))):
         raise Unfit(
-            f"shared group {group!r} has no valid name for its producer's group, {producer_group(group)!r}: label the "
-            f"pods with a {GROUP_LABEL} of at most {LONGEST_LABEL - len(PRODUCER_SUFFIX)} characters"
+            f"the producer of shared group {group!r} would be in group {producer_group(group)!r}, which isn't a valid "
+            f"label: label the pods with a {GROUP_LABEL} of at most {LONGEST_LABEL - len(PRODUCER_SUFFIX)} characters"
         )
 
 
