@@ -1,9 +1,9 @@
-"""A YAML or JSON text as values that still know where they stood.
+"""A YAML or JSON text as values with their positions.
 
-Messages that name a line need the position of each value, and a configuration file may hold traps that a plain loader
-passes over in silence: a key given twice, an alias inside its own anchor, aliases that multiply.
+Messages that name a line need the position of each value. A configuration file may also contain faults that a plain
+loader ignores: a key given twice, an alias inside its own anchor, aliases that multiply.
 
-Invariant: every `Item` that `read_document` returns is a finite tree; what couldn't become one is a `Problem`.
+Invariant: every `Item` that `read_document` returns is a finite tree; anything else in the text is a `Problem`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fluence_extender.graph.errors import Problem
 from fluence_extender.model.yaml_nodes import TAG, TooDeep, UnreadableYaml, compose_document
 
 LARGEST_TEXT = 2**20
-"""Characters; a ConfigMap holds no more than 1 MiB."""
+"""The largest text in characters; a ConfigMap holds at most 1 MiB."""
 
 _LARGEST_TREE = 200_000
 _DEEPEST_TREE = 100
 _DEEPEST_TEXT = 250
-"""Levels in the text itself. Aliases add further levels to the tree, or cut it off."""
+"""The most levels of the text itself; aliases may make the tree deeper or shallower than the text."""
 
 _KINDS = {
     "str": "text",
@@ -44,7 +44,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d{0,18})", re.ASCII)
 class Item:
     """One value.
 
-    ``kind`` is text, number, boolean, null, date, list or map; ``text`` is a scalar as it was written.
+    ``kind`` is text, number, boolean, null, date, list or map. ``text`` is a scalar as written.
     """
 
     kind: str
@@ -56,11 +56,11 @@ class Item:
 
     @property
     def whole(self) -> int | None:
-        """The integer it is, None for anything else."""
+        """The value as an integer, or None when it isn't one."""
         return int(self.text) if self.kind == "number" and _WHOLE_NUMBER.fullmatch(self.text) else None
 
     def __str__(self) -> str:
-        """What it is, for a message: ``the number 80``, ``a list``."""
+        """Return a description for messages: ``the number 80``, ``a list``."""
         if self.kind in ("list", "map"):
             return f"a {self.kind}"
         if self.kind == "null":
@@ -70,7 +70,7 @@ class Item:
 
 
 def read_document(text: str, source: str) -> tuple[Item | None, list[Problem]]:
-    """Read ``text`` into a tree and what is wrong with it; None stands for a text without any content."""
+    """Return ``text`` as a tree, None when it has no content, and everything that is wrong with it."""
     if len(text) > LARGEST_TEXT:
         return None, [
             Problem(
@@ -95,7 +95,7 @@ def read_document(text: str, source: str) -> tuple[Item | None, list[Problem]]:
     if node is None:
         return None, []
     reader = _Reader(source)
-    # For a document without content the mark may be on a line behind the text.
+    # For a document without content, the mark may be on a line after the text.
     line = text.count("\n", 0, node.start_mark.index) + 1
     return reader.read(node, "", line), reader.problems
 
@@ -111,7 +111,7 @@ def _kind(node: yaml.Node) -> str:
 
 
 class _Reader:
-    """Walks composed nodes into `Item` values and notes what can't become one."""
+    """Converts composed nodes to `Item` values and notes the nodes that can't be converted."""
 
     def __init__(self, source: str) -> None:
         self.problems: list[Problem] = []
@@ -184,7 +184,7 @@ class _Reader:
         return ""
 
     def _merge(self, node: yaml.Node, path: str, line: int) -> dict[str, Item]:
-        """The entries that ``<<`` brings in; of several maps the first one that has a key wins."""
+        """Return the entries that ``<<`` merges; of several maps, the first one with a key wins."""
         entries: dict[str, Item] = {}
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         for one in sources:

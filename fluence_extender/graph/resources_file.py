@@ -1,4 +1,4 @@
-"""Reading resources.yaml: from text to virtual resources, or to everything that is wrong with it.
+"""Reading resources.yaml: from text to virtual resources, or to all problems in it.
 
     resources:               # required when the file has any content
       - type: qpu            # required; a pod asks for fluxion.flux-framework.org/qpu
@@ -10,7 +10,7 @@
     attributes:
       ibm: {vendor: ibm}
 
-Attributes are inherited downwards; a child's key wins, and a key set to "" is cleared.
+Children inherit attributes. A child's own value wins, and the value "" removes an attribute.
 
 Invariant: all problems are found in one pass over the file, and a file with any problem yields no resources.
 """
@@ -28,7 +28,7 @@ from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, Virt
 
 LARGEST_COUNT = 2**31 - 1
 MOST_VERTICES = 100_000
-"""Node-typed vertices that one file may make."""
+"""How many node-typed vertices one file may make."""
 
 _TOP_KEYS = ("resources", "attributes")
 _RESOURCE_KEYS = ("type", "name", "count", "parent", "attributes", "with")
@@ -41,7 +41,7 @@ _NO_RESOURCES = (
 def parse_resources(text: str | bytes, source: str = "resources.yaml") -> VirtualResources:
     """Read a resources file, YAML or JSON; ``source`` is its name in messages.
 
-    An empty text, or comments only, is a classical cluster. Raises `InvalidResourcesFile` with all problems.
+    An empty text, or one with comments only, declares nothing. Raises `InvalidResourcesFile` with all problems.
     """
     if isinstance(text, bytes):
         try:
@@ -60,14 +60,14 @@ def parse_resources(text: str | bytes, source: str = "resources.yaml") -> Virtua
 
 
 class _Parser:
-    """One pass over a document; every fault is noted and stands for a harmless value from there on."""
+    """One pass over a document; every fault is noted and replaced by a harmless value."""
 
     def __init__(self, source: str, problems: list[Problem]) -> None:
         self._source = source
         self._problems = problems
         self._attributes = AttributeSets(self._note)
         self._names = NameGiver(self._note)
-        self._room = MOST_VERTICES
+        self._vertices_left = MOST_VERTICES
 
     def file(self, document: Item) -> tuple[VirtualResource, ...]:
         if document.kind != "map":
@@ -89,7 +89,7 @@ class _Parser:
         self._names.reserve(declared)
         resources = tuple(self._resource(item, {}, None) for item in declared.items)
         self._names.check_top(resources)
-        if self._room < 0 or sum(one.vertices() for one in resources) > MOST_VERTICES:
+        if self._vertices_left < 0 or sum(one.vertices() for one in resources) > MOST_VERTICES:
             self._note(
                 declared,
                 f"make more than {MOST_VERTICES} vertices",
@@ -143,9 +143,9 @@ class _Parser:
         return item.whole
 
     def _copies(self, count: int) -> int:
-        """``count``, or 1 once the file has declared more than it may make, which is noted at the end."""
-        self._room -= count
-        return count if self._room >= 0 else 1
+        """Return ``count``, or 1 once the file makes too many vertices, which `file` notes at the end."""
+        self._vertices_left -= count
+        return count if self._vertices_left >= 0 else 1
 
     def _parts(self, item: Item | None) -> tuple[Item, ...]:
         if item is None or item.kind == "null":
@@ -169,7 +169,7 @@ class _Parser:
         return above
 
     def _text(self, item: Item, key: str) -> str:
-        """The text under ``key``, empty when there is none or it can't be used."""
+        """Return the text under ``key``, empty when there is none or it can't be used."""
         value = item.entries.get(key)
         if value is None or value.kind == "null":
             return ""
