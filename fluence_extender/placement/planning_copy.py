@@ -24,8 +24,8 @@ class CopiedDevices(Devices, Protocol):
         """Free what a pod has drafted."""
         ...
 
-    def end(self, shares: Iterable[DeviceShare], back: bool) -> None:
-        """Free shares that other pods hold, or count them as held again (``back``)."""
+    def count(self, shares: Iterable[DeviceShare], sign: int) -> None:
+        """Free shares that a removed pod holds (``sign`` is 1), or count them as held again (-1)."""
         ...
 
 
@@ -107,16 +107,18 @@ class PlanningCopy:
         """Remove a pod that holds ``use``."""
         self._removed.add(use.uid)
         self.allocations.pop(use.uid, None)
-        self.devices.end(use.assignment.devices, back=False)
-        self.free.count(use.assignment.node, use.requests, use.ports, 1)
+        self._count(use, 1)
 
     def restore(self, use: PodUse) -> None:
         """Restore a removed pod."""
         self._removed.remove(use.uid)
         if use.assignment.devices or use.uid in self._placed:
             self.allocations[use.uid] = use
-        self.devices.end(use.assignment.devices, back=True)
-        self.free.count(use.assignment.node, use.requests, use.ports, -1)
+        self._count(use, -1)
+
+    def _count(self, use: PodUse, sign: int) -> None:
+        self.devices.count(use.assignment.devices, sign)
+        self.free.count(use.assignment.node, use.requests, use.ports, sign)
 
     def remove_all(self, uids: Collection[str], removable: RemovablePods) -> None:
         """Remove many pods of ``removable``, which counts in this copy's table."""

@@ -154,5 +154,5 @@ class _SearchedDevices:
     def give_up(self, uid: str) -> None:
         """Do nothing, because there are no drafts."""
 
-    def end(self, shares: Iterable[DeviceShare], back: bool) -> None:
+    def count(self, shares: Iterable[DeviceShare], sign: int) -> None:
         """Do nothing, because the search reads what each pod holds."""

@@ -195,12 +195,12 @@ class _DraftedDevices:
         for device, amount in self._drafts.pop(uid, ()):
             self._use.take(device, -amount)
 
-    def end(self, shares: Iterable[DeviceShare], back: bool) -> None:
-        """Count shares that other pods hold as free; with ``back``, count them as held again."""
+    def count(self, shares: Iterable[DeviceShare], sign: int) -> None:
+        """Free shares that a removed pod holds (``sign`` is 1), or count them as held again (-1)."""
         for share in shares:
             device = self._catalogue.at(share.path)
             if device is not None:
-                self._use.take(device, share.amount if back else -share.amount)
+                self._use.take(device, -sign * share.amount)
 
 
 @dataclass(slots=True)
