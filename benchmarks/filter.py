@@ -59,7 +59,7 @@ class FixedPlan:
     def __init__(self) -> None:
         self._nodes = {f"uid-{pod}": node_name(pod % NODES) for pod in range(PODS)}
 
-    async def settled(self) -> None:
+    async def wait_for_lead(self) -> None:
         return None
 
     def locate(self, pod: RequestedPod) -> Location:

@@ -21,8 +21,8 @@ log = structlog.get_logger(__name__)
 class LiveResources:
     """Follows the file; ``reject`` is called with each bad edit and its faults.
 
-    An edit of which no graph can be built shows only later, by `taken_back`. A file that disappears counts as an empty
-    one, or as a bad one with ``keep_if_gone``.
+    Whether a graph can be built of an edit shows only later; `reject_adopted` reports it if not. A file that disappears
+    counts as an empty one, or as a bad one with ``keep_if_gone``.
 
     ``fault`` is what is wrong with the file as it was first seen, None if nothing is.
     """
@@ -53,7 +53,7 @@ class LiveResources:
         self.fault = None
         return parsed
 
-    def taken_back(self, resources: VirtualResources, why: str) -> None:
+    def reject_adopted(self, resources: VirtualResources, why: str) -> None:
         """Report that no graph could be built of resources that had been adopted."""
         self._refuse(ResourcesFile(resources.source, self._text), why)
 

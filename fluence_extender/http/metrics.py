@@ -104,19 +104,19 @@ class Metrics:
         self._latency[verb].observe(seconds)
         self._answers.labels(verb, outcome).inc()
 
-    def drifted(self, kind: DriftKind) -> None:
+    def count_drift(self, kind: DriftKind) -> None:
         """Count one difference that was found."""
         self._drift.labels(kind).inc()
 
-    def missed(self, estimate: str, seconds: float) -> None:
+    def observe_estimate_error(self, estimate: str, seconds: float) -> None:
         """Count a start that the ``first`` or ``last`` ``estimate`` had too early or too late by ``seconds``."""
         self._estimates[estimate].observe(abs(seconds))
 
-    def name_engine(self, engine: str, version: str) -> None:
+    def set_engine(self, engine: str, version: str) -> None:
         """Set which engine places gangs, and its version."""
         self._engine.info({"engine": engine, "version": version})
 
-    def mirror(self, counts: Counts, ready: bool, leading: bool) -> None:
+    def set_gauges(self, counts: Counts, ready: bool, leading: bool) -> None:
         """Set the gauges to the service's state as it is now."""
         for state in GangState:
             self._gangs.labels(state).set(counts.gangs.get(state.value, 0))

@@ -114,7 +114,7 @@ class Replica:
         self._seen: Lease | None = None
         self._seen_at = loop.time()
         self._candidate = asyncio.create_task(self._candidacy(offset))
-        rebuilder = GraphRebuilder(self.controller, self.live.taken_back, self.driver.wake, beside)
+        rebuilder = GraphRebuilder(self.controller, self.live.reject_adopted, self.driver.wake, beside)
         working = (self.driver.run(), self.election.run(), rebuilder.run())
         self._tasks = [asyncio.create_task(work) for work in working]
 

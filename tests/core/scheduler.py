@@ -159,7 +159,7 @@ class KubeScheduler:
             self._refuse_unasked(pod)
             return
         if not self.placements.leading:
-            await self.placements.settled()
+            await self.placements.wait_for_lead()
         location = self.placements.locate(asked)
         if isinstance(location, On):
             if location.node in feasible:

@@ -79,7 +79,7 @@ class LivePlacements(LiveReadiness):
         self._lifecycle = controller.lifecycle
         self._requested = requested
 
-    async def settled(self) -> None:
+    async def wait_for_lead(self) -> None:
         """Wait a few seconds at most until this replica leads."""
         self._requested()
         await self._driver.led(TAKEOVER_WAIT)

@@ -93,7 +93,7 @@ async def _run(
 ) -> None:
     connection, watcher = watch.connection, watch.watcher
     metrics = Metrics()
-    metrics.name_engine(engine.name, engine.version)
+    metrics.set_engine(engine.name, engine.version)
 
     def reject(file: ResourcesFile, why: str) -> None:
         metrics.resources_rejected.inc()
@@ -113,7 +113,7 @@ async def _run(
     driver = Driver(controller, cluster, limits, leadership)
     # Reads came first; from here on each write needs the lead.
     connection.permit = driver.demand
-    rebuilder = GraphRebuilder(controller, live.taken_back, driver.wake)
+    rebuilder = GraphRebuilder(controller, live.reject_adopted, driver.wake)
     auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
     election = _election(settings, leadership, driver, connection, controller)
     requested = election.poke if election is not None else lambda: None
@@ -128,7 +128,7 @@ async def _run(
             "decide": driver.run(),
             "rebuild": rebuilder.run(),
             "audit": auditor.run(driver.wake),
-            "estimate starts": Estimates(controller, metrics.missed).run(),
+            "estimate starts": Estimates(controller, metrics.observe_estimate_error).run(),
         }
         if election is not None:
             work["follow the lease"] = election.run()
@@ -155,7 +155,7 @@ def _auditor(
     """Return the comparison of ledger, graph and cluster, which also lists our pods while the watch is fresh."""
     return Auditor(
         controller,
-        metrics.drifted,
+        metrics.count_drift,
         partial(list_own_pods, connection),
         lambda: watcher.open_for(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < FRESH,
         lambda: leadership.leads,

@@ -1,7 +1,7 @@
 """What the four verbs need from the rest of the service.
 
-All of it but `Placements.bind` and `Placements.settled` is a look-up: it never allocates, never waits, and gives the
-same result however often it is called, until the plan changes.
+`Placements.locate` is a look-up: it never allocates, never waits, and returns the same location however often it is
+called, until the plan changes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class BindRefused(Exception):
 class Placements(Readiness, Protocol):
     """The planned places of pods, for the verbs."""
 
-    async def settled(self) -> None:
+    async def wait_for_lead(self) -> None:
         """Wait a few seconds at most until this replica leads: a scheduler calls it, so it is about to lead."""
         ...
 

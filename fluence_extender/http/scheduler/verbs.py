@@ -88,7 +88,7 @@ class Verbs:
         if is_ours(pod) and (missing := self._placements.not_ready_reason):
             return VerbAnswer(Outcome.NOT_READY, filter_result(offer.nothing(), error=not_ready(missing)))
         if is_ours(pod) and not self._placements.leading:
-            await self._placements.settled()
+            await self._placements.wait_for_lead()
         location = location_of(pod, self._placements)
         verdict = filter_offer(location, offer)
         if self_binding and isinstance(verdict, OnePasses):

@@ -54,7 +54,7 @@ def health_routes(source: StateSource, metrics: Metrics, scheduler: str) -> APIR
     @router.get("/metrics", summary="Metrics")
     async def exposition(request: Request) -> Response:
         """Prometheus metrics, in the text format or OpenMetrics."""
-        metrics.mirror(source.counts(), not source.not_ready_reason, source.leading)
+        metrics.set_gauges(source.counts(), not source.not_ready_reason, source.leading)
         body, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(body, media_type=content_type)
 

@@ -116,7 +116,7 @@ class HeldPlacements:
     def not_ready_reason(self) -> str:
         return self.missing
 
-    async def settled(self) -> None:
+    async def wait_for_lead(self) -> None:
         self.lead_requests += 1
 
     def locate(self, pod: RequestedPod) -> Location:

@@ -42,7 +42,7 @@ async def test_metrics_come_in_both_formats(api: httpx.AsyncClient) -> None:
 
 def test_engine_and_rejected_files_are_shown() -> None:
     metrics = Metrics()
-    metrics.name_engine("fluxion", "0.54.0")
+    metrics.set_engine("fluxion", "0.54.0")
     metrics.resources_rejected.inc()
     text = metrics.render()[0].decode()
     assert 'fluence_extender_engine_info{engine="fluxion",version="0.54.0"} 1.0' in text
@@ -59,7 +59,7 @@ def test_two_services_in_one_process_share_no_metrics() -> None:
 def test_every_kind_of_drift_starts_at_zero_and_counts() -> None:
     metrics = Metrics()
     assert all(f'fluence_drift_total{{kind="{kind}"}} 0.0' in shown(metrics) for kind in DriftKind)
-    metrics.drifted(DriftKind.NOT_HELD)
+    metrics.count_drift(DriftKind.NOT_HELD)
     assert 'fluence_drift_total{kind="bound-not-held"} 1.0' in shown(metrics)
 
 
