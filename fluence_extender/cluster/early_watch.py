@@ -43,13 +43,13 @@ class EarlyWatch:
                 self._watching.exception()
 
     async def watch(self, sink: Sink) -> None:
-        """Send ``sink`` every observation since the beginning, until cancelled. Raises as `Watcher.run`."""
+        """Send ``sink`` every observation since the beginning, until cancelled. Raise what `Watcher.run` raises."""
         assert self._watching is not None
         kept, self._kept = self._kept, []
         self._sink = sink
-        for seen in kept:
-            sink(seen)
+        for observation in kept:
+            sink(observation)
         await self._watching
 
-    def _take(self, seen: Observation) -> None:
-        self._sink(seen)
+    def _take(self, observation: Observation) -> None:
+        self._sink(observation)

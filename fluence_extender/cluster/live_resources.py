@@ -1,4 +1,4 @@
-"""resources.yaml while the service runs: a good edit replaces the old resources, a bad one changes nothing.
+"""Follow resources.yaml while the service runs: a good edit replaces the old resources, a bad edit changes nothing.
 
 A fault at the start is fatal, because placing jobs on half a configuration is worse than not starting. A fault in a
 live edit is reported, and the last good resources stay in force.
@@ -19,26 +19,25 @@ log = structlog.get_logger(__name__)
 
 
 class LiveResources:
-    """Follows the file; ``reject`` is called with each bad edit and its faults.
+    """Follows the file, and calls ``reject`` with each bad edit and its faults.
 
-    Whether a graph can be built of an edit shows only later; `reject_adopted` reports it if not. A file that disappears
-    counts as an empty one, or as a bad one with ``keep_if_gone``.
-
-    ``fault`` is what is wrong with the file as it was first seen, None if nothing is.
+    Whether a graph can be built from an edit shows only later; `reject_adopted` reports it if not. A file that
+    disappears counts as an empty file, or as a bad edit with ``keep_if_gone``. ``fault`` is the fault of the first
+    version of the file, None without one.
     """
 
     def __init__(self, reject: Callable[[ResourcesFile, str], None], keep_if_gone: bool = False) -> None:
         self._reject = reject
         self._keep_if_gone = keep_if_gone
         self._text: str | None = None
-        self._seen = False
+        self._has_read = False
         self.fault: InvalidResourcesFile | None = None
 
     def read(self, file: ResourcesFile) -> VirtualResources | None:
-        """Return the resources to adopt now that the file is as it is, None for a bad edit or no edit at all."""
-        if self._seen and file.text == self._text:
+        """Return the resources to adopt from this version of the file, None for a bad edit or no edit."""
+        if self._has_read and file.text == self._text:
             return None
-        first, self._seen, self._text = not self._seen, True, file.text
+        first, self._has_read, self._text = not self._has_read, True, file.text
         if self._keep_if_gone and file.text is None and not first:
             self._refuse(file, f"{file.source} is gone")
             return None
@@ -54,7 +53,7 @@ class LiveResources:
         return parsed
 
     def reject_adopted(self, resources: VirtualResources, why: str) -> None:
-        """Report that no graph could be built of resources that had been adopted."""
+        """Report that no graph could be built from adopted resources."""
         self._refuse(ResourcesFile(resources.source, self._text), why)
 
     def _refuse(self, file: ResourcesFile, why: str) -> None:

@@ -48,17 +48,17 @@ class FileWatch:
         sent = await asyncio.to_thread(read_resources_file, self._path)
         self._sink(Listed(Kind.RESOURCES_FILE, (sent,)))
         self.synced.set()
-        seen = sent
+        last_read = sent
         while True:
             await asyncio.sleep(self._period)
-            if seen == sent and _stamp(self._path) == stamp:
+            if last_read == sent and _stamp(self._path) == stamp:
                 continue
             stamp = _stamp(self._path)
             now = await asyncio.to_thread(self._read_again, sent)
-            if now == seen and now != sent:
+            if now == last_read and now != sent:
                 sent = now
                 self._sink(Changed(Kind.RESOURCES_FILE, sent))
-            seen = now
+            last_read = now
 
     def _read_again(self, last: ResourcesFile) -> ResourcesFile:
         try:

@@ -1,7 +1,7 @@
 """What is watched: for each kind the path of its list, its decoder, and what the sink gets for it.
 
-Several kinds are optional, so the API server is asked whether and in which version it serves them. PodGroup went
-through v1alpha2 (Kubernetes 1.36), v1alpha3 and v1beta1 (1.37), each behind a feature gate and without conversion
+Several kinds are optional, so the watch finds out whether and in which version the API server serves them. PodGroup
+went through v1alpha2 (Kubernetes 1.36), v1alpha3 and v1beta1 (1.37), each behind a feature gate and without conversion
 between the first two (KEP-4671). The kinds of custom resources come and go with their definitions. One list of API
 groups, read now and then, answers for all optional kinds.
 """

@@ -121,9 +121,9 @@ def test_lists_of_the_service_are_quorum_reads(
     installation: Installation,
 ) -> None:
     own_nodes(1, cpu="1")
-    before = len(gateway.seen)
+    before = len(gateway.requests)
     installation.crash()
     installation.revive()
-    lists = [seen for seen in gateway.seen[before:] if seen.method == "GET" and "limit" in seen.query]
+    lists = [seen for seen in gateway.requests[before:] if seen.method == "GET" and "limit" in seen.query]
     assert {seen.path.rpartition("/")[2] for seen in lists} >= {"nodes", "pods", "jobs", "configmaps"}
     assert not [seen for seen in lists if {"resourceVersion", "resourceVersionMatch"} & seen.query.keys()]

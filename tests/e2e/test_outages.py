@@ -24,7 +24,7 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.test_bad_requests import post
 from tests.e2e.workloads import gang
-from tests.network.gateway import Gateway, Seen
+from tests.network.gateway import ApiRequest, Gateway
 
 # CPython leaves a TLS socket open whose peer resets it between connect and handshake (ssl.SSLSocket._create), as an API
 # server does that dies; the clients of the test itself meet that.
@@ -115,12 +115,12 @@ def test_outage_of_more_than_a_minute_with_a_gang_in_flight(
     assert installation.stack.extender.pid == process
 
 
-def pod_watches(seen: Seen) -> bool:
-    return seen.watch and seen.path == "/api/v1/pods"
+def pod_watches(request: ApiRequest) -> bool:
+    return request.watch and request.path == "/api/v1/pods"
 
 
-def node_watches(seen: Seen) -> bool:
-    return seen.watch and seen.path == "/api/v1/nodes"
+def node_watches(request: ApiRequest) -> bool:
+    return request.watch and request.path == "/api/v1/nodes"
 
 
 def known_nodes(fluence: Fluence) -> set[str]:

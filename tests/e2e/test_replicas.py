@@ -179,7 +179,7 @@ def test_standby_stays_warm_says_so_and_writes_nothing(
         )
         mirror.wait_for_state(namespace.name, "g", "bound")
         assert (state_of(leader).metric("fluence_leader"), mirror.metric("fluence_leader")) == (1, 0)
-        assert not [one for one in gateway.seen if one.pod_write]
+        assert not [one for one in gateway.requests if one.pod_write]
 
 
 def test_standby_completes_what_a_killed_leader_had_begun(
@@ -241,7 +241,7 @@ def test_extender_that_hung_writes_nothing_when_it_goes_on(
             wait_until_leading(other)
             wait_until_whole(cluster, namespace, history, 30, other)
             namespace.create(*gang("waits", 4, cpu="1"))
-            written = sum(one.pod_write for one in gateway.seen)
+            written = sum(one.pod_write for one in gateway.requests)
         finally:
             send(hung, signal.SIGCONT)
         wait_for(
@@ -250,7 +250,7 @@ def test_extender_that_hung_writes_nothing_when_it_goes_on(
         for number in range(2):
             namespace.delete_pod(f"large-{number}")
         namespace.wait_until_bound(32, PATIENCE)
-        assert sum(one.pod_write for one in gateway.seen) == written
+        assert sum(one.pod_write for one in gateway.requests) == written
         assert wait_until_leading(other)
 
 

@@ -1,1 +1,1 @@
-"""The network between a client and the API server, in the hands of a test."""
+"""The network between a client and the API server, under the control of a test."""

@@ -10,7 +10,7 @@ from tests.network.relay import Relay
 
 
 class Balancer(Relay):
-    """Passes each connection on to the next of these ports on loopback that takes it; there may be none at first."""
+    """Relays each connection to the next of these loopback ports that accepts it; at first there may be no ports."""
 
     def __init__(self, ports: Sequence[int] = ()) -> None:
         super().__init__("https://127.0.0.1:0")

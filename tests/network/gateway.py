@@ -1,7 +1,7 @@
-"""A gateway in front of the API server: what passes is recorded, held back, and let through by count.
+"""A gateway in front of the API server, which records requests, holds them back, and lets a given number through.
 
-It speaks plain HTTP to the client and TLS to the API server, and passes the client's own token on. A request that is
-held back when its client goes away never reaches the API server.
+It speaks plain HTTP to the client and TLS to the API server, and forwards the client's token. A request that is
+held back when its client disconnects never reaches the API server.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-PASSED_ON = ("Authorization", "Content-Type", "Accept", "Accept-Encoding", "User-Agent")
+FORWARDED_HEADERS = ("Authorization", "Content-Type", "Accept", "Accept-Encoding", "User-Agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One request, as it came."""
+class ApiRequest:
+    """One request of the client."""
 
     method: str
     path: str
@@ -43,19 +43,19 @@ class Seen:
 
 
 class Gateway:
-    """Stands before ``upstream`` (an https URL vouched for by ``authority``); use it as a context manager.
+    """A gateway to ``upstream``, an https URL whose certificate ``authority`` signed; use it as a context manager.
 
-    ``seen`` are all requests so far, ``waiting`` is how many are held back now.
+    ``requests`` are all requests so far, ``waiting`` is how many are held back now.
     """
 
     def __init__(self, upstream: str, authority: Path) -> None:
-        self.seen: list[Seen] = []
+        self.requests: list[ApiRequest] = []
         self._pod_writes_left: int | None = None
         self.waiting = 0
         self.port = 0
         self._upstream = upstream
         self._tls = ssl.create_default_context(cafile=str(authority))
-        self._held: list[Callable[[Seen], bool]] = []
+        self._held: list[Callable[[ApiRequest], bool]] = []
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._ending = asyncio.Event()
@@ -84,21 +84,21 @@ class Gateway:
         return copy
 
     @contextmanager
-    def holding(self, matches: Callable[[Seen], bool]) -> Iterator[None]:
-        """While this lasts, such requests don't get through, and nothing more comes through such watches."""
+    def holding(self, matches: Callable[[ApiRequest], bool]) -> Iterator[None]:
+        """Hold back matching requests, and the events of matching watches, while the context lasts."""
         self._held.append(matches)
         try:
             yield
         finally:
             self._held.remove(matches)
-            self._loop.call_soon_threadsafe(self._look_again)
+            self._loop.call_soon_threadsafe(self._wake_held)
 
     def allow_pod_writes(self, count: int | None) -> None:
-        """Let so many more changes of pods through, then none; all of them when None."""
+        """Let ``count`` more writes to pods through, then none; None lets all through."""
         self._pod_writes_left = count
-        self._loop.call_soon_threadsafe(self._look_again)
+        self._loop.call_soon_threadsafe(self._wake_held)
 
-    def _look_again(self) -> None:
+    def _wake_held(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -120,49 +120,49 @@ class Gateway:
             self._ready.set()
             await self._ending.wait()
             await runner.cleanup()
-        # TLS is taken leave of after the session is closed, in later turns of the loop.
+        # TLS connections shut down after the session is closed, in later turns of the loop.
         await asyncio.sleep(0.5)
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
-        seen = Seen(request.method, request.path, dict(request.query))
-        self.seen.append(seen)
+        received = ApiRequest(request.method, request.path, dict(request.query))
+        self.requests.append(received)
         body = await request.read()
-        await self._admit(seen)
-        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
-        asked: dict[str, Any] = {"headers": headers, "data": body or None, "ssl": self._tls}
+        await self._admit(received)
+        headers = {name: request.headers[name] for name in FORWARDED_HEADERS if name in request.headers}
+        arguments: dict[str, Any] = {"headers": headers, "data": body or None, "ssl": self._tls}
         try:
             async with self._session.request(
-                seen.method, f"{self._upstream}{request.path_qs}", **asked
+                received.method, f"{self._upstream}{request.path_qs}", **arguments
             ) as answer:
-                return await self._answer(request, seen, answer)
+                return await self._answer(request, received, answer)
         except aiohttp.ClientConnectionError:
-            # As if the client had met the API server itself: the connection ends without an answer.
+            # The connection ends without an answer, as if the client had connected to the API server itself.
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
 
     async def _answer(
-        self, request: web.Request, seen: Seen, answer: aiohttp.ClientResponse
+        self, request: web.Request, received: ApiRequest, answer: aiohttp.ClientResponse
     ) -> web.StreamResponse:
         headers = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
         response = web.StreamResponse(status=answer.status, headers=headers)
         await response.prepare(request)
         async for chunk in answer.content.iter_any():
-            while self._is_held(seen):
+            while self._is_held(received):
                 await self._changed.wait()
             await response.write(chunk)
         await response.write_eof()
         return response
 
-    async def _admit(self, seen: Seen) -> None:
+    async def _admit(self, received: ApiRequest) -> None:
         self.waiting += 1
         try:
-            while self._is_held(seen) or (seen.pod_write and self._pod_writes_left == 0):
+            while self._is_held(received) or (received.pod_write and self._pod_writes_left == 0):
                 await self._changed.wait()
         finally:
             self.waiting -= 1
-        if seen.pod_write and self._pod_writes_left is not None:
+        if received.pod_write and self._pod_writes_left is not None:
             self._pod_writes_left -= 1
 
-    def _is_held(self, seen: Seen) -> bool:
-        return any(matches(seen) for matches in self._held)
+    def _is_held(self, received: ApiRequest) -> bool:
+        return any(matches(received) for matches in self._held)

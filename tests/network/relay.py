@@ -1,7 +1,7 @@
 """A relay of TCP connections that can be cut and silenced, between one client and the API server.
 
-It stands for the network: bytes pass untouched (TLS ends at the API server), a cut resets every connection at once, and
-while it is silent bytes are kept back in both directions and new connections are accepted but carry nothing.
+It plays the network: bytes pass unchanged (TLS ends at the API server); a cut resets every connection at once; during a
+silence bytes are held back in both directions, and new connections are accepted but carry no bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECE = 65536
 
 
 class Relay(Startable):
-    """Passes connections on to ``upstream`` (a URL), from ``start`` to ``stop`` or as a context manager."""
+    """Relays connections to ``upstream`` (a URL)."""
 
     def __init__(self, upstream: str) -> None:
         parts = urlsplit(upstream)
@@ -41,21 +41,21 @@ class Relay(Startable):
         self._thread.start()
 
     def stop(self) -> None:
-        """Cut everything and accept no more."""
+        """Cut all connections and accept no more."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
         self._listener.close()
 
     def cut(self) -> None:
-        """Reset every connection that there is."""
+        """Reset every connection."""
         self._do(self._cut)
 
     def silence(self) -> None:
-        """Let no byte pass until `restore`."""
+        """Hold back all bytes until `restore`."""
         self._do(self._passing.clear)
 
     def restore(self) -> None:
-        """End a silence as networks do: what was under way is lost."""
+        """End a silence as networks do: bytes under way are lost."""
         self._do(self._cut)
         self._do(self._passing.set)
 
@@ -93,7 +93,7 @@ class Relay(Startable):
         self._loop.close()
 
     async def _end(self) -> None:
-        """Leave nothing behind: a connection may still be on its way in or out, or wait to write its last bytes."""
+        """End everything: a connection may still be opening or closing, or wait to write its last bytes."""
         passing = asyncio.all_tasks() - {asyncio.current_task()}
         for task in passing:
             task.cancel()
@@ -101,7 +101,7 @@ class Relay(Startable):
             await asyncio.wait(passing, timeout=10)
         for transport in list(self._transports):
             transport.abort()
-        # A transport closes its socket in a later turn of the loop than the one in which it is aborted.
+        # A transport closes its socket in a later turn of the loop than the one that aborts it.
         await asyncio.sleep(0.05)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -126,12 +126,12 @@ class Relay(Startable):
                 way.cancel()
         finally:
             for end in (writer, beyond_writer):
-                # What was read before the other side ended still gets through.
+                # Bytes that were read before the other side ended are still delivered.
                 end.close()
                 self._writers.discard(end)
 
     async def _beyond(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the other side. Raises `OSError`."""
+        """Open a connection to the other side. Raise `OSError`."""
         return await asyncio.open_connection(*self._upstream)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

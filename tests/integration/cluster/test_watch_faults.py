@@ -147,7 +147,9 @@ async def test_first_lists_are_consistent_reads_and_never_from_a_cache(
 ) -> None:
     async with over(gateway, ground, tmp_path):
         lists = [
-            seen for seen in gateway.seen if seen.method == "GET" and "limit" in seen.query and not seen.watch
+            seen
+            for seen in gateway.requests
+            if seen.method == "GET" and "limit" in seen.query and not seen.watch
         ]
     assert {seen.path.rpartition("/")[2] for seen in lists} >= {
         "nodes",
@@ -167,7 +169,9 @@ async def test_bookmark_moves_the_version_from_which_a_quiet_watch_continues(
 ) -> None:
     def asked_from() -> list[int]:
         versions = [
-            seen.query["resourceVersion"] for seen in gateway.seen if seen.watch and "configmaps" in seen.path
+            seen.query["resourceVersion"]
+            for seen in gateway.requests
+            if seen.watch and "configmaps" in seen.path
         ]
         return [int(version) for version in versions]
 
