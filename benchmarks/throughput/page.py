@@ -44,7 +44,7 @@ A pod of stock takes three writes: the Binding, kube-scheduler's Event about it,
 kwok). Our pods also take the patch that removes the gate, and some a nomination before it; a gang's own Events and
 status are a few writes for all its members. The measured pods have an owner (a Job that no controller manages), as
 nearly all pods have, so the patch that ungates them also pins them to their nodes;
-[concepts](../concepts.md#how-a-member-is-told-its-node) says which pods are pinned, and what happens to a pin that
+[concepts](../concepts.md#steering) says which pods are pinned, and what happens to a pin that
 can't be kept. Pods without an owner take one write more. Patches name the gate, carry the pod's uid, and return only
 metadata, so that the API server needn't write out the whole pod.
 
