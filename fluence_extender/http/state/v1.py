@@ -60,13 +60,13 @@ Held = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _Value:
     """A value of the API."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     @classmethod
-    def extending(cls, base: _Shape, **more: Any) -> Self:
+    def extending(cls, base: _Value, **more: Any) -> Self:
         """Return a value with the fields of ``base``, which it inherits, and ``more``."""
         return cls(**{field.name: getattr(base, field.name) for field in fields(base)}, **more)
 
@@ -111,7 +111,7 @@ class ListOf(_Model, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Member(_Shape):
+class Member(_Value):
     """One pod of a gang."""
 
     pod: PodName
@@ -125,7 +125,7 @@ class Member(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Gang(_Shape):
+class Gang(_Value):
     """Pods that are placed together or not at all."""
 
     namespace: Namespace
@@ -179,7 +179,7 @@ class Gang(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape(_Shape):
+class Shape(_Value):
     """What each of several equal members of a gang requests."""
 
     members: Annotated[int, Field(description="How many members request this.", examples=[8])]
@@ -194,7 +194,7 @@ class Shape(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(_Shape):
+class Entry(_Value):
     """One entry of a gang's history."""
 
     at: Annotated[
@@ -230,7 +230,7 @@ class GangDetail(Gang):
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation(_Shape):
+class Allocation(_Value):
     """What one pod holds."""
 
     namespace: Namespace
@@ -247,7 +247,7 @@ class Allocation(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Node(_Shape):
+class Node(_Value):
     """One node: what it has and what uses it."""
 
     name: Annotated[str, Field(description="The node's name.", examples=["n7"])]
@@ -266,7 +266,7 @@ class Node(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUser(_Shape):
+class NodeUser(_Value):
     """A pod that uses a node."""
 
     namespace: Namespace
@@ -293,7 +293,7 @@ class NodeDetail(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder(_Shape):
+class Holder(_Value):
     """A pod that holds a device, a part of it, or the device that it is a part of."""
 
     namespace: Namespace
@@ -306,7 +306,7 @@ class Holder(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Backend(_Shape):
+class Backend(_Value):
     """One virtual device: a device with parts, or a pool of units."""
 
     backend: Annotated[str, Field(description="The top-level device it belongs to.", examples=["ibm-a"])]
@@ -338,7 +338,7 @@ class Backend(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class GraphVertices(_Shape):
+class GraphVertices(_Value):
     """The two lists of a graph."""
 
     nodes: Annotated[list[dict[str, Any]], Field(description="The vertices, parents before children.")]
@@ -346,7 +346,7 @@ class GraphVertices(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class GraphDocument(_Shape):
+class GraphDocument(_Value):
     """A graph in JSON Graph Format."""
 
     graph: Annotated[GraphVertices, Field(description="The graph.")]
