@@ -16,7 +16,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.matcher.errors import EngineLost, MatcherError
 from fluence_extender.matcher.factory import Engine, create_matcher
 from fluence_extender.matcher.port import (
@@ -135,7 +134,7 @@ def serve(pipe: Connection) -> None:
             verb, arguments = pipe.recv()
             try:
                 reply: tuple[bool, object] = (False, answer(verb, arguments))
-            except (MatcherError, GraphTooLarge) as error:
+            except MatcherError as error:
                 reply = (True, error)
             pipe.send(reply)
 

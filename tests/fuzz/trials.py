@@ -142,7 +142,7 @@ class Trials:
             fingerprint(matcher)
             matcher.close()
         except MatcherError as error:
-            return _told(error)
+            return _refusal_kind(error)
         return "accepted"
 
     def _ask(self, random: Random, kind: str) -> str:
@@ -153,7 +153,7 @@ class Trials:
             after = fingerprint(self._matcher)
             if after != self._before:
                 raise Harm(f"changed by what it refused: {error}\n{after}\n{self._before}") from error
-            return _told(error)
+            return _refusal_kind(error)
         fingerprint(self._matcher)
         self._matcher.close()
         self._matcher = busy_matcher(self._create)
@@ -165,7 +165,7 @@ def _keywords(given: Any) -> dict[str, Any]:
     return {key: given[key] for key in given if key in known} if isinstance(given, dict) else {}
 
 
-def _told(error: MatcherError) -> str:
+def _refusal_kind(error: MatcherError) -> str:
     message = str(error)
     if not 0 < len(message) < 5000:
         raise Harm(f"a message of {len(message)} characters: {message[:200]}")

@@ -1,4 +1,4 @@
-"""Random compact graphs and random calls on them, and what an answer looks like whoever gave it."""
+"""Random compact graphs, random calls on them, and answers in a form that can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random graphs, requests and changes of them, asked of several engines at once, which must answer alike."""
+"""Random graphs, requests and changes; several engines get the same calls and must give the same answers."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ class Engines:
             engine.close()
 
     def ask(self, what: str, call: Callable[[Matcher, bool], Any]) -> Any:
-        """Ask all engines; the answer of the first, which all others must give too."""
+        """Call all engines; return the answer of the first, which all others must give too."""
         self.calls.append(what)
         first: Any = None
         for place, (engine, compact) in enumerate(self.engines):
@@ -401,7 +401,7 @@ def _answer(call: Callable[[], Any]) -> Any:
 
 
 def _held(answer: Any) -> Any:
-    """What a hold says."""
+    """Return the outcome of a hold in a form that can be compared."""
     if isinstance(answer, MatcherError):
         return "refused", answer.errno
     return {path: dict(amounts) for path, amounts in answer.items()}

@@ -1,4 +1,4 @@
-"""Two matchers that are asked the same, call by call, and must answer alike."""
+"""Two matchers that get the same calls and must give the same answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Create = Callable[[Any, MatcherOptions], Matcher]
 
 @dataclass(frozen=True)
 class Refused:
-    """A refusal; how it is worded is each engine's own."""
+    """A refusal; its wording may differ between engines."""
 
     kind: str
     errno: int
@@ -57,9 +57,9 @@ class Pair:
             self.info()
 
     def ask(self, call: Callable[[Matcher], Any]) -> Any:
-        """Both answers, which must be one."""
+        """Return the answer, which must be the same from both."""
         answers = [_answer(call, matcher) for matcher in self.matchers]
-        assert answers[0] == answers[1], (self.options, _told(call))
+        assert answers[0] == answers[1], (self.options, _arguments(call))
         return answers[0]
 
     def match(self) -> None:
@@ -105,8 +105,8 @@ class Pair:
             self.ask(lambda matcher: matcher.info(jobid))
 
 
-def _told(call: Callable[[Matcher], Any]) -> dict[str, Any]:
-    """The arguments of a call that is asked."""
+def _arguments(call: Callable[[Matcher], Any]) -> dict[str, Any]:
+    """Return the arguments of a call."""
     values = (cell.cell_contents for cell in call.__closure__ or ())
     return dict(zip(call.__code__.co_freevars, values, strict=True))
 

@@ -1,4 +1,4 @@
-"""The counted matcher answers like the walker on the expanded document, call by call."""
+"""The embedded engine on a compact document answers like the walker on the expanded one, call by call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FILTERS = ("ALL:core,ALL:node", "ALL:core,ALL:memory,ALL:gpu")
 
 
 class Pair:
-    """Both matchers on one graph; every call goes to both and must be answered alike."""
+    """Both matchers on one graph; every call goes to both and must get the same answer."""
 
     def __init__(self, random: Random, policy: str, filters: str, *, many: bool = False) -> None:
         self.random = random
@@ -132,7 +132,7 @@ class Pair:
         self.walker.recount_nodes()
 
     def replay(self) -> None:
-        """Fresh matchers that are told what is held answer alike too."""
+        """Fresh matchers that replay what is held answer alike too."""
         current = [path for path in self.cluster.by_path if self.present(path)]
         document = self.cluster.document()
         kept = {self.cluster.by_path[path]["id"] for path in current}

@@ -1,4 +1,4 @@
-"""Whatever a person gets wrong in a document, the counted matcher refuses it in kind and stays as it was."""
+"""A damaged document is refused with a `MatcherError`, and the counted matcher stays as it was."""
 
 from __future__ import annotations
 

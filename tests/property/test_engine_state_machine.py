@@ -1,6 +1,6 @@
-"""Whatever is asked in whatever order, arithmetic over counts, the walk over vertices and libreapi_cli answer alike.
+"""In any order of calls, counts, the walker and libreapi_cli give the same answers.
 
-With the profile ``nightly`` (``make nightly``) 100,000 scenarios are played.
+With the profile ``nightly`` (``make nightly``) 100,000 scenarios are run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whatever is asked of the matcher port, in whatever order, libreapi_cli and the walker answer alike."""
+"""In any order of calls libreapi_cli and the walker give the same answers."""
 
 from __future__ import annotations
 

@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from fluence_extender.matcher.errors import InvalidGraph
+from fluence_extender.matcher.errors import InvalidGraph, shown
 
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
 _LEADING_INTEGER = re.compile(r"\s*([+-]?\d+)", re.ASCII)
 _TRAILING_DIGITS = re.compile(r"\d+\Z", re.ASCII)
 _LONGEST_INTEGER = 19
-_SHOWN = 80
-"""Characters of a key or text that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,7 @@ def _uniq_id(meta: Mapping[str, Any], key: str, where: str) -> int:
     match = _LEADING_INTEGER.match(key)
     if match is None or len(match[1]) > _LONGEST_INTEGER + 1 or int(match[1]) not in _INT64:
         raise InvalidGraph(
-            f"{where}.metadata.uniq_id is missing, and {_shown(key)}, the id, begins with no number that could be it"
+            f"{where}.metadata.uniq_id is missing, and {shown(key)}, the id, begins with no number that could be it"
         )
     return int(match[1])
 
@@ -159,7 +157,7 @@ def _vertex_id(meta: Mapping[str, Any], kind: str, name: str | None, uniq_id: in
     if digits is None:
         return uniq_id
     if len(digits[0].lstrip("0")) > _LONGEST_INTEGER or int(digits[0]) not in _INT64:
-        raise InvalidGraph(f"{where}.name ends in a number too large for an id: {_shown(name or '')}")
+        raise InvalidGraph(f"{where}.name ends in a number too large for an id: {shown(name or '')}")
     return int(digits[0])
 
 
@@ -214,7 +212,7 @@ def _strings(value: Any, where: str) -> Mapping[str, str]:
         if not isinstance(name, str):
             raise InvalidGraph(f"{where} must have strings for keys, not {_kind(name)}")
         if not isinstance(text, str):
-            raise InvalidGraph(f"{where}.{_cut(name)} must be a string, not {_kind(text)}")
+            raise InvalidGraph(f"{where}.{name[:80]} must be a string, not {_kind(text)}")
     return dict(members)
 
 
@@ -223,11 +221,3 @@ def _kind(value: Any) -> str:
         return "null"
     names = {bool: "a boolean", str: "a string", int: "an integer", float: "a number", list: "an array"}
     return names.get(type(value), "an object" if isinstance(value, Mapping) else type(value).__name__)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _shown(text: str) -> str:
-    return repr(_cut(text))
