@@ -13,8 +13,6 @@ from typing import Any
 
 from fluence_extender.model.quantity import InvalidQuantity, nanos
 
-Json = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -37,11 +35,11 @@ Bounds = Mapping[str, Bound]
 class Fitted:
     """The ``resources`` of a container. ``short``: the amounts that are smaller than requested, by resource."""
 
-    resources: Json
+    resources: dict[str, Any]
     short: Mapping[str, str]
 
 
-def read_bounds(items: Iterable[Json]) -> Bounds:
+def read_bounds(items: Iterable[dict[str, Any]]) -> Bounds:
     """Return the bounds that these LimitRanges set together. A value that isn't a quantity sets none."""
     found: dict[str, Bound] = {}
     for item in items:
@@ -51,7 +49,7 @@ def read_bounds(items: Iterable[Json]) -> Bounds:
     return found
 
 
-def _narrow(found: dict[str, Bound], limit: Json) -> None:
+def _narrow(found: dict[str, Bound], limit: dict[str, Any]) -> None:
     minimum, maximum, ratio = (limit.get(key) or {} for key in ("min", "max", "maxLimitRequestRatio"))
     limited = {*maximum, *ratio, *(limit.get("default") or {})}
     for name in {*minimum, *limited}:
