@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from fluence_extender.cluster.port import Pin
 from fluence_extender.gangs.execution.actions import Evict
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.member_states import update
@@ -28,7 +29,9 @@ from fluence_extender.gangs.lifecycle.pins import (
     outlived,
     outlived_at,
     pinned,
+    pinning,
     replacing,
+    spare_nodes,
     unpinned,
 )
 from fluence_extender.gangs.lifecycle.places import Places
@@ -92,7 +95,7 @@ def _job_of(pod: Pod) -> JobKey | None:
 
 
 class Displacement:
-    """Finds displaced members and has them replaced.
+    """Pins members, finds displaced ones and has them replaced.
 
     ``passes`` returns the preemptors that a gang could preempt itself: nodes held for them are open to it.
     """
@@ -149,9 +152,18 @@ class Displacement:
         gang.unpinned = True
         return [replacing(pod) for pod in pods]
 
-    def may_pin(self, gang: Gang, pod: Pod) -> bool:
-        """Return whether a member that is to be ungated may be pinned; it may have to be replaced because of it."""
-        return not gang.unpinned and may_be_pinned(pod) and not self._failures.endangered_by((pod,))
+    def pin(self, gang: Gang, pod: Pod, node: str, names: Sequence[str]) -> Pin | None:
+        """Return the pin for the write that ungates the pod, or None if the pod may not be pinned.
+
+        A pinned pod may have to be replaced because of it. ``names`` are those of all nodes.
+        """
+        if gang.unpinned or not may_be_pinned(pod) or self._failures.endangered_by((pod,)):
+            return None
+        if pod.affinity:
+            return Pin(node, pinning(pod, node, ()))
+        nodes, requested = self._planner.eligibility.nodes, self._ledger.rounded(pod.requests)
+        spares = spare_nodes(pod, node, names, nodes, self._ledger.accounts, requested)
+        return Pin(node, pinning(pod, node, spares))
 
     def _displaced(self, gang: Gang, members: Sequence[Member], now: float) -> frozenset[str]:
         """Return those of ``members``, by uid, whose pins keep all of them from being placed together."""

@@ -8,9 +8,8 @@ it stops being whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from fluence_extender.cluster.port import Pin
 from fluence_extender.gangs.execution.actions import Action, Steer
 from fluence_extender.gangs.leadership.replay import resume_steered, take_over_bound
 from fluence_extender.gangs.lifecycle.attempts import Attempts, size_of
@@ -42,7 +41,7 @@ from fluence_extender.gangs.lifecycle.member_states import (
     steer_again,
     update,
 )
-from fluence_extender.gangs.lifecycle.pins import forget_displaced, pinning, spare_nodes
+from fluence_extender.gangs.lifecycle.pins import forget_displaced
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import last_verdicts
 from fluence_extender.gangs.lifecycle.resting import (
@@ -89,7 +88,7 @@ class Lifecycle:
         self._clock = clock
         preemptions = Preemptions(ledger.preemptor_holds)
         self._places = Places(registry, ledger, planner, clock, preemptions.passes)
-        self.resting = Resting(registry, self._places, limits, clock)
+        self._resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self.preemption = PreemptionManager(
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
@@ -173,7 +172,7 @@ class Lifecycle:
         self._registry.revision += 1
         now = self._clock()
         for gang in self._gang_index.unsettled():
-            if self.resting.shorten(gang, now):
+            if self._resting.shorten(gang, now):
                 self._gang_index.look_at(gang, gang.rest.until)
             for member in gang.pending():
                 member.refusals.barred.pop(name, None)
@@ -192,7 +191,7 @@ class Lifecycle:
         self._registry.revision += 1
         gang.note(HistoryKind.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
         if member.refusals.add(node, now, self._limits):
-            self.resting.after_refusal(gang, member, now)
+            self._resting.after_refusal(gang, member, now)
 
     def waited_in_vain(self, uid: str, node: str) -> None:
         """Record that the pod reached bind on ``node``, and that its gang didn't gather in time.
@@ -214,7 +213,7 @@ class Lifecycle:
         now = self._clock()
         self._registry.revision += 1
         member.refusals.bar(node, now, self._limits)
-        self.resting.after_refusal(gang, member, now)
+        self._resting.after_refusal(gang, member, now)
 
     # Binding.
 
@@ -244,7 +243,7 @@ class Lifecycle:
         unmarked = unbindable(gang, member)
         if unmarked is not None:
             why = Reason(ReasonCode.REFUSED_BY_FILTERS, f"{unmarked.pod.name} {UNMARKED}")
-            self.resting.unbindable(gang, unmarked, why)
+            self._resting.unbindable(gang, unmarked, why)
             return HandoverDenied(why.text, for_good=True)
         if marked_go_first(gang):
             # kube-scheduler will clear its nomination, which says nothing about the node.
@@ -410,7 +409,7 @@ class Lifecycle:
             # An emptied set keeps its table, and walking it costs what its former size did; clear() frees the table.
             self._registry.dirty.clear()
         for gang in self._gang_index.existing(looked_at):
-            self.resting.give_up_stalled(gang, now)
+            self._resting.give_up_stalled(gang, now)
         looked_at |= self._try_waiting(looked_at, now)
         preempting = self.preemption.actions(now, looked_at)
         if looked_at or self._registry.dirty:
@@ -492,18 +491,7 @@ class Lifecycle:
                 move(gang, member, MemberEvent.STEER)
             if member.assignment is not None and member.pending:
                 node = member.assignment.node
-                actions.append(Steer(member.pod, node, self._pin(gang, member.pod, node, names)))
+                actions.append(Steer(member.pod, node, self._displacement.pin(gang, member.pod, node, names)))
         if any(GATE in member.pod.gates for member in wanted):
             self.committing(gang)
         return actions
-
-    def _pin(self, gang: Gang, pod: Pod, node: str, names: Sequence[str]) -> Pin | None:
-        """Return the pin for the write that ungates the pod, None if it may not be pinned; ``names`` are all nodes'."""
-        if not self._displacement.may_pin(gang, pod):
-            return None
-        if pod.affinity:
-            return Pin(node, pinning(pod, node, ()))
-        nodes, asked = self._planner.eligibility.nodes, self._ledger.rounded(pod.requests)
-        return Pin(
-            node, pinning(pod, node, spare_nodes(pod, node, names, nodes, self._ledger.accounts, asked))
-        )
