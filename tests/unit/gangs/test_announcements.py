@@ -9,7 +9,7 @@ from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
-def test_reason_is_told_once_it_has_stood_for_a_moment(world: MakeWorld) -> None:
+def test_reason_is_announced_once_it_has_stood_for_a_moment(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     gang(w, "g", 1000, size=3)
     w.advance(1)
@@ -20,7 +20,7 @@ def test_reason_is_told_once_it_has_stood_for_a_moment(world: MakeWorld) -> None
     assert w.cluster.events[0].regarding.name == "g-0"
 
 
-def test_same_reason_is_told_once(world: MakeWorld) -> None:
+def test_same_reason_is_announced_once(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     gang(w, "g", 9000)
     for number in range(10):
@@ -66,7 +66,7 @@ def test_condition_of_gated_members_says_why_they_wait(world: MakeWorld) -> None
     assert w.cluster.waiting[pods[0].uid] == "gang default/g: waiting for members (3 of 4 exist)"
 
 
-def test_pod_group_is_told_whether_it_is_scheduled(world: MakeWorld) -> None:
+def test_pod_group_shows_whether_it_is_scheduled(world: MakeWorld) -> None:
     w = world(node("n0"), PodGroup("default", "pg", "uid", 2))
     pods = [w.pod(f"p{number}", group="pg", gates=(GATE,), requests=asks(3000)) for number in range(2)]
     w.advance(5)
@@ -92,7 +92,7 @@ def test_pod_group_that_is_seen_again_unchanged_is_not_reported_again(world: Mak
     assert w.cluster.reports == {}
 
 
-def test_gang_of_one_is_told_of_in_the_singular(world: MakeWorld) -> None:
+def test_gang_of_one_is_reported_in_the_singular(world: MakeWorld) -> None:
     w = world(node("n0"), PodGroup("default", "pg", "uid", 1))
     w.pod("p", group="pg", gates=(GATE,), requests=asks(1000))
     w.advance(5)

@@ -214,7 +214,7 @@ def test_planned_hold_that_no_plan_stands_behind_is_released(world: MakeWorld) -
     assert pod.uid not in w.ledger.allocations
 
 
-def test_nomination_that_nobody_takes_back_is_found_at_the_second_audit(world: MakeWorld) -> None:
+def test_nomination_that_is_not_taken_back_is_found_at_the_second_audit(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     (pod,) = gang(w, "g", 9000)
     w.advance(1)

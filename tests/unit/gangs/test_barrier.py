@@ -30,7 +30,7 @@ def run(work: Awaitable[T]) -> T:
         loop.close()
 
 
-def test_nobody_passes_before_the_last_has_come() -> None:
+def test_no_member_passes_before_the_last_has_arrived() -> None:
     async def scene() -> list[str]:
         barrier, passed = Barrier(), []
 
@@ -46,7 +46,7 @@ def test_nobody_passes_before_the_last_has_come() -> None:
     assert sorted(run(scene())) == ["a@2", "b@2", "c@2"]
 
 
-def test_wait_ends_with_a_reason_and_who_waited_counts_as_arrived_there() -> None:
+def test_wait_ends_with_a_reason_and_the_member_counts_as_arrived() -> None:
     async def scene() -> Mapping[str, str]:
         barrier = Barrier()
         with pytest.raises(BarrierFailed, match="within 5 s"):
@@ -63,7 +63,7 @@ def test_wait_ends_with_a_reason_and_who_waited_counts_as_arrived_there() -> Non
     assert run(scene()) == {"a": "n0", "b": "n1"}
 
 
-def test_failure_wakes_everybody_at_once() -> None:
+def test_failure_ends_all_waits_at_once() -> None:
     async def scene() -> float:
         barrier = Barrier()
         waiting = [asyncio.create_task(barrier.arrive(uid, "n0", all_of(9), 20)) for uid in "abc"]
@@ -89,7 +89,7 @@ def test_open_barrier_does_not_fail_any_more() -> None:
     assert run(scene()) is True
 
 
-def test_those_who_wait_pass_when_fewer_are_needed() -> None:
+def test_waiting_members_pass_when_fewer_are_needed() -> None:
     async def scene() -> float:
         barrier = Barrier()
         waiting = asyncio.create_task(barrier.arrive("a", "n0", all_of(2), 20))
@@ -127,7 +127,7 @@ def test_members_that_come_in_turns_do_not_pass_a_barrier_that_begins_in_doubt()
     run(scene())
 
 
-def test_doubt_forgets_who_has_gone_and_keeps_who_waits() -> None:
+def test_doubt_counts_only_waiting_members() -> None:
     async def scene() -> None:
         barrier = Barrier()
         with pytest.raises(BarrierFailed):

@@ -51,7 +51,7 @@ def test_planned_member_waits_when_no_device_is_left(world: MakeWorld) -> None:
     assert reason.text.startswith("no backend: no resource of type qpu is configured")
 
 
-def test_bound_member_keeps_a_device_that_was_removed_and_nobody_gets_it(world: MakeWorld) -> None:
+def test_bound_member_keeps_a_device_that_was_removed_and_no_other_gets_it(world: MakeWorld) -> None:
     w = world(node("n0"), file(TWO))
     (first,) = gang(w, "first", 1000, devices={"qpu": 1})
     w.advance(3)
@@ -169,7 +169,7 @@ def test_resize_of_a_bound_pod_is_counted_at_once_and_drives_planned_ones_away(w
     assert w.ledger.accounts["n0"].free["cpu"] == 2500
 
 
-def test_resize_beyond_the_node_is_reported_and_evicts_nobody(world: MakeWorld) -> None:
+def test_resize_beyond_the_node_is_reported_and_evicts_no_pod(world: MakeWorld) -> None:
     w = world(node("n0", cpu=3000))
     bound = w.pod("bound", node="n0", requests=asks(1000))
     w.change(bound, requests=asks(5000))
@@ -211,7 +211,7 @@ def test_pod_on_a_node_that_is_gone_counts_until_it_is_gone_itself(world: MakeWo
     assert w.ledger.accounts["n0"].free["cpu"] == 1000
 
 
-def test_steer_that_is_denied_is_told_and_the_reason_ends_with_it(world: MakeWorld) -> None:
+def test_denied_steer_is_reported_and_the_reason_ends_with_it(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.cluster.fail("ungate", Denied("pods is forbidden", 403), times=6)
     (pod,) = gang(w, "g", 1000)

@@ -56,7 +56,7 @@ def test_two_jobs_that_claim_one_gang_with_different_sizes_are_both_named(world:
     assert all(w.nodes_of(*pods[2:]))
 
 
-def test_disagreement_that_comes_later_harms_nobody_who_runs(world: MakeWorld) -> None:
+def test_later_disagreement_moves_no_bound_member(world: MakeWorld) -> None:
     w = world(node("n0"))
     pods = gang(w, "g", 1000, 1000)
     w.advance(5)
@@ -225,7 +225,7 @@ def put(w: World, body: dict[str, Any]) -> Pod:
     )  # fmt: skip
 
 
-def test_launcher_of_another_scheduler_is_said(world: MakeWorld) -> None:
+def test_launcher_of_another_scheduler_is_reported(world: MakeWorld) -> None:
     w = world(node("n0"), MpiJob("default", "pi", "u", 2))
     workers = [put(w, mpi_pod("pi", number)) for number in range(2)]
     launcher = decoded(mpi_pod("pi", None))
@@ -239,7 +239,7 @@ def test_launcher_of_another_scheduler_is_said(world: MakeWorld) -> None:
     assert not any(w.nodes_of(*workers))
 
 
-def test_driver_of_another_scheduler_is_said_where_it_counts(world: MakeWorld) -> None:
+def test_driver_of_another_scheduler_is_reported_where_it_counts(world: MakeWorld) -> None:
     jobs = (ReplicatedJob("driver", 1), ReplicatedJob("w", 2))
     staged = (ReplicatedJob("driver", 1), ReplicatedJob("w", 2, ("driver",)))
     w = world(node("n0"), JobSet("default", "js", "u", jobs), JobSet("default", "staged", "v", staged))

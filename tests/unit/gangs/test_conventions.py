@@ -118,7 +118,7 @@ def test_native_pod_group_of_the_same_name_is_another_object() -> None:
 
 
 @pytest.mark.parametrize("size", ["", "none", "0", "-3"])
-def test_nonsense_size_label_is_said(size: str) -> None:
+def test_invalid_size_label_is_reported(size: str) -> None:
     found = membership(flux_k8s("p", "g", size))
     assert isinstance(found.size, Reason)
     assert found.size.code is ReasonCode.INVALID_REQUEST
@@ -151,7 +151,7 @@ def test_train_job_with_an_initializer_is_a_gang_for_each_stage() -> None:
     assert told(node, group, whole) == (key("train", Convention.COSCHEDULING), 5)
 
 
-def test_pod_that_submits_a_ray_job_is_not_held_up_by_a_pod_group_that_nobody_creates() -> None:
+def test_pod_that_submits_a_ray_job_does_not_wait_for_a_pod_group_that_is_never_created() -> None:
     body = job_pod("ray-job", None, labels={"scheduling.x-k8s.io/pod-group": "ray-job"})
     submitter = Job("default", "ray-job", "u", 1, submits_ray_job=True)
     assert is_alone(body, submitter)
@@ -201,7 +201,7 @@ def test_annotated_size(text: str, expected: int) -> None:
     "text",
     ["", " ", "0", "-1", "+4", "4.0", "1e3", "four", "٤", "1_0", "1000001", "9" * 5000, "4;5", "0x4", "\n"],
 )
-def test_nonsense_size_is_said_in_a_short_sentence(text: str) -> None:
+def test_invalid_size_is_reported_in_a_short_sentence(text: str) -> None:
     size = membership(manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: text})).size
     assert isinstance(size, Reason)
     assert size.code is ReasonCode.INVALID_REQUEST
@@ -213,7 +213,7 @@ def test_empty_label_names_no_group() -> None:
     assert is_alone(manifest("p", {GROUP_LABEL: "", "scheduling.x-k8s.io/pod-group": ""}))
 
 
-def test_own_timeout_is_taken_and_nonsense_is_said() -> None:
+def test_own_timeout_counts_and_an_invalid_one_is_reported() -> None:
     body = manifest("p", {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: "2", SCHEDULE_TIMEOUT_ANNOTATION: "90"})
     assert membership(body).patience == 90
     body["metadata"]["annotations"][SCHEDULE_TIMEOUT_ANNOTATION] = "1h30m"

@@ -85,7 +85,7 @@ def test_pinned_member_that_is_at_fault_is_replaced_alone(world: MakeWorld) -> N
     assert evicted(w) == ["g-1"]
 
 
-def test_nobody_is_replaced_while_there_is_no_room_elsewhere_either(world: MakeWorld) -> None:
+def test_no_member_is_replaced_without_capacity_elsewhere(world: MakeWorld) -> None:
     w = world(node("n0", cpu=2500), node("n1", cpu=1000))
     pods = held_up(w, 1000, 1000)
     w.advance(0.1)
@@ -99,7 +99,9 @@ def test_nobody_is_replaced_while_there_is_no_room_elsewhere_either(world: MakeW
     assert all(w.nodes_of(*pods))
 
 
-def test_only_who_has_lost_its_node_is_replaced_once_there_is_room_elsewhere(world: MakeWorld) -> None:
+def test_only_the_member_that_lost_its_node_is_replaced_once_there_is_capacity_elsewhere(
+    world: MakeWorld,
+) -> None:
     w = world(node("n0", cpu=1100), node("n1", cpu=1100), node("full", cpu=100))
     pods = held_up(w, 1000, 1000)
     lost = pins(w, pods[:1])[0]
@@ -114,7 +116,7 @@ def test_only_who_has_lost_its_node_is_replaced_once_there_is_room_elsewhere(wor
     assert w.nodes_of(successor, pods[1]) == ["n2", pins(w, pods[1:2])[0]]
 
 
-def test_of_two_who_have_room_for_one_left_one_is_replaced(world: MakeWorld) -> None:
+def test_one_of_two_members_with_capacity_for_one_is_replaced(world: MakeWorld) -> None:
     w = world(node("n0", cpu=2100))
     held_up(w, 1000, 1000)
     taken(w, "f", "n0")
@@ -156,7 +158,7 @@ def test_members_are_not_pinned_any_more_once_one_of_their_gang_was_replaced(wor
     assert w.nodes_of(successor) == ["n0"]
 
 
-def test_reason_says_who_is_to_be_replaced(world: MakeWorld) -> None:
+def test_reason_names_the_members_to_replace(world: MakeWorld) -> None:
     w = world(node("n0", cpu=1100))
     held_up(w, 1000)
     taken(w, "f", "n0")
@@ -213,7 +215,7 @@ def test_another_job_of_the_same_name_says_nothing(world: MakeWorld) -> None:
     assert pins(w, [one]) == ["n0"]
 
 
-def test_nobody_makes_way_for_who_could_be_placed_elsewhere(world: MakeWorld) -> None:
+def test_no_victims_for_members_that_fit_elsewhere(world: MakeWorld) -> None:
     w = world(node("n0", cpu=1000))
     (one,) = native(w, 1000, priority=10)
     w.scheduler.unclaimed.add("g-0")

@@ -94,7 +94,7 @@ def test_steer_of_a_pod_that_is_gone_is_given_up(world: MakeWorld) -> None:
     assert [verb for verb, _ in w.cluster.calls] == ["nominate"]
 
 
-def test_nobody_is_bound_before_all_have_come(world: MakeWorld) -> None:
+def test_no_member_is_bound_before_all_have_arrived(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     pods = gang(w, "g", 1000, 1000, gates=())
     w.advance(1)
@@ -244,7 +244,7 @@ def test_member_that_was_bound_while_it_waited_is_not_bound_again(world: MakeWor
     assert w.nodes_of(*pods) == ["n0", "n0"]
 
 
-def test_those_who_wait_go_on_when_a_member_beyond_the_minimum_leaves(world: MakeWorld) -> None:
+def test_waiting_members_go_on_when_a_member_beyond_the_minimum_leaves(world: MakeWorld) -> None:
     w = world(node("n0"), PodGroup("default", "pg", "uid", 2), scheduling=False, limits=Limits())
     pods = [w.pod(f"p{number}", group="pg", requests=asks(1000)) for number in range(3)]
     w.advance(1)

@@ -110,9 +110,7 @@ def test_size_that_falls_lets_a_waiting_gang_go(world: MakeWorld, kind: str) -> 
 
 @pytest.mark.parametrize("kind", ["native", "coscheduling"])
 @pytest.mark.parametrize("size", [1, 9])
-def test_size_that_falls_below_the_bound_members_or_rises_above_them_moves_nobody(
-    world: MakeWorld, kind: str, size: int
-) -> None:
+def test_size_below_or_above_the_bound_members_moves_none(world: MakeWorld, kind: str, size: int) -> None:
     w = world(node("n0", cpu=4000), *minimum(kind, 3))
     pods = [member(w, kind, number, 3) for number in range(3)]
     w.advance(5)

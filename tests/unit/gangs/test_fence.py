@@ -45,7 +45,7 @@ def state(cluster: FaultyCluster) -> object:
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_nothing_is_written_by_who_does_not_lead(name: str) -> None:
+async def test_standby_writes_nothing(name: str) -> None:
     cluster, lead = FaultyCluster(POD, GROUP), Lead()
     lead.leads = lead.holds = False
     before = repr(state(cluster))
@@ -55,7 +55,7 @@ async def test_nothing_is_written_by_who_does_not_lead(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_who_leads_writes(name: str) -> None:
+async def test_leader_writes(name: str) -> None:
     cluster = FaultyCluster(POD, GROUP)
     before = repr((cluster.pods(), cluster.events, cluster.reports, vars(cluster)))
     if name == "bind":

@@ -150,7 +150,7 @@ def test_results_written_by_the_user_beforehand_are_overwritten_by_the_binding(w
     assert w.now(pod).annotations[BACKEND_ANNOTATION] == backends(w, pod)[0]
 
 
-def test_pod_that_brings_its_own_node_is_counted_there_and_takes_nobodys_device(world: MakeWorld) -> None:
+def test_pod_that_brings_its_own_node_is_counted_there_and_takes_no_held_device(world: MakeWorld) -> None:
     w = world(node("n0", cpu=1000), DEVICES)
     pods = [quantum(w, "first"), quantum(w, "second")]
     before = backends(w, *pods)

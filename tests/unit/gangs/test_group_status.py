@@ -129,7 +129,7 @@ def test_group_whose_pods_are_all_gone_is_pending_again(world: MakeWorld) -> Non
     assert shown(w).phase == "Pending"
 
 
-def test_group_of_the_status_that_somebody_else_writes_is_written_seldom(world: MakeWorld) -> None:
+def test_status_that_another_client_overwrites_is_written_seldom(world: MakeWorld) -> None:
     w = world(node("n0"), GROUP)
     for number in range(2):
         create(w, number)

@@ -132,7 +132,7 @@ def test_what_ends_an_attempt(changes: dict[str, Any], over: bool) -> None:
     assert ended(replace(before, **changes), before) is over
 
 
-def test_refusal_said_before_ends_nothing() -> None:
+def test_earlier_refusal_ends_no_handover() -> None:
     before = pod(refusal="0/1 nodes are available")
     assert not ended(replace(before, labels={"a": "b"}), before)
 
@@ -160,7 +160,7 @@ def test_member_that_is_deleted_meanwhile_holds_nothing(world: MakeWorld) -> Non
     w.advance(0.1)
 
 
-def test_begun_gang_is_completed_beside_the_member_that_was_told(world: MakeWorld) -> None:
+def test_begun_gang_is_completed_beside_the_member_that_was_handed_over(world: MakeWorld) -> None:
     w = world(node("n0", cpu=2000), scheduling=False)
     first, second = owned(w)
     w.advance(1)
@@ -171,7 +171,7 @@ def test_begun_gang_is_completed_beside_the_member_that_was_told(world: MakeWorl
     assert place_of(w, second) == "n0"
 
 
-def test_standby_trusts_nobody(world: MakeWorld) -> None:
+def test_standby_trusts_no_handover(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     one, _ = owned(w)
     w.advance(1)
@@ -226,7 +226,7 @@ def test_unmarked_pod_with_devices_is_refused_with_what_to_do(world: MakeWorld) 
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_nobody_of_a_gang_is_bound_one_of_which_asks_for_devices_and_is_not_marked(
+def test_gang_with_an_unmarked_member_that_requests_devices_is_not_bound(
     world: MakeWorld, last: bool
 ) -> None:
     resources = ResourcesFile("test", "resources: [{type: annealer, name: chip, count: 1}]")
@@ -297,7 +297,7 @@ def test_unmarked_member_to_which_a_marked_one_has_to_be_near_goes_first(world: 
     assert w.nodes_of(one) == w.nodes_of(mates[0])
 
 
-def test_marked_member_that_seeks_nobody_of_its_gang_still_goes_first(world: MakeWorld) -> None:
+def test_marked_member_without_affinity_to_its_gang_goes_first(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     mates = owned(w, 500, 500, size=3)
     one = seeker(w, mates)
@@ -371,7 +371,7 @@ def test_unmarked_member_without_a_gate_waits_for_the_marked_ones(world: MakeWor
     assert w.placements.hand_over(w.asked(plain), "n0") == On("n0")
 
 
-def test_gang_that_makes_way_is_not_looked_at_in_haste_while_a_binding_is_under_way(world: MakeWorld) -> None:
+def test_victim_with_a_binding_under_way_causes_no_extra_steps(world: MakeWorld) -> None:
     w = world(node("n0", cpu=4000), scheduling=False)
     first, second = owned(w, 2000, 2000)
     w.advance(1)

@@ -123,7 +123,7 @@ def test_no_more_than_a_number_of_gangs_is_remembered() -> None:
     assert [one.gang for one in memory] == list(range(5, REMEMBERED + 5))
 
 
-def test_life_of_a_gang_is_told_from_its_first_pod_to_its_last(world: MakeWorld) -> None:
+def test_history_covers_the_life_of_a_gang_from_its_first_pod_to_its_last(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     pods = gang(w, "g", 3000, 3000)
     w.advance(5)
@@ -158,7 +158,7 @@ def test_life_of_a_gang_is_told_from_its_first_pod_to_its_last(world: MakeWorld)
     assert "gone" in [one.what for one in story.item.history]
 
 
-def test_waits_refusals_and_the_end_are_told(world: MakeWorld) -> None:
+def test_history_has_waits_refusals_and_the_end(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     one = gang(w, "g", 1000, size=2)[0]
     w.advance(1)
@@ -183,7 +183,7 @@ def test_waits_refusals_and_the_end_are_told(world: MakeWorld) -> None:
     assert told_[-1][0] == "finished"
 
 
-def test_after_a_restart_what_was_bound_before_is_told_as_such(world: MakeWorld) -> None:
+def test_history_after_a_restart_has_what_was_bound_before(world: MakeWorld) -> None:
     w = world(node("n0"))
     gang(w, "g", 1000)
     w.advance(5)

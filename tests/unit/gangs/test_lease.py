@@ -62,7 +62,7 @@ def renewed(lease: Lease, number: int) -> Lease:
     return replace(lease, renewed=f"renewal {number}")
 
 
-def test_who_is_alone_always_leads() -> None:
+def test_single_replica_always_leads() -> None:
     assert (ALONE.leads, ALONE.holds, ALONE.why_not) == (True, True, "")
 
 
@@ -147,7 +147,7 @@ def test_leader_that_let_go_is_waited_for_from_then_on(leadership: ByLease, cloc
     assert leadership.begins_at == left + 3.5
 
 
-def test_lease_that_was_deleted_says_nothing_of_who_had_it(leadership: ByLease, clock: Clock) -> None:
+def test_deleted_lease_tells_nothing_about_its_last_holder(leadership: ByLease, clock: Clock) -> None:
     leadership.saw(None, clock.now)
     clock.now += 0.5
     leadership.saw(OURS, clock.now)
@@ -189,7 +189,7 @@ def test_renewals_keep_the_lead(leadership: ByLease, clock: Clock) -> None:
         assert leadership.leads
 
 
-def test_who_has_not_asked_lately_writes_nothing_though_its_term_goes_on(
+def test_replica_without_a_recent_read_writes_nothing_though_its_term_goes_on(
     leadership: ByLease, clock: Clock
 ) -> None:
     last = lead(leadership, clock)
@@ -264,7 +264,7 @@ def test_process_that_was_stopped_takes_nothing_old_for_new(leadership: ByLease,
         (replace(OURS, holder="fluence-a_x_1111"), "the lease is held by fluence-a_x_1111"),
     ],
 )
-def test_lease_of_nobody_or_of_others_ends_the_lead_at_once(
+def test_lease_without_our_holder_ends_the_lead_at_once(
     leadership: ByLease, clock: Clock, lease: Lease | None, why: str
 ) -> None:
     lead(leadership, clock)

@@ -232,7 +232,7 @@ def test_node_that_is_cordoned_or_lost_under_a_plan_is_left(world: MakeWorld) ->
     assert sorted(w.now(pod).nominated for pod in pods) == ["n0", "n2"]
 
 
-def test_others_on_promised_room_move_who_is_not_bound(world: MakeWorld) -> None:
+def test_foreign_pods_on_held_capacity_move_members_that_are_not_bound(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"), scheduling=False)
     pod = gang(w, "g", 3000)[0]
     w.advance(1)

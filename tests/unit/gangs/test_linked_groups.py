@@ -151,7 +151,7 @@ def noted(*sizes: int) -> list[Membership]:
     return [Membership(key("g", Convention.LABEL), size, f"p{size}", noted=True) for size in sizes]
 
 
-def test_the_largest_of_the_noted_sizes_counts_where_nobody_says_another() -> None:
+def test_largest_noted_size_counts_if_no_other_is_stated() -> None:
     gang = key("g", Convention.LABEL)
     said = Membership(gang, 3, "somebody")
     assert agreed_size(gang, noted(2, 5, 4)) == 5

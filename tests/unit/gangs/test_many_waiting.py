@@ -53,7 +53,7 @@ def waiting_gangs(clock: Callable[[], float]) -> tuple[Controller, list[Pod]]:
     return controller, pods
 
 
-def test_first_are_told_their_places_before_all_are_planned_the_most_important_first() -> None:
+def test_first_gangs_are_steered_before_all_are_planned_by_priority() -> None:
     controller, pods = waiting_gangs(lambda: 0.0)
     first = steered(controller)
     assert len(first) == PLACED_AT_ONCE
@@ -66,7 +66,7 @@ def test_first_are_told_their_places_before_all_are_planned_the_most_important_f
     assert not steered(controller)
 
 
-def test_who_is_placed_is_told_before_others_are_tried_where_trying_takes_long() -> None:
+def test_placed_gangs_are_steered_before_others_are_tried_if_planning_is_slow() -> None:
     asked = count(step=STEERED_WITHIN)
     controller, pods = waiting_gangs(lambda: next(asked))
     first = steered(controller)

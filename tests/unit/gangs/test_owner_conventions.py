@@ -186,7 +186,7 @@ def test_ray_cluster_is_a_gang_where_its_owner_wants_it() -> None:
     assert is_alone(body, unserved=[RayCluster])
 
 
-def test_pod_that_cleans_up_after_a_ray_cluster_waits_for_nobody() -> None:
+def test_pod_that_cleans_up_after_a_ray_cluster_is_alone() -> None:
     head = ray_pod("ray", "ray-head", "head")
     cleaner = ray_pod("ray", "ray-redis-cleanup-x", "redis-cleanup")
     cluster = RayCluster("default", "ray", "u", 4, gang=True)

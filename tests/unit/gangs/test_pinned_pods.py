@@ -46,7 +46,7 @@ def writes(w: World, one: Pod) -> list[str]:
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_who_can_not_be_replaced_or_may_be_refused_is_not_pinned(fields: dict[str, Any]) -> None:
+def test_pod_that_can_not_be_replaced_or_may_be_refused_is_not_pinned(fields: dict[str, Any]) -> None:
     usual: dict[str, Any] = {"owner": JOB, "gates": (GATE,)}
     assert may_be_pinned(pod(**usual))
     assert not may_be_pinned(pod(**(usual | fields)))

@@ -62,7 +62,7 @@ def test_start_after_a_rejection_takes_the_gang_for_whole_no_more(world: MakeWor
     assert evicted(w) == {"default/g-0", "default/g-1"}
 
 
-def test_gang_is_whole_once_another_is_bound_in_the_place_of_who_was_rejected(world: MakeWorld) -> None:
+def test_gang_is_whole_once_the_rejected_member_is_replaced(world: MakeWorld) -> None:
     w = world(node("n0"))
     pods = running(w)
     reject(w, pods[-1])
@@ -76,7 +76,7 @@ def test_gang_is_whole_once_another_is_bound_in_the_place_of_who_was_rejected(wo
     assert not evicted(w)
 
 
-def test_rejected_replacement_does_not_put_those_at_risk_that_ran_as_a_whole(world: MakeWorld) -> None:
+def test_rejected_replacement_does_not_endanger_a_whole_gang(world: MakeWorld) -> None:
     w = world(node("n0"))
     pods = running(w)
     w.change(pods[-1], phase="Running", started=pods[-1].created + 2)

@@ -64,7 +64,7 @@ def test_steered_pod_leaves_a_node_that_was_cordoned_meanwhile(world: MakeWorld)
     assert w.now(one).nominated == "n1"
 
 
-def test_nomination_that_nobody_stands_behind_is_taken_back(world: MakeWorld) -> None:
+def test_nomination_without_a_plan_is_taken_back(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     one = w.pod("p", nominated="n7", requests=asks(9000))
     w.restart()

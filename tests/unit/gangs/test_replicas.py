@@ -214,7 +214,7 @@ def test_partitioned_leader_stops_before_another_begins_and_writes_nothing_after
     assert leader(w) is not old
 
 
-def test_members_at_the_barrier_are_told_when_the_lead_is_lost(pair: MakePair) -> None:
+def test_waits_at_the_barrier_fail_when_the_lead_is_lost(pair: MakePair) -> None:
     w = pair(node("n0"))
     old = leader(w)
     old.scheduler_ends()
