@@ -124,18 +124,18 @@ def accounts_equal_the_cluster(world: World) -> None:
 
 
 def matcher_equals_the_accounts(world: World) -> None:
-    """On each node that isn't strained the matcher has as many leaves free as the account makes, and no more.
+    """On each node that isn't overcommitted the matcher has as many leaves free as the account makes, and no more.
 
     A graph that lags behind has no more than that, and no less than it has seen.
     """
     matcher = world.ledger.bookings.matcher
-    strained = world.ledger.overcommitted
+    overcommitted = world.ledger.overcommitted
     there = {node.name for node in world.cluster.nodes()}
     assert set(world.ledger.graph.shown.nodes) == there
     if not world.ledger.graph.behind:
         assert set(matcher.graph.nodes) == there
     for name, account in world.ledger.accounts.items():
-        if name in strained or name not in there or name not in matcher.graph.nodes:
+        if name in overcommitted or name not in there or name not in matcher.graph.nodes:
             continue
         most, least = (
             leaf_counts(account.free, matcher.graph.units),
