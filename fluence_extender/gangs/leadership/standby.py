@@ -63,8 +63,9 @@ class Standby:
         """Settle the state as the leader does, and give gangs that wait for the leader their reason."""
         alive, now = gang.alive(), self._clock()
         for member in alive:
-            if isinstance(member.data, Waiting):
-                update(member, steered_to=steered_node(member))
+            node = steered_node(member)
+            if node != member.steered_to and isinstance(member.data, Waiting):
+                update(member, steered_to=node)
         if not alive:
             finish(gang, now)
             return
