@@ -61,7 +61,7 @@ def ended(pod: Pod, before: Pod | None) -> bool:
 
 
 def lapsed(gang: Gang, now: float) -> list[Member]:
-    """Return the members of whose Binding nothing was seen in time."""
+    """Return the handed-over members that weren't seen bound in time."""
     return [one for one in gang.members.values() if isinstance(one.data, Binding) and one.data.until <= now]
 
 

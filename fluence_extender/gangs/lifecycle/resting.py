@@ -105,7 +105,7 @@ class Resting:
         self._rest(gang, member, why, now)
 
     def _rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
-        """Take the gang's places back because of ``member``, whose pins aren't to blame."""
+        """Take the gang's places back because of ``member``; its pinned members stay, and aren't replaced for that."""
         self._places.drop(gang, member)
         self._places.withdraw(gang)
         gang.explain(Reason(why.code, why.text + at_risk(gang, self._limits)), now)
