@@ -108,14 +108,12 @@ class Cause(msgspec.Struct, frozen=True):
 
     field: str = ""
     reason: str = ""
-    message: str = ""
 
 
 class Details(msgspec.Struct, frozen=True):
     """The part of meta/v1 StatusDetails that is read."""
 
     causes: tuple[Cause, ...] = ()
-    retry_after: int = msgspec.field(name="retryAfterSeconds", default=0)
 
 
 class Status(msgspec.Struct, frozen=True):

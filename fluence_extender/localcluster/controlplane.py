@@ -148,14 +148,6 @@ class ControlPlane(Startable):
         """Start a stopped or killed component again, on its old port, and wait until it is ready."""
         self._components[name].start()
 
-    def stop_apiserver(self) -> None:
-        """Stop kube-apiserver."""
-        self.stop_component(APISERVER)
-
-    def start_apiserver(self) -> None:
-        """Start kube-apiserver again."""
-        self.start_component(APISERVER)
-
     def start_scheduler(
         self,
         config: SchedulerConfig = None,

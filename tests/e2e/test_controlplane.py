@@ -196,7 +196,7 @@ def test_crash_of_the_api_server_loses_nothing(
     namespace.wait_for_phase("before", "Running")
     control_plane.kill_component("kube-apiserver")
     assert not control_plane.api.reachable()
-    control_plane.start_apiserver()
+    control_plane.start_component("kube-apiserver")
     assert phase_of(namespace.pod("before")) == "Running"
     namespace.create(pod("after", cpu="1"))
     namespace.wait_for_phase("after", "Running")
@@ -210,8 +210,8 @@ def test_judge_sees_what_is_bound_after_a_restart_of_the_api_server(
     namespace.create(pod("fits", cpu="1"), pod("over", cpu="1"))
     namespace.bind("fits", node)
     namespace.wait_for_phase("fits", "Running")
-    control_plane.stop_apiserver()
-    control_plane.start_apiserver()
+    control_plane.stop_component("kube-apiserver")
+    control_plane.start_component("kube-apiserver")
     namespace.bind("over", node)
     assert namespace.wait_for_phase("over", "Failed")["status"]["reason"] == "OutOfcpu"
 

@@ -58,7 +58,7 @@ def api_server_gone(plane: ControlPlane) -> Iterator[None]:
         try:
             time.sleep(AWAY)
         finally:
-            plane.start_apiserver()
+            plane.start_component("kube-apiserver")
 
 
 def asked(installation: Installation, verb: str, body: Manifest) -> tuple[float, dict[str, Any]]:

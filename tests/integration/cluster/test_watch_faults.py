@@ -85,7 +85,7 @@ async def test_history_compacted_while_cut_off_leads_to_a_new_list(
         compact(ground)
         # A fresh API server remembers nothing that etcd doesn't.
         ground.plane.kill_component("kube-apiserver")
-        ground.plane.start_apiserver()
+        ground.plane.start_component("kube-apiserver")
 
     await asyncio.to_thread(ground.api.create, manifest(f"{name}-gone"), "default")
     async with over(relay, ground, tmp_path) as (watcher, mirror):
