@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Match, MatcherError, MatcherOptions, UnknownJob
 from fluence_extender.matcher.engine import EmbeddedEngine
-from fluence_extender.matcher.port import Hold
+from fluence_extender.matcher.port import Hold, Placement
 from fluence_extender.matcher.walker import Walker
 from tests.property.compact_scenarios import (
     random_cluster,
@@ -50,6 +50,7 @@ class Pair:
         self.counted = EmbeddedEngine(document, self.options)
         self.walker = Walker(expand(document), self.options)
         self.live: dict[int, tuple[Match, Match]] = {}
+        self.holds: dict[int, Placement] = {}
 
     def step(self) -> None:
         chance = self.random.random()
@@ -58,7 +59,7 @@ class Pair:
         elif chance < 0.62:
             self.hold()
         elif chance < 0.80:
-            self.cancel(self.random.choice([*self.live, 77]))
+            self.cancel(self.random.choice([*self.live, *self.holds, 77]))
         elif chance < 0.88:
             self.set_status()
         elif chance < 0.94:
@@ -84,11 +85,13 @@ class Pair:
         else:
             assert not isinstance(theirs, MatcherError)
             assert {path: dict(own) for path, own in ours.items()} == theirs
+            self.holds[one.jobid] = theirs
 
     def cancel(self, jobid: int) -> None:
         ours, theirs = (_answer(lambda m=m: m.cancel(jobid)) for m in (self.counted, self.walker))
         _assert_same(ours, theirs)
         self.live.pop(jobid, None)
+        self.holds.pop(jobid, None)
         infos = [_answer(lambda m=m: m.info(jobid)) for m in (self.counted, self.walker)]
         if isinstance(infos[0], UnknownJob):
             assert isinstance(infos[1], UnknownJob)
@@ -120,7 +123,9 @@ class Pair:
         if not victims:
             return
         path = self.random.choice(victims)
-        for jobid in [jobid for jobid, (match, _) in self.live.items() if path in match.placement]:
+        there = [jobid for jobid, (match, _) in self.live.items() if path in match.placement]
+        there += [jobid for jobid, placement in self.holds.items() if path in placement]
+        for jobid in there:
             self.cancel(jobid)
         self.counted.remove_subgraph(path)
         self.walker.remove_subgraph(path)
