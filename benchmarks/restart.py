@@ -32,7 +32,7 @@ from rich.console import Console
 
 from benchmarks.report import PAGES, machine
 from benchmarks.restart_fluxion import parts
-from fluence_extender.cluster.connection import Request, connect
+from fluence_extender.cluster.connection import ApiRequest, connect
 from fluence_extender.cluster.pacing import STANDARD
 from fluence_extender.localcluster.api import Api, Manifest
 from fluence_extender.localcluster.controlplane import KWOK, MANAGER, ControlPlane
@@ -139,7 +139,7 @@ async def _bare(kubeconfig: str, how: str) -> None:
         nonlocal size
         query: dict[str, str | int] = {"limit": STANDARD.page}
         while True:
-            body = await connection.call(Request("GET", path, "list", query), 60.0)
+            body = await connection.call(ApiRequest("GET", path, "list", query), 60.0)
             size += len(body)
             parse(body)
             following = version.decode(body).metadata.next_page

@@ -22,16 +22,16 @@ from fluence_extender.cluster.bodies import (
     waiting_condition,
 )
 from fluence_extender.cluster.budgets import decode_budgets, eviction_block
-from fluence_extender.cluster.connection import MERGE_PATCH, STRATEGIC_PATCH, Connection, Request
+from fluence_extender.cluster.connection import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest, Connection
 from fluence_extender.cluster.decode.pod import PodObject
 from fluence_extender.cluster.errors import (
     AlreadyBound,
-    Busy,
     Conflict,
     Disrupted,
     Gone,
     Invalid,
     NoAnswer,
+    TooManyRequests,
 )
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.port import EvictionBlock, Kind, Pin, Regarding
@@ -67,7 +67,7 @@ class ApiCluster:
         """See `Cluster.nominate`. One PATCH of pods/status."""
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
         attempt = f"nominate a node for pod {pod.key}"
-        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
+        request = ApiRequest("PATCH", _path(pod, "/status"), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         try:
             await self._connection.call(request)
         except (Conflict, Invalid):
@@ -96,7 +96,7 @@ class ApiCluster:
         body = {"metadata": metadata, "spec": spec}
         attempt = f"remove gate {gate} of pod {pod.key}"
         kind = MERGE_PATCH if alone else STRATEGIC_PATCH
-        request = Request("PATCH", _path(pod), attempt, None, body, kind, METADATA_ONLY)
+        request = ApiRequest("PATCH", _path(pod), attempt, None, body, kind, METADATA_ONLY)
         try:
             await self._connection.call(request)
         except (Conflict, Invalid):
@@ -120,7 +120,7 @@ class ApiCluster:
             },
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        request = Request("POST", _path(pod, "/binding"), f"bind pod {pod.key} to {node}", None, body)
+        request = ApiRequest("POST", _path(pod, "/binding"), f"bind pod {pod.key} to {node}", None, body)
         try:
             await self._connection.call(request)
         except (Conflict, NoAnswer) as error:
@@ -143,10 +143,10 @@ class ApiCluster:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
-        request = Request("POST", _path(pod, "/eviction"), f"evict pod {pod.key}", None, body)
+        request = ApiRequest("POST", _path(pod, "/eviction"), f"evict pod {pod.key}", None, body)
         try:
             await self._connection.call(request, patient=False)
-        except Busy as refused:
+        except TooManyRequests as refused:
             if refused.status == 429:
                 raise Disrupted(str(refused), 429) from refused
             raise
@@ -161,7 +161,7 @@ class ApiCluster:
         """See `Cluster.eviction_block`. One list of the PodDisruptionBudgets in each of the pods' namespaces."""
         for namespace in sorted({pod.namespace for pod in pods}):
             path = f"{BUDGETS}/namespaces/{namespace}/poddisruptionbudgets"
-            request = Request("GET", path, f"list the PodDisruptionBudgets of namespace {namespace}")
+            request = ApiRequest("GET", path, f"list the PodDisruptionBudgets of namespace {namespace}")
             listed = decode_budgets(await self._connection.call(request))
             found = eviction_block(listed, [pod for pod in pods if pod.namespace == namespace])
             if found is not None:
@@ -173,7 +173,9 @@ class ApiCluster:
         observed = {"uid": pod.uid, "resourceVersion": pod.resource_version}
         body = {"metadata": observed, "status": {"conditions": [waiting_condition(message)]}}
         attempt = f"say why pod {pod.key} waits"
-        request = Request("PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY)
+        request = ApiRequest(
+            "PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY
+        )
         await self._connection.call(request)
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
@@ -185,14 +187,14 @@ class ApiCluster:
         body = pod_group_condition(self._groups, group, scheduled, reason, message)
         path = f"{pod_group_path(self._groups, group.namespace, group.name)}/status"
         attempt = f"write the status of PodGroup {group.namespace}/{group.name}"
-        await self._connection.call(Request("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
+        await self._connection.call(ApiRequest("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
 
     async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
         """See `Cluster.report_members`. One PATCH of podgroups/status."""
         path = f"{pod_group_path(COSCHEDULING, group.namespace, group.name)}/status"
         attempt = f"write the status of PodGroup {group.namespace}/{group.name}"
         body = members_patch(group, status)
-        await self._connection.call(Request("PATCH", path, attempt, None, body, MERGE_PATCH))
+        await self._connection.call(ApiRequest("PATCH", path, attempt, None, body, MERGE_PATCH))
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`. Return at once; the recorder writes the Event soon."""
@@ -200,7 +202,7 @@ class ApiCluster:
 
     async def _read(self, pod: Pod) -> PodObject:
         """Return the current pod. Raise `Gone` where the pod, or the pod of that uid, doesn't exist any more."""
-        request = Request("GET", _path(pod), f"read pod {pod.key}")
+        request = ApiRequest("GET", _path(pod), f"read pod {pod.key}")
         now = _pod(await self._connection.call(request, READ_BACK_LIMIT))
         if now.metadata.uid != pod.uid:
             raise _replaced(pod)

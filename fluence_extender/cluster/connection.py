@@ -36,9 +36,9 @@ from fluence_extender import __version__
 from fluence_extender.cluster.credentials import Credentials, find_origin, tls_fingerprint
 from fluence_extender.cluster.errors import (
     BadKubeconfig,
-    Busy,
     ClusterError,
     NoAnswer,
+    TooManyRequests,
     error_from,
     read_status,
 )
@@ -174,7 +174,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request.
 
     ``attempt`` says for messages what it does ("bind pod a/b"). ``body`` is encoded as JSON. ``accept`` is the form of
@@ -219,7 +219,7 @@ class Connection:
                 await transport.close()
 
     async def call(
-        self, request: Request, limit: float = CALL_LIMIT, patient: bool = True, urgent: bool = False
+        self, request: ApiRequest, limit: float = CALL_LIMIT, patient: bool = True, urgent: bool = False
     ) -> bytes:
         """Send a request and return the body of the answer; all tries together take at most ``limit`` seconds.
 
@@ -235,7 +235,7 @@ class Connection:
             reason = str(error) or type(error).__name__
             raise NoAnswer(f"{request.attempt}: {self.server} can't be reached: {reason}") from error
 
-    async def _repeat(self, request: Request, patient: bool) -> bytes:
+    async def _repeat(self, request: ApiRequest, patient: bool) -> bytes:
         cuts = 0
         while True:
             try:
@@ -248,11 +248,11 @@ class Connection:
             if answer.status < 400:
                 return answer.body
             refusal = _refusal(answer, request.attempt)
-            if not patient or not isinstance(refusal, Busy):
+            if not patient or not isinstance(refusal, TooManyRequests):
                 raise refusal
             await asyncio.sleep(refusal.retry_after)
 
-    async def _send(self, request: Request) -> Answer:
+    async def _send(self, request: ApiRequest) -> Answer:
         """Send a request; if the credentials aren't accepted, load them again and send it once more."""
         generation = self._credentials.generation
         try:
@@ -265,13 +265,13 @@ class Connection:
             return await self._send_once(request)
         return answer
 
-    async def _send_once(self, request: Request) -> Answer:
+    async def _send_once(self, request: ApiRequest) -> Answer:
         target, headers, body = await self._prepared(request)
         permit = _always if request.method == "GET" else self.permit
         return await self._transport.exchange(request.method, target, headers, body, permit)
 
     @asynccontextmanager
-    async def stream(self, request: Request, silence: float) -> AsyncIterator[aiohttp.StreamReader]:
+    async def stream(self, request: ApiRequest, silence: float) -> AsyncIterator[aiohttp.StreamReader]:
         """Yield the content of a response that goes on; reading it fails after ``silence`` seconds without data.
 
         Raise a `ClusterError`, also for failures while the content is read.
@@ -290,7 +290,7 @@ class Connection:
             reason = str(error) or type(error).__name__
             raise NoAnswer(f"{request.attempt}: {self.server} was lost: {reason}") from error
 
-    async def _begin(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _begin(self, request: ApiRequest, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """Begin a stream; if the credentials aren't accepted, load them again and begin once more."""
         generation = self._credentials.generation
         try:
@@ -304,11 +304,11 @@ class Connection:
             return await self._begin_once(request, timing)
         return response
 
-    async def _begin_once(self, request: Request, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _begin_once(self, request: ApiRequest, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         target, headers, body = await self._prepared(request)
         return await self._transport.begin(request.method, target, headers, body, timing)
 
-    async def _prepared(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
+    async def _prepared(self, request: ApiRequest) -> tuple[str, dict[str, str], bytes | None]:
         """Return the target, the headers and the body of a request."""
         headers = {**HEADERS, "Accept": request.accept}
         body: bytes | None = None

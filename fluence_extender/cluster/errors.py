@@ -83,7 +83,7 @@ class Invalid(ClusterError):
         self.fields = fields
 
 
-class Busy(ClusterError):
+class TooManyRequests(ClusterError):
     """The API server refused the call for now (429, 503); repeat it after ``retry_after`` seconds."""
 
     def __init__(self, message: str, status: int, retry_after: float) -> None:
@@ -165,7 +165,7 @@ def error_from(code: int, status: Status, attempt: str, retry_after: float = 1.0
         case 422:
             return Invalid(text, tuple(cause.field for cause in _causes(status)))
         case 429 | 503:
-            return Busy(text, code, retry_after)
+            return TooManyRequests(text, code, retry_after)
         case _:
             return ClusterError(text, code)
 

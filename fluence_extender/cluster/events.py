@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from fluence_extender.cluster.connection import MERGE_PATCH, Connection, Request
+from fluence_extender.cluster.connection import MERGE_PATCH, ApiRequest, Connection
 from fluence_extender.cluster.errors import ClusterError, Gone, NotLeading
 from fluence_extender.cluster.pacing import Backoff
 from fluence_extender.cluster.port import Regarding
@@ -137,7 +137,7 @@ class EventRecorder:
         try:
             if entry.written:
                 series = {"count": count, "lastObservedTime": format_micro_time(entry.when)}
-                request = Request(
+                request = ApiRequest(
                     "PATCH",
                     f"{path}/{entry.name}",
                     attempt,
@@ -146,7 +146,7 @@ class EventRecorder:
                     MERGE_PATCH,
                 )
             else:
-                request = Request("POST", path, attempt, None, self._body(key, entry, namespace))
+                request = ApiRequest("POST", path, attempt, None, self._body(key, entry, namespace))
             await self._connection.call(request)
         except Gone:
             # Events live for an hour, and a terminating namespace accepts none.

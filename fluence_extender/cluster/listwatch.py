@@ -15,14 +15,14 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 import structlog
 
-from fluence_extender.cluster.connection import Connection, Request
-from fluence_extender.cluster.decode.objects import Page, decode_event, decode_page, decode_versioned
+from fluence_extender.cluster.connection import ApiRequest, Connection
+from fluence_extender.cluster.decode.objects import ListPage, decode_event, decode_page, decode_versioned
 from fluence_extender.cluster.errors import (
-    Busy,
     ClusterError,
     Denied,
     Expired,
     Gone,
+    TooManyRequests,
     error_from,
     read_status,
 )
@@ -96,7 +96,7 @@ class ListWatch:
         except Gone as error:
             self._path, self._version = None, ""
             return self._failed(str(error), self._backoff.delay())
-        except Busy as error:
+        except TooManyRequests as error:
             return self._failed(str(error), max(error.retry_after, self._backoff.delay()))
         except ClusterError as error:
             return self._failed(str(error), self._backoff.delay())
@@ -168,14 +168,16 @@ class ListWatch:
         finally:
             next_page.cancel()
 
-    def _request_page(self, path: str, attempt: str, query: Mapping[str, str | int]) -> asyncio.Task[Page]:
+    def _request_page(
+        self, path: str, attempt: str, query: Mapping[str, str | int]
+    ) -> asyncio.Task[ListPage]:
         """Request one page."""
-        task = asyncio.create_task(self._page(Request("GET", path, attempt, query)))
+        task = asyncio.create_task(self._page(ApiRequest("GET", path, attempt, query)))
         # If the page before can't be read, no task awaits this one, and its exception must not be reported.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
-    async def _page(self, request: Request) -> Page:
+    async def _page(self, request: ApiRequest) -> ListPage:
         body = await self._connection.call(request, LIST_LIMIT)
         self._touch()
         return decode_page(body)
@@ -195,7 +197,7 @@ class ListWatch:
         }
         if self.source.selector:
             query["fieldSelector"] = self.source.selector
-        request = Request("GET", path, f"watch {self.source.resource}", query)
+        request = ApiRequest("GET", path, f"watch {self.source.resource}", query)
         async with self._connection.stream(request, self._timing.silence) as stream:
             self._touch()
             self.open, self.opened = True, loop.time()

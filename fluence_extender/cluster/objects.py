@@ -14,7 +14,7 @@ from fluence_extender.cluster.bodies import (
     pod_group_path,
     pod_group_spec,
 )
-from fluence_extender.cluster.connection import MERGE_PATCH, Connection, Request
+from fluence_extender.cluster.connection import MERGE_PATCH, ApiRequest, Connection
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.cluster.port import Json, Kind
 from fluence_extender.cluster.sources import Discovery
@@ -34,7 +34,7 @@ class ApiObjects:
     async def read(self, path: str) -> Json | None:
         """Return the object at ``path``, None where it or its kind doesn't exist."""
         try:
-            body = await self._connection.call(Request("GET", path, f"read {path}"))
+            body = await self._connection.call(ApiRequest("GET", path, f"read {path}"))
         except Gone:
             return None
         found: Json = msgspec.json.decode(body)
@@ -43,13 +43,13 @@ class ApiObjects:
     async def create(self, path: str, body: Json) -> Json:
         """Create the object at ``path``. Raise `Conflict` where it exists."""
         collection = path.rpartition("/")[0]
-        answer = await self._connection.call(Request("POST", collection, f"create {path}", body=body))
+        answer = await self._connection.call(ApiRequest("POST", collection, f"create {path}", body=body))
         created: Json = msgspec.json.decode(answer)
         return created
 
     async def replace(self, path: str, body: Json) -> Json:
         """Write an object that was read and altered. Raise `Conflict` where it has changed since, or `Gone`."""
-        answer = await self._connection.call(Request("PUT", path, f"replace {path}", body=body))
+        answer = await self._connection.call(ApiRequest("PUT", path, f"replace {path}", body=body))
         replaced: Json = msgspec.json.decode(answer)
         return replaced
 
@@ -74,14 +74,14 @@ class ApiPodGroups:
         listed = await self._listed(kind)
         body = pod_group_manifest(listed, kind, name, size, owner)
         attempt = f"create PodGroup {name[0]}/{name[1]}"
-        await self._connection.call(Request("POST", pod_group_path(listed, name[0]), attempt, body=body))
+        await self._connection.call(ApiRequest("POST", pod_group_path(listed, name[0]), attempt, body=body))
 
     async def resize(self, group: AnyPodGroup, size: int) -> None:
         """Change the size of a PodGroup. Raise `errors.Invalid` where it can't be changed, or `Gone`."""
         body = {"metadata": {"uid": group.uid}, "spec": pod_group_spec(type(group), size)}
         attempt = f"resize PodGroup {group.namespace}/{group.name}"
         path = await self._path(group)
-        await self._connection.call(Request("PATCH", path, attempt, body=body, content_type=MERGE_PATCH))
+        await self._connection.call(ApiRequest("PATCH", path, attempt, body=body, content_type=MERGE_PATCH))
 
     async def remove(self, group: AnyPodGroup) -> None:
         """Delete a PodGroup in the state that was observed. Raise `Conflict` where it has changed since, or `Gone`."""
@@ -89,7 +89,7 @@ class ApiPodGroups:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": observed}
         attempt = f"delete PodGroup {group.namespace}/{group.name}"
         path = await self._path(group)
-        await self._connection.call(Request("DELETE", path, attempt, body=body))
+        await self._connection.call(ApiRequest("DELETE", path, attempt, body=body))
 
     async def _path(self, group: AnyPodGroup) -> str:
         return pod_group_path(await self._listed(type(group)), group.namespace, group.name)

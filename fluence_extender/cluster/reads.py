@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from fluence_extender.cluster.budgets import Budget, PreemptionRules, decode_budgets
-from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.connection import ApiRequest, Connection
 from fluence_extender.cluster.decode.objects import decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Gone
@@ -66,7 +66,7 @@ async def read_lease(connection: Connection, namespace: str, name: str, limit: f
     Raise `ClusterError`.
     """
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
-    request = Request("GET", path, f"read lease {namespace}/{name}")
+    request = ApiRequest("GET", path, f"read lease {namespace}/{name}")
     try:
         spec = _lease(await connection.call(request, limit, patient=False, urgent=True)).spec or _LeaseSpec()
     except Gone:
@@ -87,7 +87,7 @@ async def list_own_pods(connection: Connection, known: Mapping[str, str]) -> Own
     changed: list[Pod] = []
     read = 0
     while True:
-        request = Request("GET", "/api/v1/pods", "list our pods", query)
+        request = ApiRequest("GET", "/api/v1/pods", "list our pods", query)
         page = decode_page(await connection.call(request, PAGE_LIMIT))
         for raw in page.items or ():
             head = _versioned(raw).metadata
@@ -122,7 +122,7 @@ def _as_budgets(raw: bytes | None) -> Sequence[Budget] | None:
 async def _listed(connection: Connection, path: str, what: str) -> bytes | None:
     try:
         async with asyncio.timeout(RULES_LIMIT):
-            return await connection.call(Request("GET", path, f"list the {what}"), patient=False)
+            return await connection.call(ApiRequest("GET", path, f"list the {what}"), patient=False)
     except (ClusterError, TimeoutError) as error:
         log.warning(
             "simulations don't take these objects into account, because they can't be listed",

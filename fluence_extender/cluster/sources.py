@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from fluence_extender.cluster.connection import Connection, Request
+from fluence_extender.cluster.connection import ApiRequest, Connection
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.node import config_map_source, decode_node, decode_resources_file
 from fluence_extender.cluster.decode.operators import (
@@ -120,7 +120,7 @@ class Discovery:
 
     async def _read_groups(self) -> dict[str, frozenset[str]]:
         try:
-            body = await self._connection.call(Request("GET", GROUPS, ATTEMPT))
+            body = await self._connection.call(ApiRequest("GET", GROUPS, ATTEMPT))
             groups = msgspec.json.decode(body, type=_Groups).groups
         except (Gone, msgspec.MsgspecError):
             return {}
@@ -128,7 +128,7 @@ class Discovery:
 
     async def _has(self, path: str, resource: str) -> bool:
         try:
-            body = await self._connection.call(Request("GET", path, ATTEMPT))
+            body = await self._connection.call(ApiRequest("GET", path, ATTEMPT))
             return any(one.name == resource for one in msgspec.json.decode(body, type=_Resources).resources)
         except (Gone, msgspec.MsgspecError):
             return False

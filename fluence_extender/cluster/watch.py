@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from fluence_extender.cluster.connection import Connection, Request, connect
+from fluence_extender.cluster.connection import ApiRequest, Connection, connect
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.listwatch import ListWatch
 from fluence_extender.cluster.pacing import STANDARD, Timing, jittered
@@ -19,7 +19,7 @@ from fluence_extender.cluster.port import Kind, Listed, Observation, Sink, Watch
 from fluence_extender.cluster.resources_file import FileWatch, read_resources_file
 from fluence_extender.cluster.sources import config_map, sources
 
-HEARTBEAT = Request("GET", "/readyz", "ask whether the API server is ready")
+HEARTBEAT = ApiRequest("GET", "/readyz", "ask whether the API server is ready")
 LIST_ONCE_LIMIT = 30.0
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from fluence_extender.coordination.provider import ProviderError, Queue, Status, read_id
+from fluence_extender.coordination.provider import ProviderError, Queue, TaskStatus, read_id
 
 T = TypeVar("T")
 
@@ -37,10 +37,10 @@ class GuardedQueue:
             )
         return list(dict.fromkeys(one for one in map(read_id, found) if one is not None))[-MOST_TASKS:]
 
-    async def status(self, task: str) -> Status:
+    async def status(self, task: str) -> TaskStatus:
         """Return the status of a task."""
         found = await self._call(lambda queue: queue.status(task), f"read task {task}")
-        if not isinstance(found, Status):
+        if not isinstance(found, TaskStatus):
             raise ProviderError(
                 f"read task {task}: the provider returned {type(found).__name__}, not a Status"
             )

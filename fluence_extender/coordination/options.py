@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fluence_extender.coordination.tracker import Limits
+from fluence_extender.coordination.tracker import TrackerLimits
 from fluence_extender.model.coordination import (
     DISCOVERY_TIMEOUT_ANNOTATION,
     GANG_GROUP_VARIABLE,
@@ -55,9 +55,9 @@ class Options:
     call: float = CALL_LIMIT
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> TrackerLimits:
         """The limits for the tasks."""
-        return Limits(self.discovery, self.silence)
+        return TrackerLimits(self.discovery, self.silence)
 
 
 def read_options(environ: Mapping[str, str]) -> tuple[Options, list[str]]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from fluence_extender.cluster.connection import STRATEGIC_PATCH, Connection, Request
+from fluence_extender.cluster.connection import STRATEGIC_PATCH, ApiRequest, Connection
 from fluence_extender.cluster.decode.objects import decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Gone
@@ -48,7 +48,7 @@ class ApiReleases:
         await self._patch(path, f"annotate pod {pod.key}", _annotated(pod.uid, annotations))
 
     async def _patch(self, path: str, attempt: str, body: Json) -> None:
-        await self._connection.call(Request("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
+        await self._connection.call(ApiRequest("PATCH", path, attempt, None, body, STRATEGIC_PATCH))
 
 
 class ApiPods(ApiReleases):
@@ -74,7 +74,7 @@ class ApiPods(ApiReleases):
         found: list[Pod] = []
         query: dict[str, str | int] = {"labelSelector": f"{GROUP_LABEL}={name}", "limit": PAGE}
         while True:
-            request = Request("GET", _path(self._namespace), f"list the pods of group {name}", query)
+            request = ApiRequest("GET", _path(self._namespace), f"list the pods of group {name}", query)
             page = _decoded(decode_page, await self._connection.call(request))
             found += [_decoded(decode_pod, bytes(one)) for one in page.items or ()]
             if not page.metadata.next_page:
@@ -90,7 +90,7 @@ class ApiPods(ApiReleases):
         return found
 
     async def _read(self, name: str) -> Pod:
-        request = Request("GET", _path(self._namespace, name), f"read pod {name}")
+        request = ApiRequest("GET", _path(self._namespace, name), f"read pod {name}")
         return _decoded(decode_pod, await self._connection.call(request))
 
 

@@ -23,7 +23,7 @@ class ProviderError(Exception):
     """A vendor couldn't be asked, or its answer makes no sense; the text says why."""
 
 
-class State(StrEnum):
+class TaskState(StrEnum):
     """The state of a task."""
 
     QUEUED = "queued"
@@ -34,24 +34,24 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class TaskStatus:
     """The status of a task; ``position`` is its place in the queue, 1 for the next task, None if unknown."""
 
-    state: State
+    state: TaskState
     position: int | None = None
 
     @property
     def ready(self) -> bool:
         """Whether the consumers may start: the task is the next one, runs, or has ended in whatever way."""
-        return self.state is not State.QUEUED or (self.position is not None and self.position <= FIRST)
+        return self.state is not TaskState.QUEUED or (self.position is not None and self.position <= FIRST)
 
     @property
     def ended(self) -> bool:
         """Whether the status can't change any more."""
-        return self.state in (State.COMPLETED, State.FAILED, State.CANCELLED)
+        return self.state in (TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED)
 
     def __str__(self) -> str:
-        queued = self.state is State.QUEUED and self.position is not None
+        queued = self.state is TaskState.QUEUED and self.position is not None
         return f"{self.state}, position {self.position}" if queued else str(self.state)
 
 
@@ -62,7 +62,7 @@ class Queue(Protocol):
         """Return the ids of the tasks tagged with the pod's uid, oldest first. Look once, without waiting."""
         ...
 
-    def status(self, task: str) -> Status:
+    def status(self, task: str) -> TaskStatus:
         """Return the status of a task."""
         ...
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fluence_extender.coordination.provider import Status
+from fluence_extender.coordination.provider import TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TrackerLimits:
     """Seconds until a task must have been found, and seconds without news after which a found task is given up."""
 
     discovery: float
@@ -33,9 +33,9 @@ class Verdict:
 class TaskTracker:
     """The tasks of one producer with their last status. ``begun`` and all other times are in seconds of one clock."""
 
-    limits: Limits
+    limits: TrackerLimits
     begun: float
-    tasks: dict[str, Status | None] = field(default_factory=dict)
+    tasks: dict[str, TaskStatus | None] = field(default_factory=dict)
     last_news: float = 0.0
     trouble: str = ""
     verdict: Verdict | None = None
@@ -57,7 +57,7 @@ class TaskTracker:
                 self.tasks[task] = None
                 self.last_news = now
 
-    def update(self, task: str, status: Status, now: float) -> None:
+    def update(self, task: str, status: TaskStatus, now: float) -> None:
         """Note the status of a task."""
         self.tasks[task] = status
         self.last_news = now

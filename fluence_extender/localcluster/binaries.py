@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fluence_extender.localcluster.errors import BuildFailed, GoMissing
 from fluence_extender.localcluster.progress import ConsoleProgress, Progress
-from fluence_extender.localcluster.recipe import COMMANDS, Command
+from fluence_extender.localcluster.recipe import COMMANDS, ControlPlaneCommand
 
 MINIMUM_GO = (1, 26)
 """The `go` line of the pinned modules (Kubernetes 1.36 and kwok 0.8)."""
@@ -49,7 +49,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return base / "fluence-extender"
 
 
-def locate(command: Command, cache: Path, environ: Mapping[str, str] = os.environ) -> Path:
+def locate(command: ControlPlaneCommand, cache: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """Return the path of ``command``: in the folder ``KUBEBUILDER_ASSETS`` if it is there, else in the cache."""
     assets = environ.get(ASSETS)
     if assets and _runnable(Path(assets) / command.binary):
@@ -88,7 +88,9 @@ def _locked(path: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _build_all(commands: list[Command], paths: Mapping[str, Path], cache: Path, progress: Progress) -> None:
+def _build_all(
+    commands: list[ControlPlaneCommand], paths: Mapping[str, Path], cache: Path, progress: Progress
+) -> None:
     if not commands:
         return
     go = find_go(cache, progress)
@@ -98,7 +100,7 @@ def _build_all(commands: list[Command], paths: Mapping[str, Path], cache: Path, 
             _build(go, command, paths[command.binary])
 
 
-def _build(go: Go, command: Command, target: Path) -> None:
+def _build(go: Go, command: ControlPlaneCommand, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
         for pin, content in command.module.pins().items():

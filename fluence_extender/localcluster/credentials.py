@@ -86,7 +86,7 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-class Authority:
+class LocalAuthority:
     """The certificate authority of one control plane, kept in ``folder`` (ca.crt, ca.key)."""
 
     def __init__(self, folder: Path) -> None:
@@ -170,7 +170,7 @@ class Access:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         layout.credentials.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._authority = Authority(layout.credentials)
+        self._authority = LocalAuthority(layout.credentials)
         server = self._authority.server()
         self._write("server.crt", server.certificate)
         self._write("server.key", server.key)

@@ -64,7 +64,7 @@ KWOK = Module("kwok", KWOK_VERSION, (("sigs.k8s.io/kwok/pkg/consts.Version", KWO
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ControlPlaneCommand:
     """One binary: its file name, the pinned module that builds it, and the Go package of its main function."""
 
     binary: str
@@ -73,9 +73,11 @@ class Command:
 
 
 COMMANDS = (
-    Command("kube-scheduler", KUBERNETES, "k8s.io/kubernetes/cmd/kube-scheduler"),
-    Command("kube-apiserver", KUBERNETES, "k8s.io/kubernetes/cmd/kube-apiserver"),
-    Command("kube-controller-manager", KUBERNETES, "k8s.io/kubernetes/cmd/kube-controller-manager"),
-    Command("etcd", ETCD, "go.etcd.io/etcd/server/v3"),
-    Command("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok"),
+    ControlPlaneCommand("kube-scheduler", KUBERNETES, "k8s.io/kubernetes/cmd/kube-scheduler"),
+    ControlPlaneCommand("kube-apiserver", KUBERNETES, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    ControlPlaneCommand(
+        "kube-controller-manager", KUBERNETES, "k8s.io/kubernetes/cmd/kube-controller-manager"
+    ),
+    ControlPlaneCommand("etcd", ETCD, "go.etcd.io/etcd/server/v3"),
+    ControlPlaneCommand("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok"),
 )

@@ -3,7 +3,7 @@
 * `GangRefused`: a gang has no place; it carries the reason for the user. This is the only one that `Planner` raises.
 * `NoPlace`: members have no place within some nodes; what the reason is made from.
 * `UnknownLevel`: a pod names a topology level that doesn't exist.
-* `Undecided`: a search has spent its budget without an answer.
+* `SearchBudgetSpent`: a search has spent its budget without an answer.
 """
 
 from __future__ import annotations
@@ -54,5 +54,5 @@ class UnknownLevel(PlacementError):
         self.known = known
 
 
-class Undecided(PlacementError):
+class SearchBudgetSpent(PlacementError):
     """The budget of a search is spent, so it isn't known whether there is a place."""

@@ -27,7 +27,7 @@ class CapacitySource(Protocol):
         ...
 
 
-class Graph(Protocol):
+class GraphView(Protocol):
     """The resource graph."""
 
     @property
@@ -91,7 +91,7 @@ class Capacities(Protocol):
         ...
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> GraphView:
         """The resource graph."""
         ...
 

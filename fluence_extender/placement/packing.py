@@ -14,7 +14,7 @@ from operator import gt, mul
 import numpy as np
 
 from fluence_extender.ledger.capacity import Amounts
-from fluence_extender.placement.errors import Undecided
+from fluence_extender.placement.errors import SearchBudgetSpent
 
 Left = tuple[int, ...]
 Pattern = tuple[tuple[int, int], ...]
@@ -43,7 +43,7 @@ class Bins:
 def pack(bins: Bins, counts: Sequence[int], budget: int) -> list[tuple[int, Pattern]] | None:
     """Place ``counts[i]`` members of each shape i: return (node, pattern) for each node used, None if impossible.
 
-    Raises `Undecided` after ``budget`` patterns.
+    Raises `SearchBudgetSpent` after ``budget`` patterns.
     """
     return _Packing(bins, tuple(counts), budget).run()
 
@@ -81,7 +81,7 @@ class _Packing:
             pattern = next(patterns, None)
             if pattern is None:
                 if self.budget < 0:
-                    raise Undecided
+                    raise SearchBudgetSpent
                 self.dead.add((node, left))
                 stack.pop()
                 if chosen:

@@ -14,7 +14,7 @@ from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.ledger_port import ClosingRules, Devices, Graph
+from fluence_extender.placement.ledger_port import ClosingRules, Devices, GraphView
 
 
 class CopiedDevices(Devices, Protocol):
@@ -40,7 +40,7 @@ class PlanningCopy:
     def __init__(
         self,
         tables: tuple[CapacityTable, CapacityTable],
-        graph: Graph,
+        graph: GraphView,
         rules: ClosingRules,
         holders: Mapping[str, PodUse],
         devices: CopiedDevices,

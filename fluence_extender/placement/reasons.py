@@ -22,7 +22,7 @@ from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, POD
 from fluence_extender.placement.demand import Group
 from fluence_extender.placement.device_search import DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex, by_frequency, passes, refusal
-from fluence_extender.placement.errors import NoPlace, Undecided
+from fluence_extender.placement.errors import NoPlace, SearchBudgetSpent
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.search import Shape, capacity, decide
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
@@ -162,7 +162,7 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
     try:
         if decide(ideal, whole) is not None:
             return None
-    except Undecided:
+    except SearchBudgetSpent:
         return None
     part = largest_part(ideal, whole)
     wanted = sum(shape.count for shape in ideal)

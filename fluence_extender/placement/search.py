@@ -19,7 +19,7 @@ from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import Amounts, CapacityTable, NodeCapacity, slots
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.errors import Undecided
+from fluence_extender.placement.errors import SearchBudgetSpent
 from fluence_extender.placement.packing import Bins, pack
 
 BUDGET = 20_000
@@ -162,14 +162,14 @@ def place(
     """
     try:
         return decide(shapes, table, budget)
-    except Undecided:
+    except SearchBudgetSpent:
         return None
 
 
 def decide(
     shapes: Sequence[Shape], table: CapacityTable | Mapping[str, NodeCapacity], budget: int = BUDGET
 ) -> Counts | None:
-    """Place as `place` does, but None means that it is impossible. Raises `Undecided` when that isn't known."""
+    """Place as `place` does, but None means that it is impossible. Raises `SearchBudgetSpent` when that isn't known."""
     problem = _Problem(shapes, table if isinstance(table, CapacityTable) else CapacityTable.of(table))
     if len(shapes) == 1:
         return _first_fit(problem, (0,), tight=False)
@@ -198,7 +198,7 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
     shapes = problem.shapes
     everywhere = np.unique(np.concatenate(problem.rows)) if shapes else np.zeros(0, dtype=np.intp)
     if len(everywhere) * len(shapes) > MOST_CELLS:
-        raise Undecided
+        raise SearchBudgetSpent
     asked = np.flatnonzero(np.any(problem.sizes, axis=0))
     most = np.zeros((len(everywhere), len(shapes)), dtype=np.int64)
     for index, rows in enumerate(problem.rows):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fluence_extender.selection.backend import Backend, merged, priced
 from fluence_extender.selection.errors import NoCandidates
 from fluence_extender.selection.policy import parse_constraints, parse_policy
-from fluence_extender.selection.providers import Provider, Query
+from fluence_extender.selection.providers import BackendProvider, BackendQuery
 from fluence_extender.selection.request import SelectionRequest
 from fluence_extender.selection.steps import Candidates, Step
 
@@ -43,7 +43,7 @@ class Sources:
 
     offers: tuple[Backend, ...] | None
     described: tuple[Backend, ...] = ()
-    providers: tuple[Provider, ...] = ()
+    providers: tuple[BackendProvider, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -52,7 +52,7 @@ def select(request: SelectionRequest, sources: Sources, cost_tolerance: float = 
     steps = (*parse_constraints(request.constraints), *parse_policy(request.policy, cost_tolerance))
     needs = frozenset[str]().union(*(step.needs for step in steps))
     pool = _pool(_merge([*(sources.offers or ()), *sources.described]), request, sources.offers)
-    live, notes = _ask(sources.providers, Query(pool.left, needs, request.shots))
+    live, notes = _ask(sources.providers, BackendQuery(pool.left, needs, request.shots))
     pool = _pool(_merge([*pool.all, *live]), request, sources.offers)
     undescribed = {one.name: NOT_DESCRIBED for one in pool.left if not one.described}
     left = tuple(priced(one, request.shots) for one in pool.left if one.described)
@@ -97,7 +97,7 @@ def _pool(backends: Candidates, request: SelectionRequest, offers: Collection[Ba
     return _Pool(backends, tuple(one for one in backends if one.name not in dropped), dropped)
 
 
-def _ask(providers: Sequence[Provider], query: Query) -> tuple[list[Backend], list[str]]:
+def _ask(providers: Sequence[BackendProvider], query: BackendQuery) -> tuple[list[Backend], list[str]]:
     backends: list[Backend] = []
     notes: list[str] = []
     for provider in providers:

@@ -1,7 +1,7 @@
 """The port for sources of descriptions beside the attribute file.
 
 A package offers its source under the entry point group ``fluence_extender.backend_providers``: a callable without
-parameters that returns a `Provider`.
+parameters that returns a `BackendProvider`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ENTRY_POINTS = "fluence_extender.backend_providers"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class BackendQuery:
     """What a provider is asked.
 
     ``backends`` are those that may still be chosen, as known so far; ``needs`` are the attributes that the steps use.
@@ -34,7 +34,7 @@ class Description:
     notes: tuple[str, ...] = ()
 
 
-class Provider(Protocol):
+class BackendProvider(Protocol):
     """A source of descriptions. A failure never ends the selection: it becomes a note or a missing attribute."""
 
     @property
@@ -46,6 +46,6 @@ class Provider(Protocol):
         """Return whether the provider knows any of ``needs``; otherwise it isn't asked and uses no network."""
         ...
 
-    def describe(self, query: Query) -> Description:
+    def describe(self, query: BackendQuery) -> Description:
         """Return what is known of the backends in ``query``; others may be added."""
         ...

@@ -15,7 +15,7 @@ from fluence_extender.model.quantity import InvalidQuantity, nanos
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ContainerBound:
     """The amounts of one resource that a container may have, as quantities. ``maximum`` None: any amount.
 
     ``limited``: each container has a limit or is given one. ``ratio``: the limit may be this many times the request.
@@ -27,7 +27,7 @@ class Bound:
     ratio: str | None = None
 
 
-Bounds = Mapping[str, Bound]
+Bounds = Mapping[str, ContainerBound]
 """By the name of the resource."""
 
 
@@ -41,7 +41,7 @@ class Fitted:
 
 def read_bounds(items: Iterable[dict[str, Any]]) -> Bounds:
     """Return the bounds that these LimitRanges set together. A value that isn't a quantity sets none."""
-    found: dict[str, Bound] = {}
+    found: dict[str, ContainerBound] = {}
     for item in items:
         for limit in (item.get("spec") or {}).get("limits") or ():
             if limit.get("type") == "Container":
@@ -49,13 +49,13 @@ def read_bounds(items: Iterable[dict[str, Any]]) -> Bounds:
     return found
 
 
-def _narrow(found: dict[str, Bound], limit: dict[str, Any]) -> None:
+def _narrow(found: dict[str, ContainerBound], limit: dict[str, Any]) -> None:
     minimum, maximum, ratio = (limit.get(key) or {} for key in ("min", "max", "maxLimitRequestRatio"))
     limited = {*maximum, *ratio, *(limit.get("default") or {})}
     for name in {*minimum, *limited}:
-        known = found.get(name, Bound())
+        known = found.get(name, ContainerBound())
         try:
-            found[name] = Bound(
+            found[name] = ContainerBound(
                 minimum=max(known.minimum, str(minimum.get(name, "0")), key=nanos),
                 maximum=min(
                     (one for one in (known.maximum, maximum.get(name)) if one), key=nanos, default=None
@@ -91,10 +91,10 @@ def fit(
     return Fitted({"requests": requested, **({"limits": capped} if capped else {})}, short)
 
 
-def _within(amount: str, bound: Bound) -> str:
+def _within(amount: str, bound: ContainerBound) -> str:
     raised = max(amount, bound.minimum, key=nanos)
     return raised if bound.maximum is None else min(raised, bound.maximum, key=nanos)
 
 
-def _exceeds_ratio(limit: str, request: str, bound: Bound) -> bool:
+def _exceeds_ratio(limit: str, request: str, bound: ContainerBound) -> bool:
     return bound.ratio is not None and nanos(limit) * nanos("1") > nanos(request) * nanos(bound.ratio)

@@ -19,7 +19,7 @@ from fluence_extender.gangs.preemption.preemptions import (
     devices_held_for,
     preemptable_by,
 )
-from fluence_extender.gangs.preemption.search import Found, Query, search, usable_nodes
+from fluence_extender.gangs.preemption.search import Found, VictimQuery, search, usable_nodes
 from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
@@ -153,14 +153,14 @@ class PreemptionPreviewer:
             forbidden.append(refused.reason)
             protected.add(refused.last_concerned(pods))
 
-    def _query(self, key: GangKey, demands: Sequence[Demand], protected: Collection[GangKey]) -> Query:
+    def _query(self, key: GangKey, demands: Sequence[Demand], protected: Collection[GangKey]) -> VictimQuery:
         pods = [demand.pod for demand in demands]
         excluded = {key, *protected, *self._context.evicted}
 
         def may_take(gang: Gang) -> bool:
             return gang.key not in excluded
 
-        return Query(
+        return VictimQuery(
             key,
             demands,
             (),

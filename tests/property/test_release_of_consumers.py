@@ -21,7 +21,7 @@ from fluence_extender.coordination import sidecar as module
 from fluence_extender.coordination.guarded_queue import GuardedQueue
 from fluence_extender.coordination.late import PATIENCE, REPEAT, LateConsumers
 from fluence_extender.coordination.options import Options
-from fluence_extender.coordination.provider import ProviderError, State, Status
+from fluence_extender.coordination.provider import ProviderError, TaskState, TaskStatus
 from fluence_extender.coordination.release import recorded_verdict
 from fluence_extender.coordination.sidecar import Sidecar
 from fluence_extender.model.coordination import QUANTUM_JOB_ID_ANNOTATION, RELEASED_ANNOTATION
@@ -40,7 +40,7 @@ OPTIONS = Options(
     call=5.0,
     silence=3600.0,
 )
-QUEUED, RUNNING = Status(State.QUEUED, 4), Status(State.RUNNING)
+QUEUED, RUNNING = TaskStatus(TaskState.QUEUED, 4), TaskStatus(TaskState.RUNNING)
 
 OK, FAIL, KILL, JOIN = "ok", "fail", "kill", "join"
 steps = st.lists(st.sampled_from([OK, OK, OK, FAIL, FAIL, KILL, JOIN]), max_size=40)

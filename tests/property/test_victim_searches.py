@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.gangs.preemption.search import TRIALS, Found, Query, VictimSearch, confirm, search
+from fluence_extender.gangs.preemption.search import TRIALS, Found, VictimQuery, VictimSearch, confirm, search
 from fluence_extender.gangs.preemption.victims import Victim, victims_of
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
@@ -73,7 +73,7 @@ def wanted(dice: random.Random) -> list[Pod]:
     ]
 
 
-def by_itself(world: World, planner: Planner, query: Query) -> tuple[Victim, ...]:
+def by_itself(world: World, planner: Planner, query: VictimQuery) -> tuple[Victim, ...]:
     """Try each set on a new copy of the ledger, pod by pod."""
 
     def fits(gone: frozenset[str]) -> bool:
@@ -91,11 +91,11 @@ def by_itself(world: World, planner: Planner, query: Query) -> tuple[Victim, ...
     return choose(candidates, fits, TRIALS[1]) or ()
 
 
-def in_steps(world: World, planner: Planner, query: Query, cost: int) -> Found | None:
+def in_steps(world: World, planner: Planner, query: VictimQuery, cost: int) -> Found | None:
     return to_the_end(search(world.controller.registry, world.ledger, planner, query), cost)
 
 
-def confirmed(world: World, planner: Planner, query: Query, found: Found) -> Found | None:
+def confirmed(world: World, planner: Planner, query: VictimQuery, found: Found) -> Found | None:
     return to_the_end(
         VictimSearch(query, confirm(world.controller.registry, world.ledger, planner, query, found)),
         EVERYTHING,
@@ -118,7 +118,7 @@ def test_search_in_steps_finds_what_trying_each_set_by_itself_finds(seed: int) -
         planner = Planner(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in wanted(dice)]
         usable = None if any(one.pod.devices for one in demands) else set(world.controller.eligibility.nodes)
-        query = Query(HIGH, demands, (), frozenset(), 2, lambda _: True, usable, frozenset())
+        query = VictimQuery(HIGH, demands, (), frozenset(), 2, lambda _: True, usable, frozenset())
         version, held = world.ledger.version, dict(world.ledger.allocations)
         expected = by_itself(world, planner, query)
         for cost in (1, 40, EVERYTHING):
@@ -149,7 +149,7 @@ def disturb(world: World, dice: random.Random) -> None:
     world.advance(0.1)
 
 
-def fits_there(world: World, query: Query, found: Found) -> bool:
+def fits_there(world: World, query: VictimQuery, found: Found) -> bool:
     """Return whether the places have enough capacity once the victims are gone, counted again."""
     left = {name: account.free for name, account in world.ledger.accounts.items()}
     for uid in (uid for victim in found.victims for uid in victim.uids):
@@ -171,7 +171,7 @@ def test_confirmed_find_holds_on_the_ledger_as_it_is(seed: int) -> None:
     try:
         planner = Planner(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in wanted(dice)]
-        query = Query(HIGH, demands, (), frozenset(), 2, lambda _: True, None, frozenset())
+        query = VictimQuery(HIGH, demands, (), frozenset(), 2, lambda _: True, None, frozenset())
         found = in_steps(world, planner, query, 40)
         if found is None:
             return

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fluence_extender.webhook.containers import is_own
 from fluence_extender.webhook.contract import AdmissionRequest, Context, GroupKind, OwnedPods
 from fluence_extender.webhook.handlers import HANDLERS
-from fluence_extender.webhook.limit_ranges import Bound
+from fluence_extender.webhook.limit_ranges import ContainerBound
 from fluence_extender.webhook.mutate import mutate
 from fluence_extender.webhook.validity import faults, shape_fault
 from tests.unit.webhook.pods import RESOURCES, applied
@@ -139,7 +139,7 @@ REQUESTS = st.builds(
     produces=st.sampled_from([None, True, False]),
     owned=st.sampled_from([None, OwnedPods(0), OwnedPods(3, 1)]),
     has_account=st.sampled_from([None, True, False]),
-    bounds=st.sampled_from([None, {"cpu": Bound("1", "2", True, "1")}]),
+    bounds=st.sampled_from([None, {"cpu": ContainerBound("1", "2", True, "1")}]),
 )
 SELECTED = st.permutations(list(HANDLERS)).flatmap(
     lambda names: st.sampled_from([names[:count] for count in range(4)])

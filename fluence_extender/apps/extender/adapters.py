@@ -28,7 +28,7 @@ from fluence_extender.http.state.backends import backend_listing
 from fluence_extender.http.state.gangs import NO_PLACE_YET, allocation_listing, gang_detail, gang_listing
 from fluence_extender.http.state.graph import graph
 from fluence_extender.http.state.nodes import node_detail, node_listing
-from fluence_extender.http.state.port import Graph, Listing, NotSimulated, Single
+from fluence_extender.http.state.port import GraphExport, Listing, NotSimulated, Single
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.whatif.documents import BadManifest
@@ -178,7 +178,7 @@ class LiveState(LiveReadiness):
         """Return all virtual devices."""
         return backend_listing(self._controller)
 
-    def graph(self, expand: bool) -> Graph:
+    def graph(self, expand: bool) -> GraphExport:
         """Return the graph as JGF, compact or in whole cores and GiB with one vertex for each leaf."""
         return graph(self._controller, expand)
 

@@ -14,7 +14,7 @@ from fluence_extender.apps.kubectl.options import (
     no_headers_option,
     output_option,
 )
-from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items
+from fluence_extender.apps.kubectl.tables import FORMS, TableColumn, print_items
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
@@ -71,14 +71,14 @@ def _attributes(device: Item) -> str:
 
 
 COLUMNS = (
-    Column("BACKEND", lambda device: str(device["backend"])),
-    Column("TYPE", lambda device: str(device["type"])),
-    Column("TOTAL", lambda device: str(device["total"])),
-    Column("HELD", lambda device: str(device["held"])),
-    Column("FREE", lambda device: str(device["free"])),
-    Column("NODE", lambda device: str(device["node"])),
-    Column("PATH", lambda device: str(device["path"]), wide=True),
-    Column("ATTRIBUTES", _attributes),
-    Column("HELD BY", _holders),
-    Column("PROBLEM", lambda device: "; ".join(device["problems"])),
+    TableColumn("BACKEND", lambda device: str(device["backend"])),
+    TableColumn("TYPE", lambda device: str(device["type"])),
+    TableColumn("TOTAL", lambda device: str(device["total"])),
+    TableColumn("HELD", lambda device: str(device["held"])),
+    TableColumn("FREE", lambda device: str(device["free"])),
+    TableColumn("NODE", lambda device: str(device["node"])),
+    TableColumn("PATH", lambda device: str(device["path"]), wide=True),
+    TableColumn("ATTRIBUTES", _attributes),
+    TableColumn("HELD BY", _holders),
+    TableColumn("PROBLEM", lambda device: "; ".join(device["problems"])),
 )

@@ -20,7 +20,7 @@ from typing import Any
 
 from fluence_extender.apps.kubectl.terminal import tell_note, waiting
 from fluence_extender.selection.backend import DEVICE_ARN, QUEUE, REGION, STATUS, Backend
-from fluence_extender.selection.providers import Description, Query
+from fluence_extender.selection.providers import BackendQuery, Description
 
 UNREADABLE_QUEUE = 1e9
 """The queue size that stands for one which can't be read: longer than any other."""
@@ -41,7 +41,7 @@ class BraketLive:
         """Return whether queue or status is needed. They change by the minute, so no file has them."""
         return bool(needs & {QUEUE, STATUS})
 
-    def describe(self, query: Query) -> Description:
+    def describe(self, query: BackendQuery) -> Description:
         """Query each device with an ARN."""
         devices = [one for one in query.backends if one.strings.get(DEVICE_ARN)]
         if not devices:

@@ -21,7 +21,7 @@ from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.errors import InvalidAttributeFile
 from fluence_extender.selection.offers import offers_of_devices, parse_offers
 from fluence_extender.selection.pipeline import Selection, Sources, select
-from fluence_extender.selection.providers import ENTRY_POINTS, Provider
+from fluence_extender.selection.providers import ENTRY_POINTS, BackendProvider
 from fluence_extender.selection.request import SelectionRequest
 
 _PATIENCE = 20.0
@@ -124,11 +124,11 @@ def read_offers(connection: Sequence[str], namespace: str) -> tuple[Backend, ...
     return offers
 
 
-def third_party_providers() -> list[Provider]:
+def third_party_providers() -> list[BackendProvider]:
     """Return the providers of other packages; one that can't be loaded becomes a note."""
     from importlib.metadata import entry_points
 
-    found: list[Provider] = []
+    found: list[BackendProvider] = []
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             found.append(point.load()())

@@ -23,7 +23,7 @@ _NOT_TEXT = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "nul
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class ManifestEdit:
     """Put ``text`` in place of the characters from ``start`` to before ``end``."""
 
     start: int
@@ -31,7 +31,7 @@ class Edit:
     text: str
 
 
-def edited(text: str, edits: Sequence[Edit]) -> str:
+def edited(text: str, edits: Sequence[ManifestEdit]) -> str:
     """Return ``text`` with all edits made. They must not overlap."""
     parts: list[str] = []
     position = 0
@@ -43,7 +43,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 def annotate(
     text: str, holder: MappingNode, values: Mapping[str, str], beside: str, label: str
-) -> list[Edit]:
+) -> list[ManifestEdit]:
     """Return the edits that give the object or pod template ``holder`` these annotations.
 
     New ones follow the annotation ``beside`` if there is one. ``label`` names the object in messages. Raise
@@ -61,7 +61,7 @@ def annotate(
         return [_filled(text, annotations, values)]
     if not isinstance(annotations, MappingNode):
         raise CommandError(f"{label}: annotations are not a map; write them as KEY: VALUE")
-    edits: list[Edit] = []
+    edits: list[ManifestEdit] = []
     added: dict[str, str] = {}
     for key, value in values.items():
         there = entry(annotations, key)
@@ -89,22 +89,22 @@ def _own(node: Node, key: str, label: str) -> Node | None:
     return value
 
 
-def _replaced(text: str, node: Node, value: str, flow: bool) -> Edit:
+def _replaced(text: str, node: Node, value: str, flow: bool) -> ManifestEdit:
     start, end = node.start_mark.index, node.end_mark.index
     written = _quoted(value) if flow else _scalar(value)
     if start == end:
-        return Edit(start, end, f" {written}")
+        return ManifestEdit(start, end, f" {written}")
     old = text[start:end]
     # A block scalar includes its last line break and the blank lines behind it.
-    return Edit(start, end, written + old[len(old.rstrip()) :])
+    return ManifestEdit(start, end, written + old[len(old.rstrip()) :])
 
 
-def _filled(text: str, node: Node, entries: Entries) -> Edit:
+def _filled(text: str, node: Node, entries: Entries) -> ManifestEdit:
     space = " " if node.start_mark.index == node.end_mark.index else ""
-    return Edit(node.start_mark.index, node.end_mark.index, f"{space}{{{_members(entries)}}}")
+    return ManifestEdit(node.start_mark.index, node.end_mark.index, f"{space}{{{_members(entries)}}}")
 
 
-def _insertion(text: str, node: Node, entries: Entries, beside: str) -> Edit:
+def _insertion(text: str, node: Node, entries: Entries, beside: str) -> ManifestEdit:
     assert isinstance(node, MappingNode)
     if node.flow_style or not node.value:
         return _flow_insertion(text, node, entries)
@@ -113,11 +113,11 @@ def _insertion(text: str, node: Node, entries: Entries, beside: str) -> Edit:
     lines = _lines(entries, column)
     anchor = _anchor(node, beside)
     if anchor is None:
-        return Edit(start, start, newline.join(lines).lstrip() + newline + " " * column)
+        return ManifestEdit(start, start, newline.join(lines).lstrip() + newline + " " * column)
     end = text.find("\n", anchor.end_mark.index)
     if end < 0:
-        return Edit(len(text), len(text), newline + newline.join(lines))
-    return Edit(end + 1, end + 1, newline.join(lines) + newline)
+        return ManifestEdit(len(text), len(text), newline + newline.join(lines))
+    return ManifestEdit(end + 1, end + 1, newline.join(lines) + newline)
 
 
 def _first(text: str, node: MappingNode) -> tuple[int, int]:
@@ -142,13 +142,13 @@ def _anchor(node: MappingNode, beside: str) -> Node | None:
     return preferred or (pairs[-1][1] if pairs else None)
 
 
-def _flow_insertion(text: str, node: MappingNode, entries: Entries) -> Edit:
+def _flow_insertion(text: str, node: MappingNode, entries: Entries) -> ManifestEdit:
     brace = text.index("{", node.start_mark.index) + 1
     if not node.value:
-        return Edit(brace, brace, _members(entries))
+        return ManifestEdit(brace, brace, _members(entries))
     space = text[brace : node.value[0][0].start_mark.index]
     indent = space if not space.strip() else ""
-    return Edit(brace, brace, f"{indent}{_members(entries)}," + ("" if space else " "))
+    return ManifestEdit(brace, brace, f"{indent}{_members(entries)}," + ("" if space else " "))
 
 
 def _members(entries: Entries) -> str:

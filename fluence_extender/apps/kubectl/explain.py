@@ -16,7 +16,7 @@ import click
 
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.options import Command, no_headers_option, output_option
-from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items
+from fluence_extender.apps.kubectl.tables import FORMS, TableColumn, print_items
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -106,9 +106,9 @@ def _item(one: Key) -> Item:
 
 
 COLUMNS = (
-    Column("KEY", lambda one: str(one["name"])),
-    Column("KIND", lambda one: str(one["kind"])),
-    Column("ON", lambda one: str(one["on"])),
-    Column("WRITTEN BY", lambda one: str(one["by"])),
-    Column("EXAMPLE", lambda one: str(one["example"]), wide=True),
+    TableColumn("KEY", lambda one: str(one["name"])),
+    TableColumn("KIND", lambda one: str(one["kind"])),
+    TableColumn("ON", lambda one: str(one["on"])),
+    TableColumn("WRITTEN BY", lambda one: str(one["by"])),
+    TableColumn("EXAMPLE", lambda one: str(one["example"]), wide=True),
 )

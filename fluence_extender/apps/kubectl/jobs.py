@@ -19,7 +19,7 @@ from fluence_extender.apps.kubectl.options import (
     no_headers_option,
     output_option,
 )
-from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items, table
+from fluence_extender.apps.kubectl.tables import FORMS, TableColumn, print_items, table
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
@@ -69,22 +69,22 @@ def jobs(
     print_items("gang", found, columns(namespace), output, not no_headers, none=f"no gangs{where}")
 
 
-def columns(namespace: str) -> tuple[Column, ...]:
+def columns(namespace: str) -> tuple[TableColumn, ...]:
     """Return the columns for gangs of one namespace, or of all (``""``)."""
     today = now()
-    first = () if namespace else (Column("NAMESPACE", lambda gang: str(gang["namespace"])),)
+    first = () if namespace else (TableColumn("NAMESPACE", lambda gang: str(gang["namespace"])),)
     return (
         *first,
-        Column("NAME", lambda gang: str(gang["name"])),
-        Column("STATE", lambda gang: str(gang["state"])),
-        Column("PLACED", _placed),
-        Column("AGE", lambda gang: age(gang["created"], today)),
-        Column("NODES", lambda gang: _few(gang, "node")),
-        Column("BACKEND", lambda gang: _few(gang, "backend")),
-        Column("STARTS IN", lambda gang: until(gang.get("expected_start"), today)),
-        Column("KIND", lambda gang: str(gang["convention"]), wide=True),
-        Column("WHY", lambda gang: str(gang["why"]), wide=True),
-        Column("REASON", lambda gang: str(gang["reason"])),
+        TableColumn("NAME", lambda gang: str(gang["name"])),
+        TableColumn("STATE", lambda gang: str(gang["state"])),
+        TableColumn("PLACED", _placed),
+        TableColumn("AGE", lambda gang: age(gang["created"], today)),
+        TableColumn("NODES", lambda gang: _few(gang, "node")),
+        TableColumn("BACKEND", lambda gang: _few(gang, "backend")),
+        TableColumn("STARTS IN", lambda gang: until(gang.get("expected_start"), today)),
+        TableColumn("KIND", lambda gang: str(gang["convention"]), wide=True),
+        TableColumn("WHY", lambda gang: str(gang["why"]), wide=True),
+        TableColumn("REASON", lambda gang: str(gang["reason"])),
     )
 
 

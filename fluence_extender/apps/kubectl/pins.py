@@ -12,10 +12,10 @@ from datetime import datetime
 
 from yaml.nodes import MappingNode
 
-from fluence_extender.apps.kubectl.edits import Edit, annotate, edited
+from fluence_extender.apps.kubectl.edits import ManifestEdit, annotate, edited
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.manifests import child, objects, read_documents, split_documents
-from fluence_extender.apps.kubectl.sources import Source
+from fluence_extender.apps.kubectl.sources import ManifestSource
 from fluence_extender.apps.kubectl.workloads import Workload, annotations_of, workload
 from fluence_extender.model.names import (
     REQUIRE_BACKEND_ANNOTATION,
@@ -53,7 +53,7 @@ class _Pass:
     choose: Choose
     force: bool
     now: datetime
-    edits: list[Edit] = field(default_factory=list)
+    edits: list[ManifestEdit] = field(default_factory=list)
     selections: list[tuple[str, Selection]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class _Pass:
         self.edits += annotate(self.text, holder, values, SELECT_POLICY_ANNOTATION, label)
 
 
-def resolve(source: Source, choose: Choose, force: bool, now: datetime) -> Resolved:
+def resolve(source: ManifestSource, choose: Choose, force: bool, now: datetime) -> Resolved:
     """Choose for each object in ``source``; content without a request comes back as it is.
 
     ``force`` chooses anew for objects that are pinned already. Raise `CommandError`.

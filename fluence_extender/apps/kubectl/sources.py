@@ -22,7 +22,7 @@ _KUSTOMIZE_PATIENCE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ManifestSource:
     """The content of one file; ``name`` is its name in messages."""
 
     name: str
@@ -52,7 +52,7 @@ def file_options() -> list[click.Parameter]:
     ]
 
 
-def read_sources(filenames: Sequence[str], kustomize: str, recursive: bool) -> list[Source]:
+def read_sources(filenames: Sequence[str], kustomize: str, recursive: bool) -> list[ManifestSource]:
     """Return everything that ``-f`` and ``-k`` name, in order. Raise `CommandError`.
 
     As with kubectl, one ``-f`` may name several files, separated by commas.
@@ -80,11 +80,11 @@ def joined(contents: Sequence[bytes]) -> bytes:
     return stream
 
 
-def _read(name: str, recursive: bool) -> Iterator[Source]:
+def _read(name: str, recursive: bool) -> Iterator[ManifestSource]:
     if name == STDIN:
-        yield Source("standard input", sys.stdin.buffer.read())
+        yield ManifestSource("standard input", sys.stdin.buffer.read())
     elif name.startswith(("http://", "https://")):
-        yield Source(name, _fetched(name))
+        yield ManifestSource(name, _fetched(name))
     else:
         path = Path(name)
         matches = [path] if path.exists() else [Path(one) for one in sorted(glob(name))]
@@ -94,9 +94,9 @@ def _read(name: str, recursive: bool) -> Iterator[Source]:
             yield from _files(match, recursive)
 
 
-def _files(path: Path, recursive: bool) -> Iterator[Source]:
+def _files(path: Path, recursive: bool) -> Iterator[ManifestSource]:
     if not path.is_dir():
-        yield Source(str(path), _content(path))
+        yield ManifestSource(str(path), _content(path))
         return
     found = sorted(path.rglob("*") if recursive else path.iterdir())
     files = [one for one in found if one.suffix in SUFFIXES and one.is_file()]
@@ -106,7 +106,7 @@ def _files(path: Path, recursive: bool) -> Iterator[Source]:
             + ("" if recursive else "; -R looks below it as well")
         )
     for one in files:
-        yield Source(str(one), _content(one))
+        yield ManifestSource(str(one), _content(one))
 
 
 def _content(path: Path) -> bytes:
@@ -137,12 +137,12 @@ def _fetched(url: str) -> bytes:
     return content
 
 
-def _kustomized(folder: str) -> Source:
+def _kustomized(folder: str) -> ManifestSource:
     from fluence_extender.apps.kubectl.program import kubectl_output
     from fluence_extender.apps.kubectl.terminal import waiting
 
     try:
         with waiting(f"building {folder}"):
-            return Source(folder, kubectl_output(["kustomize", folder], _KUSTOMIZE_PATIENCE))
+            return ManifestSource(folder, kubectl_output(["kustomize", folder], _KUSTOMIZE_PATIENCE))
     except KubectlFailed as error:
         raise CommandError(f"kustomization {folder} can't be built: {error}") from None

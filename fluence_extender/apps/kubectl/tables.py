@@ -30,7 +30,7 @@ STYLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column: its heading, the text of its cells, and whether only ``-o wide`` shows it."""
 
     heading: str
@@ -39,7 +39,7 @@ class Column:
 
 
 def table(
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     items: Iterable[Item],
     wide: bool = False,
     headers: bool = True,
@@ -64,7 +64,7 @@ def table(
 def print_items(
     kind: str,
     items: Sequence[Item],
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     output: str | None,
     headers: bool = True,
     none: str = "",

@@ -15,7 +15,7 @@ from fluence_extender.apps.kubectl.options import (
     no_headers_option,
     output_option,
 )
-from fluence_extender.apps.kubectl.tables import FORMS, Column, print_items
+from fluence_extender.apps.kubectl.tables import FORMS, TableColumn, print_items
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
@@ -76,18 +76,18 @@ def _used_share(node: Item) -> float:
     return 1 - node["free"].get("cpu", 0) / have if have else 0.0
 
 
-def _used(name: str) -> Column:
+def _used(name: str) -> TableColumn:
     def cell(node: Item) -> str:
         have = node["allocatable"].get(name, 0)
         held, others = node["held"].get(name, 0), node["others"].get(name, 0)
         return f"{amount(name, held + others)}/{amount(name, have)}" if have else ""
 
-    return Column(name.rpartition("/")[2].upper(), cell)
+    return TableColumn(name.rpartition("/")[2].upper(), cell)
 
 
 NODES = (
-    Column("NODE", lambda node: str(node["name"])),
-    Column(
+    TableColumn("NODE", lambda node: str(node["name"])),
+    TableColumn(
         "CPU: # OURS + OTHERS",
         lambda node: bar(
             node["allocatable"].get("cpu", 0), node["held"].get("cpu", 0), node["others"].get("cpu", 0)
@@ -97,16 +97,18 @@ NODES = (
     _used("memory"),
     _used("nvidia.com/gpu"),
     _used("pods"),
-    Column("LEVELS", lambda node: ",".join(f"{k}={v}" for k, v in node["levels"].items()), wide=True),
-    Column("PROBLEM", lambda node: "; ".join(node["problems"])),
+    TableColumn("LEVELS", lambda node: ",".join(f"{k}={v}" for k, v in node["levels"].items()), wide=True),
+    TableColumn("PROBLEM", lambda node: "; ".join(node["problems"])),
 )
 JOBS = (
-    Column("NAMESPACE", lambda row: str(row["namespace"])),
-    Column("NAME", lambda row: str(row["name"])),
-    Column("PODS", lambda row: str(row["pods"])),
-    Column("CPU", lambda row: amount("cpu", row["core"])),
-    Column("MEMORY", lambda row: amount("memory", row["memory"])),
-    Column("GPU", lambda row: str(row["gpu"] or "")),
-    Column("DEVICES", lambda row: ", ".join(f"{count} {kind}" for kind, count in row["devices"].items())),
-    Column("NODES", lambda row: str(len(row["nodes"]))),
+    TableColumn("NAMESPACE", lambda row: str(row["namespace"])),
+    TableColumn("NAME", lambda row: str(row["name"])),
+    TableColumn("PODS", lambda row: str(row["pods"])),
+    TableColumn("CPU", lambda row: amount("cpu", row["core"])),
+    TableColumn("MEMORY", lambda row: amount("memory", row["memory"])),
+    TableColumn("GPU", lambda row: str(row["gpu"] or "")),
+    TableColumn(
+        "DEVICES", lambda row: ", ".join(f"{count} {kind}" for kind, count in row["devices"].items())
+    ),
+    TableColumn("NODES", lambda row: str(len(row["nodes"]))),
 )

@@ -48,7 +48,7 @@ class ListMeta(msgspec.Struct, gc=False):
     next_page: str | None = msgspec.field(name="continue", default=None)
 
 
-class Page(msgspec.Struct):
+class ListPage(msgspec.Struct):
     """One page of any list."""
 
     metadata: ListMeta
@@ -74,7 +74,7 @@ class _Identified(msgspec.Struct):
 
 Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
-decode_page = msgspec.json.Decoder(Page).decode
+decode_page = msgspec.json.Decoder(ListPage).decode
 decode_event = msgspec.json.Decoder(Event).decode
 decode_versioned = msgspec.json.Decoder(Versioned).decode
 _identified = msgspec.json.Decoder(_Identified).decode

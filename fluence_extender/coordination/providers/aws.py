@@ -41,7 +41,7 @@ class Keys:
     expires: float = 0.0
 
 
-class Credentials:
+class AwsCredentials:
     """The pod's keys, replaced before they expire; ``region`` is the one whose token service is asked."""
 
     def __init__(self, environ: Mapping[str, str], region: str) -> None:

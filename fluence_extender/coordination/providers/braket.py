@@ -15,8 +15,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from fluence_extender.coordination.provider import ProviderError, State, Status, read_id, read_position
-from fluence_extender.coordination.providers.aws import Credentials, signed
+from fluence_extender.coordination.provider import (
+    ProviderError,
+    TaskState,
+    TaskStatus,
+    read_id,
+    read_position,
+)
+from fluence_extender.coordination.providers.aws import AwsCredentials, signed
 from fluence_extender.coordination.vendor_http import VendorResponse, send
 
 TAG = "fluence-pod-uid"
@@ -28,13 +34,13 @@ DENIED = (401, 403)
 SKEW = 60.0
 """Seconds by which the clocks may differ before our signatures use the service's clock."""
 STATES = {
-    "CREATED": State.QUEUED,
-    "QUEUED": State.QUEUED,
-    "RUNNING": State.RUNNING,
-    "COMPLETED": State.COMPLETED,
-    "FAILED": State.FAILED,
-    "CANCELLING": State.CANCELLED,
-    "CANCELLED": State.CANCELLED,
+    "CREATED": TaskState.QUEUED,
+    "QUEUED": TaskState.QUEUED,
+    "RUNNING": TaskState.RUNNING,
+    "COMPLETED": TaskState.COMPLETED,
+    "FAILED": TaskState.FAILED,
+    "CANCELLING": TaskState.CANCELLED,
+    "CANCELLED": TaskState.CANCELLED,
 }
 
 
@@ -73,12 +79,12 @@ class BraketQueue:
 
     regions: list[str]
     environ: Mapping[str, str]
-    _credentials: Credentials = field(init=False)
+    _credentials: AwsCredentials = field(init=False)
     _denied: dict[str, str] = field(default_factory=dict)
     _ahead: timedelta = timedelta()
 
     def __post_init__(self) -> None:
-        self._credentials = Credentials(self.environ, self.regions[0])
+        self._credentials = AwsCredentials(self.environ, self.regions[0])
 
     def find_my_tasks(self, pod_uid: str) -> Sequence[str]:
         """Return the pod's tasks in all regions, oldest first. A region that fails hides no other region's tasks."""
@@ -99,7 +105,7 @@ class BraketQueue:
             raise ProviderError(f"every region denies the search: {first}")
         return [arn for _, arn in sorted(found)]
 
-    def status(self, task: str) -> Status:
+    def status(self, task: str) -> TaskStatus:
         """Return the status of a task; its ARN names the region."""
         region = _region(task) or self.regions[0]
         path = f"/quantum-task/{quote(task, safe='')}?additionalAttributeNames=QueueInfo"
@@ -108,7 +114,7 @@ class BraketQueue:
         if state is None:
             raise ProviderError(f"task {task} has the unknown status {found.get('status')!r}")
         queue = found.get("queueInfo")
-        return Status(state, read_position(queue.get("position")) if isinstance(queue, dict) else None)
+        return TaskStatus(state, read_position(queue.get("position")) if isinstance(queue, dict) else None)
 
     def _search(self, region: str, pod_uid: str) -> list[tuple[str, str]]:
         """Return creation time and ARN of the pod's tasks in ``region``."""

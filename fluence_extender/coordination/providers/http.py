@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fluence_extender.coordination.provider import ProviderError, State, Status, read_id, read_position
+from fluence_extender.coordination.provider import (
+    ProviderError,
+    TaskState,
+    TaskStatus,
+    read_id,
+    read_position,
+)
 from fluence_extender.coordination.vendor_http import send
 
 
@@ -48,7 +54,7 @@ class HttpQueue:
         mine.sort(key=_created)
         return [found for one in mine if (found := read_id(one.get("id"))) is not None]
 
-    def status(self, task: str) -> Status:
+    def status(self, task: str) -> TaskStatus:
         """Return the status of a task."""
         if self._file:
             found = next((one for one in self._tasks("") if one.get("id") == task), None)
@@ -57,10 +63,10 @@ class HttpQueue:
         else:
             found = send("GET", f"{self._endpoint}/tasks/{quote(task, safe='')}").checked(f"read task {task}")
         try:
-            state = State(str(found.get("state", "")).lower())
+            state = TaskState(str(found.get("state", "")).lower())
         except ValueError:
             raise ProviderError(f"task {task} has the unknown state {found.get('state')!r}") from None
-        return Status(state, read_position(found.get("position")))
+        return TaskStatus(state, read_position(found.get("position")))
 
     def _tasks(self, pod_uid: str) -> list[Mapping[str, Any]]:
         url = self._endpoint if self._file else f"{self._endpoint}/tasks?{urlencode({'tag': pod_uid})}"

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
-from fluence_extender.coordination.provider import ProviderError, State, Status, read_id
+from fluence_extender.coordination.provider import ProviderError, TaskState, TaskStatus, read_id
 from fluence_extender.coordination.vendor_http import VendorResponse, send
 
 SERVICE = "https://quantum.cloud.ibm.com/api/v1"
@@ -27,17 +27,17 @@ PAGE = 200
 EARLY = 60.0
 TYPES = ("qiskit-runtime-service", "ibm-quantum-compute-service", "ibm-quantum-system", "direct-access")
 STATES = {
-    "queued": State.QUEUED,
-    "running": State.RUNNING,
-    "completed": State.COMPLETED,
-    "cancelled": State.CANCELLED,
-    "cancelled - ran too long": State.CANCELLED,
-    "failed": State.FAILED,
+    "queued": TaskState.QUEUED,
+    "running": TaskState.RUNNING,
+    "completed": TaskState.COMPLETED,
+    "cancelled": TaskState.CANCELLED,
+    "cancelled - ran too long": TaskState.CANCELLED,
+    "failed": TaskState.FAILED,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class IbmAccount:
     """The service, and the account that asks it."""
 
     endpoint: str
@@ -67,7 +67,7 @@ class Ibm:
         return IbmQueue(backend, account(backend, environ))
 
 
-def account(backend: str, environ: Mapping[str, str]) -> Account:
+def account(backend: str, environ: Mapping[str, str]) -> IbmAccount:
     """Return the credentials for ``backend``. Raises `ProviderError`; the text says what to set."""
 
     def first(name: str, usual: str, default: str = "") -> str:
@@ -85,13 +85,13 @@ def account(backend: str, environ: Mapping[str, str]) -> Account:
     endpoint = first("ENDPOINT", "QISKIT_IBM_URL", SERVICE).rstrip("/")
     if urlsplit(endpoint).path in ("", "/"):
         endpoint = f"{endpoint}/api/v1"
-    return Account(endpoint, first("IAM_ENDPOINT", "IAM_URL", IAM).rstrip("/"), key, instance)
+    return IbmAccount(endpoint, first("IAM_ENDPOINT", "IAM_URL", IAM).rstrip("/"), key, instance)
 
 
 class IbmQueue:
     """Jobs of one account."""
 
-    def __init__(self, backend: str, account: Account) -> None:
+    def __init__(self, backend: str, account: IbmAccount) -> None:
         self._backend = backend
         self._account = account
         self._token = ""
@@ -105,7 +105,7 @@ class IbmQueue:
         mine.sort(key=lambda one: str(one.get("created", "")))
         return [found for one in mine if (found := read_id(one.get("id"))) is not None]
 
-    def status(self, task: str) -> Status:
+    def status(self, task: str) -> TaskStatus:
         """Return the status of a job."""
         job = self._get(f"/jobs/{quote(task, safe='')}").checked(f"read job {task}")
         nested = job.get("state")
@@ -113,8 +113,9 @@ class IbmQueue:
         state = STATES.get(status.lower())
         if state is None:
             raise ProviderError(f"job {task} has the unknown status {status!r}")
-        return Status(
-            state, self._position(str(job.get("backend") or self._backend)) if state is State.QUEUED else None
+        return TaskStatus(
+            state,
+            self._position(str(job.get("backend") or self._backend)) if state is TaskState.QUEUED else None,
         )
 
     def _position(self, backend: str) -> int | None:

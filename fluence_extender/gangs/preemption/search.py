@@ -93,7 +93,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Query:
+class VictimQuery:
     """What is searched for.
 
     ``departing`` are pods that free their capacity without further action; ``patient`` means that they count however
@@ -120,7 +120,7 @@ class VictimSearch:
     why the gang had no place at ``version`` of the ledger. ``confirming`` means that ``work`` confirms a find.
     """
 
-    query: Query
+    query: VictimQuery
     work: Work
     over: bool = False
     found: Found | None = None
@@ -165,12 +165,12 @@ def usable_nodes(planner: Planner, pods: Collection[Pod]) -> set[str] | None:
     return set().union(*sets.values())
 
 
-def search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: Query) -> VictimSearch:
+def search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: VictimQuery) -> VictimSearch:
     """Begin to search."""
     return VictimSearch(query, _search(gangs, ledger, planner, query))
 
 
-def _search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: Query) -> Work:
+def _search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: VictimQuery) -> Work:
     trial, seen = _begin_trial(ledger, planner, query), planner.eligibility.journal.now
     if query.departing:
         found = yield from _without_victims(ledger, trial, query, seen)
@@ -215,7 +215,7 @@ def _search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: Qu
     return None if places is None else Found(chosen, places, seen=seen)
 
 
-def _without_victims(ledger: SearchLedger, trial: Trial, query: Query, seen: int) -> Work:
+def _without_victims(ledger: SearchLedger, trial: Trial, query: VictimQuery, seen: int) -> Work:
     """Find places once the departing pods are gone, on the nodes held for the gang if possible."""
     for uid in query.departing:
         use = pod_use(ledger, uid)
@@ -232,7 +232,7 @@ def _without_victims(ledger: SearchLedger, trial: Trial, query: Query, seen: int
 
 
 def _choose(
-    ledger: SearchLedger, trial: Trial, query: Query, candidates: Sequence[Victim], most: int
+    ledger: SearchLedger, trial: Trial, query: VictimQuery, candidates: Sequence[Victim], most: int
 ) -> Generator[int, None, tuple[tuple[Victim, ...], int]]:
     """Return the chosen victims, none if all candidates aren't enough, and the number of sets that were tried."""
     yield POD_COST * len(candidates)
@@ -254,7 +254,7 @@ def _choose(
 
 
 def _places_without(
-    ledger: SearchLedger, trial: Trial, query: Query, victims: Sequence[Victim]
+    ledger: SearchLedger, trial: Trial, query: VictimQuery, victims: Sequence[Victim]
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
     """Return where the gang goes once ``victims`` are gone; None for nowhere, or without victims."""
     if not victims:
@@ -263,13 +263,13 @@ def _places_without(
     return _try_without(ledger, trial, query, query.departing.union(*(victim.uids for victim in victims)))
 
 
-def _cost_of_trial(ledger: SearchLedger, query: Query) -> int:
+def _cost_of_trial(ledger: SearchLedger, query: VictimQuery) -> int:
     """Return the cost of a trial, without that of removing pods and bringing them back."""
     placing = POD_COST * len(query.demands) + (MIXED_TRIAL_COST if len(grouped(query.demands, {})) > 1 else 0)
     return len(ledger.accounts) + placing
 
 
-def _begin_trial(ledger: SearchLedger, planner: Planner, query: Query) -> Trial:
+def _begin_trial(ledger: SearchLedger, planner: Planner, query: VictimQuery) -> Trial:
     """Copy the ledger for the query."""
     devices = any(demand.pod.devices for demand in query.demands)
     return Trial(ledger, planner.eligibility, planner.topology, devices)
@@ -278,7 +278,7 @@ def _begin_trial(ledger: SearchLedger, planner: Planner, query: Query) -> Trial:
 def _try_without(
     ledger: SearchLedger,
     trial: Trial,
-    query: Query,
+    query: VictimQuery,
     gone: frozenset[str],
     within: Collection[str] | None = None,
 ) -> tuple[Assignment, ...] | None:
@@ -290,7 +290,7 @@ def _try_without(
 # Confirming a find.
 
 
-def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: Query, found: Found) -> Work:
+def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: VictimQuery, found: Found) -> Work:
     """Confirm and mend what was found, in pieces; return None if it does not hold and has to be searched for again."""
     victims: list[Victim] = []
     for victim in found.victims:
@@ -325,7 +325,7 @@ def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: Query, 
     return None
 
 
-def _as_offered_now(gang: Gang, victim: Victim, query: Query) -> tuple[Victim, ...] | None:
+def _as_offered_now(gang: Gang, victim: Victim, query: VictimQuery) -> tuple[Victim, ...] | None:
     """Return what is to be taken of ``victim`` now: nothing if it departs anyway, None if it may not be taken."""
     offered = victims_of(gang) if query.may_take(gang) else []
     if victim in offered:
@@ -341,7 +341,7 @@ def _as_offered_now(gang: Gang, victim: Victim, query: Query) -> tuple[Victim, .
 
 
 def _successors(
-    registry: Registry, ledger: Ledger, query: Query, projection: Projection, gone: frozenset[str]
+    registry: Registry, ledger: Ledger, query: VictimQuery, projection: Projection, gone: frozenset[str]
 ) -> list[Victim]:
     """Return further gangs that may be taken and hold something on nodes of the places that lack capacity."""
     short = (
@@ -370,7 +370,7 @@ def _state(ledger: Ledger, planner: Planner) -> tuple[int, int, int]:
 
 
 def _place_again(
-    ledger: Ledger, planner: Planner, query: Query, gone: frozenset[str], in_pieces: bool
+    ledger: Ledger, planner: Planner, query: VictimQuery, gone: frozenset[str], in_pieces: bool
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
     """Plan again on the ledger as it is now, without the pods ``gone``."""
     trial = _begin_trial(ledger, planner, query)

@@ -18,7 +18,7 @@ from fluence_extender.gangs.preemption.preemptions import Preemption, Preemption
 from fluence_extender.gangs.preemption.search import (
     POD_COST,
     Found,
-    Query,
+    VictimQuery,
     VictimSearch,
     confirm,
     search,
@@ -154,13 +154,13 @@ class SearchRunner:
 
     def _query(
         self, gang: Gang, members: Sequence[Member], preemption: Preemption | None, now: float, patient: bool
-    ) -> Query:
+    ) -> VictimQuery:
         protected = set()
         for (key, victim), (until, _) in self._protected.items():
             if key == gang.key and until > now:
                 gang.attempt.again_at = min(gang.attempt.again_at, until)
                 protected.add(victim)
-        return Query(
+        return VictimQuery(
             gang.key,
             self._places.demands(members, now),
             self._places.settled(gang),

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from fluence_extender.model.gang import HistoryKind
 
-__all__ = ["Entry", "Gone", "History", "Memory"]
+__all__ = ["History", "HistoryEntry", "Memory", "PastGang"]
 
 G = TypeVar("G")
 Clock = Callable[[], float]
@@ -52,7 +52,7 @@ TURNS = frozenset(
 
 
 @dataclass(slots=True)
-class Entry:
+class HistoryEntry:
     """One entry: ``count`` times between ``at`` and ``until`` (seconds since the epoch).
 
     ``pod`` and ``detail`` are those of all events, "" if they differ or there is none. ``why`` is the kind of reason of
@@ -80,10 +80,10 @@ class History:
     """One gang's entries. ``noted`` counts every change of them, ``forgotten`` the dropped entries."""
 
     clock: Clock = time.time
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[HistoryEntry] = field(default_factory=list)
     noted: int = 0
     forgotten: int = 0
-    _recent: dict[tuple[HistoryKind, str, str], Entry] = field(default_factory=dict)
+    _recent: dict[tuple[HistoryKind, str, str], HistoryEntry] = field(default_factory=dict)
 
     def note(self, what: HistoryKind, pod: str = "", detail: str = "", members: int = 1) -> None:
         """Note that ``what`` happened, to ``pod`` if it is named; ``members`` is the number of the gang's members."""
@@ -98,7 +98,7 @@ class History:
             return
         if what in TURNS:
             self._recent.clear()
-        entry = Entry(now, what, pod, detail, 1, now)
+        entry = HistoryEntry(now, what, pod, detail, 1, now)
         self._recent[key] = entry
         self._append(entry)
 
@@ -113,9 +113,9 @@ class History:
             last.detail, last.until = detail, now
             return
         self._recent.clear()
-        self._append(Entry(now, HistoryKind.WAITING, "", detail, 1, now, why))
+        self._append(HistoryEntry(now, HistoryKind.WAITING, "", detail, 1, now, why))
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: HistoryEntry) -> None:
         self.entries.append(entry)
         if len(self.entries) > KEPT:
             dropped = self.entries.pop(KEPT_FIRST)
@@ -124,7 +124,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone(Generic[G]):
+class PastGang(Generic[G]):
     """A gang that is gone, as it was last seen, and when it went (seconds since the epoch)."""
 
     gang: G
@@ -136,13 +136,13 @@ class Memory(Generic[G]):
 
     def __init__(self, clock: Clock = time.time) -> None:
         self.clock = clock
-        self._gone: OrderedDict[object, Gone[G]] = OrderedDict()
+        self._gone: OrderedDict[object, PastGang[G]] = OrderedDict()
 
     def keep(self, key: object, gang: G) -> None:
         """Remember a gang that is gone from now on."""
         now = self.clock()
         self._gone.pop(key, None)
-        self._gone[key] = Gone(gang, now)
+        self._gone[key] = PastGang(gang, now)
         for old in self._outlived(now):
             del self._gone[old]
 
@@ -151,12 +151,12 @@ class Memory(Generic[G]):
         found = self._gone.pop(key, None)
         return None if found is None else found.gang
 
-    def get(self, key: object) -> Gone[G] | None:
+    def get(self, key: object) -> PastGang[G] | None:
         """Return the gang of that key, or None if it isn't remembered."""
         found = self._gone.get(key)
         return found if found is not None and self._fresh(found, self.clock()) else None
 
-    def __iter__(self) -> Iterator[Gone[G]]:
+    def __iter__(self) -> Iterator[PastGang[G]]:
         """Iterate over the remembered gangs, the oldest first."""
         now = self.clock()
         return iter([one for one in self._gone.values() if self._fresh(one, now)])
@@ -170,5 +170,5 @@ class Memory(Generic[G]):
             outlived.append(key)
         return outlived
 
-    def _fresh(self, one: Gone[G], now: float) -> bool:
+    def _fresh(self, one: PastGang[G], now: float) -> bool:
         return now - one.at < REMEMBERED_FOR

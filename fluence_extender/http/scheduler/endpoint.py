@@ -24,7 +24,7 @@ from fluence_extender.http.listeners.bodies import (
     respond,
 )
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.http.scheduler.verbs import Outcome, VerbAnswer
+from fluence_extender.http.scheduler.verbs import VerbAnswer, VerbOutcome
 from fluence_extender.http.scheduler.wire import BadRequest
 
 SEND_LESS = "set nodeCacheCapable: true to send names only"
@@ -63,10 +63,10 @@ class VerbEndpoint:
             )
             answer = await self._decide(body)
         except Disconnected:
-            self._observe(Outcome.BAD_REQUEST, began)
+            self._observe(VerbOutcome.BAD_REQUEST, began)
             return
         except (RequestRefused, BadRequest) as error:
-            self._observe(Outcome.BAD_REQUEST, began)
+            self._observe(VerbOutcome.BAD_REQUEST, began)
             status = error.status if isinstance(error, RequestRefused) else 400
             log.warning("a request was refused", verb=self._verb, status=status, problem=str(error))
             await refuse(send, status, str(error))
@@ -84,7 +84,7 @@ class VerbEndpoint:
             text = (
                 f"internal error in {self._verb}: {type(error).__name__}; the extender's log has the details"
             )
-            return VerbAnswer(Outcome.FAILED, self._failed(text))
+            return VerbAnswer(VerbOutcome.FAILED, self._failed(text))
 
-    def _observe(self, outcome: Outcome, began: float) -> None:
+    def _observe(self, outcome: VerbOutcome, began: float) -> None:
         self._metrics.observe_verb(self._verb, outcome, time.perf_counter() - began)

@@ -45,7 +45,7 @@ from fluence_extender.http.scheduler.wire import (
 )
 
 
-class Outcome(StrEnum):
+class VerbOutcome(StrEnum):
     """How a call ended, for the metrics."""
 
     FOREIGN = "foreign"
@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 class VerbAnswer:
     """The body of a 200 answer and how the call ended."""
 
-    outcome: Outcome
+    outcome: VerbOutcome
     body: bytes
 
 
@@ -86,7 +86,7 @@ class Verbs:
         offer = offered(args)
         pod = args.pod.requested()
         if is_ours(pod) and (missing := self._placements.not_ready_reason):
-            return VerbAnswer(Outcome.NOT_READY, filter_result(offer.nothing(), error=not_ready(missing)))
+            return VerbAnswer(VerbOutcome.NOT_READY, filter_result(offer.nothing(), error=not_ready(missing)))
         if is_ours(pod) and not self._placements.leading:
             await self._placements.wait_for_lead()
         location = location_of(pod, self._placements)
@@ -96,7 +96,7 @@ class Verbs:
             verdict = filter_offer(location, offer)
         if isinstance(location, Undecided):
             # kube-scheduler retries after an error; after a refusal it would wait for an event in the cluster.
-            return VerbAnswer(Outcome.NOT_READY, filter_result(offer.nothing(), error=location.reason))
+            return VerbAnswer(VerbOutcome.NOT_READY, filter_result(offer.nothing(), error=location.reason))
         # A single name teaches nothing: it may be a nominated node, or a hint that kube-scheduler tries first.
         several = len(offer.names) > 1 or (isinstance(location, On) and location.confined)
         if isinstance(verdict, NonePasses) and verdict.missed and several:
@@ -109,7 +109,7 @@ class Verbs:
         offer = offered(args)
         pod = args.pod.requested()
         if is_ours(pod) and self._placements.not_ready_reason:
-            return VerbAnswer(Outcome.NOT_READY, host_priorities(scores(Anywhere(), offer.names)))
+            return VerbAnswer(VerbOutcome.NOT_READY, host_priorities(scores(Anywhere(), offer.names)))
         location = location_of(pod, self._placements)
         return VerbAnswer(_prioritized(location), host_priorities(scores(location, offer.names)))
 
@@ -117,12 +117,12 @@ class Verbs:
         """Bind the pod, waiting for its gang if necessary. Raises `BadRequest`."""
         args = binding_args(body)
         if missing := self._placements.not_ready_reason:
-            return VerbAnswer(Outcome.NOT_READY, binding_result(not_ready(missing)))
+            return VerbAnswer(VerbOutcome.NOT_READY, binding_result(not_ready(missing)))
         try:
             await self._pending.run(self._placements.bind(args.requested(), args.node))
         except (BindRefused, ClusterError) as error:
-            return VerbAnswer(Outcome.REFUSED, binding_result(str(error) or type(error).__name__))
-        return VerbAnswer(Outcome.BOUND, binding_result(""))
+            return VerbAnswer(VerbOutcome.REFUSED, binding_result(str(error) or type(error).__name__))
+        return VerbAnswer(VerbOutcome.BOUND, binding_result(""))
 
     async def preempt(self, body: bytes) -> VerbAnswer:
         """Drop the nodes whose victims belong to a gang that would break. Raises `BadRequest`.
@@ -131,9 +131,9 @@ class Verbs:
         """
         victims = preemption_args(body).victims()
         if self._placements.not_ready_reason:
-            return VerbAnswer(Outcome.NOT_READY, preemption_result({}))
+            return VerbAnswer(VerbOutcome.NOT_READY, preemption_result({}))
         kept = preemptable(victims, self._placements.may_evict)
-        outcome = Outcome.ALLOWED if len(kept) == len(victims) else Outcome.VETOED
+        outcome = VerbOutcome.ALLOWED if len(kept) == len(victims) else VerbOutcome.VETOED
         return VerbAnswer(outcome, preemption_result(kept))
 
 
@@ -155,19 +155,19 @@ def failed_preempt(error: str) -> bytes:
 def _filter_answer(verdict: Verdict, offer: Offer) -> VerbAnswer:
     match verdict:
         case AllPass():
-            return VerbAnswer(Outcome.FOREIGN, filter_result(offer.everything()))
+            return VerbAnswer(VerbOutcome.FOREIGN, filter_result(offer.everything()))
         case OnePasses(node):
-            return VerbAnswer(Outcome.PLACED, filter_result(offer.only(node)))
+            return VerbAnswer(VerbOutcome.PLACED, filter_result(offer.only(node)))
         case NonePasses(reason, missed):
-            outcome = Outcome.NOT_OFFERED if missed else Outcome.NO_PLACE
+            outcome = VerbOutcome.NOT_OFFERED if missed else VerbOutcome.NO_PLACE
             return VerbAnswer(outcome, filter_result(offer.nothing(), dict.fromkeys(offer.names, reason)))
 
 
-def _prioritized(location: Location) -> Outcome:
+def _prioritized(location: Location) -> VerbOutcome:
     match location:
         case Anywhere():
-            return Outcome.FOREIGN
+            return VerbOutcome.FOREIGN
         case On():
-            return Outcome.SCORED
+            return VerbOutcome.SCORED
         case Nowhere() | Undecided():
-            return Outcome.NO_PLACE
+            return VerbOutcome.NO_PLACE

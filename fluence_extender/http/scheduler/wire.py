@@ -31,7 +31,7 @@ class ObjectMeta(Struct, frozen=True, gc=False):
     uid: str
 
 
-class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
+class WirePodSpec(Struct, frozen=True, gc=False, rename="camel"):
     """Which scheduler the pod belongs to."""
 
     scheduler_name: str = "default-scheduler"
@@ -41,7 +41,7 @@ class WirePod(Struct, frozen=True, gc=False):
     """A core/v1 Pod."""
 
     metadata: ObjectMeta
-    spec: PodSpec = PodSpec()
+    spec: WirePodSpec = WirePodSpec()
 
     def requested(self) -> RequestedPod:
         """Return the pod as look-ups take it."""

@@ -8,7 +8,7 @@ from typing import cast
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.reporting.history import Entry
+from fluence_extender.gangs.reporting.history import HistoryEntry
 from fluence_extender.graph.units import leaf_type
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.port import Items, Key, Listing, Single
@@ -218,7 +218,7 @@ def _gone(gang: Gang) -> v1.Gang:
     )
 
 
-def _eviction(entries: Sequence[Entry]) -> str:
+def _eviction(entries: Sequence[HistoryEntry]) -> str:
     """Return why we evicted its last pods, as the end of a sentence, "" if we didn't."""
     for entry in reversed(entries):
         if entry.what is HistoryKind.EVICTED:

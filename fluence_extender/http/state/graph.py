@@ -16,7 +16,7 @@ from fluence_extender.graph.jgf import MOST_VERTICES, Jgf, expand, in_units, siz
 from fluence_extender.graph.units import COARSE, Units
 from fluence_extender.graph.vertex import Vertex
 from fluence_extender.http.state.nodes import cluster_revision
-from fluence_extender.http.state.port import Graph, Pieces
+from fluence_extender.http.state.port import GraphExport, Pieces
 
 SLICE = 250
 """Vertices per slice; one takes a few microseconds."""
@@ -31,13 +31,13 @@ Gathered = list[tuple[Vertex, Vertex | None]]
 Scale = Mapping[str, tuple[int, int]]
 
 
-def graph(controller: Controller, expanded: bool) -> Graph:
+def graph(controller: Controller, expanded: bool) -> GraphExport:
     """Return the graph that gangs are placed on."""
 
     def now() -> Containment:
         return controller.ledger.graph.shown
 
-    return Graph(cluster_revision(controller), lambda: pieces_of(now, expanded))
+    return GraphExport(cluster_revision(controller), lambda: pieces_of(now, expanded))
 
 
 async def pieces_of(now: Callable[[], Containment], expanded: bool) -> Pieces:

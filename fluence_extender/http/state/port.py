@@ -55,7 +55,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class GraphExport:
     """The graph, which is made when it is read. Reading raises `GraphTooLarge` if it has too many vertices."""
 
     revision: str
@@ -97,7 +97,7 @@ class StateSource(Readiness, Protocol):
         """Return all virtual devices by backend and path."""
         ...
 
-    def graph(self, expand: bool) -> Graph:
+    def graph(self, expand: bool) -> GraphExport:
         """Return the resource graph as JGF: a vertex for each unit if ``expand``, else equal leaves share one."""
         ...
 

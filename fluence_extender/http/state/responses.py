@@ -20,7 +20,7 @@ from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.http.readiness import Readiness
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.paging import BadToken, Page
-from fluence_extender.http.state.port import Graph, Listing, Pieces, Single
+from fluence_extender.http.state.port import GraphExport, Listing, Pieces, Single
 from fluence_extender.http.state.problems import JSON, BadQuery
 
 V = TypeVar("V")
@@ -50,7 +50,7 @@ class Responses:
             raise BadQuery(str(error)) from None
         return StreamingResponse(pieces, media_type=JSON, headers=headers)
 
-    async def graph(self, request: Request, graph: Graph) -> Response:
+    async def graph(self, request: Request, graph: GraphExport) -> Response:
         """Return the graph. Raises `BadQuery` if it is too large."""
         headers, unchanged = self._headers(request, graph.revision)
         if unchanged is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fluence_extender.matcher.counted.table import Bools, Node, NodeTable
+from fluence_extender.matcher.counted.table import Bools, NodeRow, NodeTable
 from fluence_extender.matcher.walker.constraint import Hostlist, Idset
 
 FEW = 16
@@ -31,7 +31,7 @@ class NodeIndex:
         self._by_property: dict[str, set[int]] = {}
         self._masks: OrderedDict[str, Bools] = OrderedDict()
 
-    def add(self, row: int, node: Node) -> None:
+    def add(self, row: int, node: NodeRow) -> None:
         """Add a node."""
         if node.rank >= 0:
             self.by_rank[node.rank] = row
@@ -40,7 +40,7 @@ class NodeIndex:
             self._by_property.setdefault(key, set()).add(row)
         self._masks.clear()
 
-    def remove(self, row: int, node: Node) -> None:
+    def remove(self, row: int, node: NodeRow) -> None:
         """Remove a node."""
         self.by_rank.pop(node.rank, None)
         others = tuple(other for other in self._by_name.pop(node.name) if other != row)

@@ -34,7 +34,7 @@ class Uncountable(MatcherError):
     errno = EINVAL
 
 
-class Metadata(msgspec.Struct, omit_defaults=True):
+class VertexMetadata(msgspec.Struct, omit_defaults=True):
     """The metadata of one vertex (fluxion reference 2.1), with ``count`` for equal unit leaves."""
 
     type: str
@@ -53,7 +53,7 @@ class Metadata(msgspec.Struct, omit_defaults=True):
 
 class _Node(msgspec.Struct):
     id: str
-    metadata: Metadata
+    metadata: VertexMetadata
 
 
 class _EdgeMetadata(msgspec.Struct):
@@ -75,7 +75,7 @@ class _Document(msgspec.Struct):
     graph: _Graph
 
 
-class Entry:
+class CompactEntry:
     """One entry of the document with its defaults filled in, and its place in the tree."""
 
     __slots__ = (
@@ -115,8 +115,8 @@ class Entry:
         if metadata.count > 1 and path.rpartition("/")[2] != f"{self.basename}{self.id}":
             raise Uncountable(f"{path}: the units would have other paths than the entry")
         self.name = f"{self.basename}{self.id}" if metadata.name is msgspec.UNSET else metadata.name
-        self.children: list[Entry] = []
-        self.parent: Entry | None = None
+        self.children: list[CompactEntry] = []
+        self.parent: CompactEntry | None = None
         self.turn = 0
         """The place of the entry in the depth-first order of the document."""
 
@@ -130,7 +130,7 @@ class Entry:
         """Whether the entry, a child of a physical node, is a leaf of that node."""
         return not self.children and self.type != NODE
 
-    def walk(self) -> Iterator[Entry]:
+    def walk(self) -> Iterator[CompactEntry]:
         """Yield the entry and all entries below it, parents first, children in edge order."""
         stack = [self]
         while stack:
@@ -158,7 +158,7 @@ def is_compact(graph: Jgf) -> bool:
         return False
 
 
-def read_tree(document: Any) -> tuple[Entry, list[str]]:
+def read_tree(document: Any) -> tuple[CompactEntry, list[str]]:
     """Return the root of the tree in ``document`` (parsed JSON), and its types in document order.
 
     Raises `Uncountable`.
@@ -167,7 +167,7 @@ def read_tree(document: Any) -> tuple[Entry, list[str]]:
         graph = msgspec.convert(document, _Document).graph
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise Uncountable(f"malformed graph: {error}") from None
-    entries = [Entry(node) for node in graph.nodes]
+    entries = [CompactEntry(node) for node in graph.nodes]
     by_key = {entry.key: entry for entry in entries}
     if len(by_key) < len(entries) or len({entry.path for entry in entries}) < len(entries):
         raise Uncountable("two entries have the same id or path")
@@ -184,7 +184,7 @@ def read_tree(document: Any) -> tuple[Entry, list[str]]:
     return root, list(dict.fromkeys(entry.type for entry in entries))
 
 
-def _join(by_key: dict[str, Entry], edge: _Edge) -> None:
+def _join(by_key: dict[str, CompactEntry], edge: _Edge) -> None:
     if edge.metadata.subsystem != "containment":
         return
     parent, child = by_key.get(edge.source), by_key.get(edge.target)
@@ -209,7 +209,7 @@ def _uniq_id(node: _Node) -> int:
     return int(match[1])
 
 
-def _own_id(metadata: Metadata, uniq_id: int) -> int:
+def _own_id(metadata: VertexMetadata, uniq_id: int) -> int:
     if metadata.id is not msgspec.UNSET:
         return metadata.id
     if metadata.type == NODE and metadata.name is not msgspec.UNSET:

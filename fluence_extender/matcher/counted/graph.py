@@ -10,16 +10,16 @@ from collections.abc import Callable
 from errno import EINVAL
 from typing import Any
 
-from fluence_extender.matcher.counted.document import NODE, Entry, Uncountable, read_tree
+from fluence_extender.matcher.counted.document import NODE, CompactEntry, Uncountable, read_tree
 from fluence_extender.matcher.counted.policy import policy_named
 from fluence_extender.matcher.counted.pruning import TrackedTypes
 from fluence_extender.matcher.counted.skeleton import Halves, node_of, skeleton_document, split
-from fluence_extender.matcher.counted.state import State
-from fluence_extender.matcher.counted.tree import Level
+from fluence_extender.matcher.counted.state import CountedState
+from fluence_extender.matcher.counted.tree import TreeLevel
 from fluence_extender.matcher.errors import InvalidGraph, MatcherError
 from fluence_extender.matcher.port import MatcherOptions
 from fluence_extender.matcher.walker import Walker
-from fluence_extender.matcher.walker.graph import UP, Vertex, subtree
+from fluence_extender.matcher.walker.graph import UP, GraphVertex, subtree
 
 
 class CompactGraph:
@@ -29,7 +29,7 @@ class CompactGraph:
         """Load parsed JSON. Raises `Uncountable`, `InvalidGraph`, `InvalidOptions`."""
         policy = policy_named(options.policy)
         root, types = read_tree(document)
-        self.state = State(policy, TrackedTypes(options.prune_filters, types))
+        self.state = CountedState(policy, TrackedTypes(options.prune_filters, types))
         self.leaf_types: set[str] = set()
         """The leaf types of physical nodes."""
         self.virtual_types: set[str] = set()
@@ -62,7 +62,7 @@ class CompactGraph:
         if joining:
             self.skeleton.recount_nodes()
 
-    def _is_new(self, entry: Entry) -> bool:
+    def _is_new(self, entry: CompactEntry) -> bool:
         return entry.path not in self.state.by_path and entry.path not in self.state.tree.by_path
 
     def _check(self, halves: Halves, *, loading: bool) -> None:
@@ -95,7 +95,7 @@ class CompactGraph:
             if rank >= 0:
                 ranks.add(rank)
 
-    def _check_children(self, entry: Entry) -> None:
+    def _check_children(self, entry: CompactEntry) -> None:
         """Raise `InvalidGraph` if two children of a parent have the same uniq_id."""
         level = self.state.tree.at(entry.path)
         joining = entry.children
@@ -107,7 +107,7 @@ class CompactGraph:
         if len(ids) < len(joining) or not taken.isdisjoint(ids):
             raise InvalidGraph(f"two children of {entry.path} have the same uniq_id")
 
-    def _attach(self, halves: Halves, joining: list[Entry]) -> None:
+    def _attach(self, halves: Halves, joining: list[CompactEntry]) -> None:
         """Add what `_check` has passed; ``joining`` are the entries that are new to the skeleton."""
         state = self.state
         for entry in halves.counted:
@@ -173,25 +173,25 @@ class CompactGraph:
 
     # --- questions -----------------------------------------------------------------------------------------------
 
-    def has_virtual_node(self, serves: Callable[[Vertex], bool] | None) -> bool:
+    def has_virtual_node(self, serves: Callable[[GraphVertex], bool] | None) -> bool:
         """Whether there is a virtual node, one that ``serves`` if given."""
         by_path = self.state.by_path
         return any(
             node.path not in by_path and (serves is None or serves(node)) for node in self.skeleton.nodes()
         )
 
-    def _virtual_nodes(self, vertex: Vertex) -> list[Vertex]:
+    def _virtual_nodes(self, vertex: GraphVertex) -> list[GraphVertex]:
         """Return the virtual nodes at and below a vertex of the skeleton."""
         by_path = self.state.by_path
         return [below for below in subtree(vertex) if below.type == NODE and below.path not in by_path]
 
-    def _level_of(self, path: str) -> Level:
+    def _level_of(self, path: str) -> TreeLevel:
         """Return the innermost level at or above ``path``."""
         while path not in self.state.tree.by_path:
             path = path.rpartition("/")[0]
         return self.state.tree.levels[self.state.tree.by_path[path]]
 
-    def _find(self, path: str) -> tuple[int | None, Level | None]:
+    def _find(self, path: str) -> tuple[int | None, TreeLevel | None]:
         """Return the row or the level at ``path``, neither for a virtual vertex.
 
         Raises `MatcherError` for an unknown path and `Uncountable` for a counted leaf.

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fluence_extender.matcher.counted.graph import CompactGraph
-from fluence_extender.matcher.counted.table import Node, Pool, Share
-from fluence_extender.matcher.counted.tree import Level
+from fluence_extender.matcher.counted.table import NodeRow, Pool, Share
+from fluence_extender.matcher.counted.tree import TreeLevel
 from fluence_extender.matcher.expansion import MOST_WALKED, TooManyVertices
 from fluence_extender.matcher.port import Jgf
-from fluence_extender.matcher.walker.graph import DOWN, UP, Vertex
+from fluence_extender.matcher.walker.graph import DOWN, UP, GraphVertex
 
 
 def plain_document(graph: CompactGraph) -> Jgf:
@@ -72,7 +72,7 @@ class _Writer:
         for top, turn in graph.tops.items():
             self._tops.setdefault(top.rpartition("/")[0], []).append((turn, top))
 
-    def write_level(self, level: Level) -> None:
+    def write_level(self, level: TreeLevel) -> None:
         """Write a level and all below it."""
         entry = level.entry
         self._add(
@@ -88,7 +88,7 @@ class _Writer:
             paths=entry.metadata.paths,
         )
         for _, child in self._children(level):
-            if isinstance(child, Level):
+            if isinstance(child, TreeLevel):
                 self._join(entry.path, child.entry.path)
                 self.write_level(child)
             elif isinstance(child, int):
@@ -99,8 +99,8 @@ class _Writer:
                 self._join(entry.path, child)
                 self._write_virtual(self._skeleton.vertex(child))
 
-    def _children(self, level: Level) -> list[tuple[int, Level | int | str]]:
-        children: list[tuple[int, Level | int | str]] = [*self._tops.get(level.entry.path, ())]
+    def _children(self, level: TreeLevel) -> list[tuple[int, TreeLevel | int | str]]:
+        children: list[tuple[int, TreeLevel | int | str]] = [*self._tops.get(level.entry.path, ())]
         for reference in level.children:
             if reference >= 0:
                 children.append((self._state.table.node(reference).turn, reference))
@@ -109,7 +109,7 @@ class _Writer:
                 children.append((below.turn, below))
         return sorted(children, key=lambda child: child[0])
 
-    def _write_node(self, node: Node, *, up: bool) -> None:
+    def _write_node(self, node: NodeRow, *, up: bool) -> None:
         self._add(
             node.path,
             up=up,
@@ -128,7 +128,7 @@ class _Writer:
             self._join(node.path, top)
             self._write_virtual(self._skeleton.vertex(top))
 
-    def _write_leaves(self, node: Node, pool: Pool) -> None:
+    def _write_leaves(self, node: NodeRow, pool: Pool) -> None:
         for unit in range(pool.count):
             name = f"{pool.basename}{pool.id + unit}"
             path = f"{node.path}/{name}"
@@ -146,7 +146,7 @@ class _Writer:
             )
             self._join(node.path, path)
 
-    def _write_virtual(self, vertex: Vertex) -> None:
+    def _write_virtual(self, vertex: GraphVertex) -> None:
         self._add(
             vertex.path,
             up=vertex.status == UP,

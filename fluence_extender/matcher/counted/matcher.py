@@ -22,7 +22,7 @@ from fluence_extender.matcher.counted.result import (
     jgf_of,
     placement_of,
 )
-from fluence_extender.matcher.counted.search import Search
+from fluence_extender.matcher.counted.search import CountedSearch
 from fluence_extender.matcher.counted.table import Share
 from fluence_extender.matcher.errors import Busy, InvalidGraph, JobExists, MatcherError, UnknownJob
 from fluence_extender.matcher.jobs import JobHistory, check_jobid, operation_named
@@ -76,7 +76,7 @@ class CountedMatcher:
         request = slot_request(parsed, jobspec, self._graph)
         if request is None:
             return self._match_skeleton(jobspec, jobid, duration)
-        shares = Search(self._graph.state, request).run()
+        shares = CountedSearch(self._graph.state, request).run()
         self._next_jobid += 1
         if shares is None:
             raise Busy("no room for the request at this time")

@@ -20,7 +20,7 @@ class Order(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CountedPolicy:
     """One named policy.
 
     ``ascending``: low scores, and with them low ids, go first. ``by_interval``: slots are chosen by runs of consecutive
@@ -34,17 +34,17 @@ class Policy:
 
 
 POLICIES = {
-    "first": Policy(Order.FIRST, ascending=False),
-    "high": Policy(Order.LEAF, ascending=False),
-    "low": Policy(Order.LEAF, ascending=True),
-    "hinode": Policy(Order.NODE, ascending=False),
-    "lonode": Policy(Order.NODE, ascending=True),
-    "locality": Policy(Order.LEAF, ascending=False, by_interval=True),
-    "variation": Policy(Order.LEAF, ascending=True, by_class=True),
+    "first": CountedPolicy(Order.FIRST, ascending=False),
+    "high": CountedPolicy(Order.LEAF, ascending=False),
+    "low": CountedPolicy(Order.LEAF, ascending=True),
+    "hinode": CountedPolicy(Order.NODE, ascending=False),
+    "lonode": CountedPolicy(Order.NODE, ascending=True),
+    "locality": CountedPolicy(Order.LEAF, ascending=False, by_interval=True),
+    "variation": CountedPolicy(Order.LEAF, ascending=True, by_class=True),
 }
 
 
-def policy_named(name: str) -> Policy:
+def policy_named(name: str) -> CountedPolicy:
     """Return the policy of that name. Raises `Uncountable` for one that only the walker has."""
     policy = POLICIES.get(name)
     if policy is None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from fluence_extender.matcher.counted.document import Entry
+from fluence_extender.matcher.counted.document import CompactEntry
 from fluence_extender.matcher.counted.ranges import size
-from fluence_extender.matcher.counted.table import Node, Pool, Share
-from fluence_extender.matcher.counted.tree import Level
+from fluence_extender.matcher.counted.table import NodeRow, Pool, Share
+from fluence_extender.matcher.counted.tree import TreeLevel
 from fluence_extender.matcher.port import Jgf
 
 
-def placement_of(shares: Sequence[Share], levels: Sequence[Level]) -> dict[str, dict[str, int]]:
+def placement_of(shares: Sequence[Share], levels: Sequence[TreeLevel]) -> dict[str, dict[str, int]]:
     """Return holder path -> {leaf type: units}; the levels above the nodes hold nothing themselves."""
     placement = {share.node.path: {name: size(units) for name, units in share.taken} for share in shares}
     if len(shares) == 1:
@@ -30,7 +30,7 @@ def placement_of(shares: Sequence[Share], levels: Sequence[Level]) -> dict[str, 
     return placement
 
 
-def jgf_of(shares: Sequence[Share], levels: Sequence[Level]) -> Jgf:
+def jgf_of(shares: Sequence[Share], levels: Sequence[TreeLevel]) -> Jgf:
     """Return the grant as a compact document."""
     return _Listing(shares, levels).document()
 
@@ -38,11 +38,11 @@ def jgf_of(shares: Sequence[Share], levels: Sequence[Level]) -> Jgf:
 class _Listing:
     """The walk that lists what is held, children before their parent, in the order of their edges."""
 
-    def __init__(self, shares: Sequence[Share], levels: Sequence[Level]) -> None:
+    def __init__(self, shares: Sequence[Share], levels: Sequence[TreeLevel]) -> None:
         self._nodes: list[dict[str, Any]] = []
         self._edges: list[dict[str, str]] = []
         self._root = levels[0]
-        self._below: dict[int, list[tuple[int, Share | Level]]] = {}
+        self._below: dict[int, list[tuple[int, Share | TreeLevel]]] = {}
         for share in shares:
             self._below.setdefault(share.node.level, []).append((share.node.turn, share))
         for level in _levels_of(shares, levels):
@@ -53,10 +53,10 @@ class _Listing:
         self._list_level(self._root)
         return {"graph": {"nodes": self._nodes, "edges": self._edges}}
 
-    def _list_level(self, level: Level) -> None:
+    def _list_level(self, level: TreeLevel) -> None:
         uniq_id = str(level.entry.uniq_id)
         for _, child in sorted(self._below[level.number], key=lambda child: child[0]):
-            if isinstance(child, Level):
+            if isinstance(child, TreeLevel):
                 self._list_level(child)
                 target = child.entry.uniq_id
             else:
@@ -79,7 +79,7 @@ class _Listing:
         self._nodes.append({"id": uniq_id, "metadata": _metadata(node, node.rank, node.properties)})
 
 
-def _levels_of(shares: Sequence[Share], levels: Sequence[Level]) -> Iterator[Level]:
+def _levels_of(shares: Sequence[Share], levels: Sequence[TreeLevel]) -> Iterator[TreeLevel]:
     """Yield the levels above the shares, inner ones first: a level's number is higher than its parent's."""
     numbers: set[int] = set()
     for number in {share.node.level for share in shares}:
@@ -89,7 +89,7 @@ def _levels_of(shares: Sequence[Share], levels: Sequence[Level]) -> Iterator[Lev
     return (levels[number] for number in sorted(numbers, reverse=True))
 
 
-def _leaf(node: Node, pool: Pool, unit: int, count: int) -> dict[str, Any]:
+def _leaf(node: NodeRow, pool: Pool, unit: int, count: int) -> dict[str, Any]:
     number = pool.id + unit
     metadata: dict[str, Any] = {"type": pool.type}
     if pool.basename != pool.type:
@@ -104,7 +104,7 @@ def _leaf(node: Node, pool: Pool, unit: int, count: int) -> dict[str, Any]:
     return {"id": str(pool.uniq_id + unit), "metadata": metadata}
 
 
-def _metadata(holder: Node | Entry, rank: int, properties: Mapping[str, str]) -> dict[str, Any]:
+def _metadata(holder: NodeRow | CompactEntry, rank: int, properties: Mapping[str, str]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"type": holder.type}
     if holder.basename != holder.type:
         metadata["basename"] = holder.basename

@@ -19,20 +19,20 @@ from fluence_extender.matcher.counted.policy import Order
 from fluence_extender.matcher.counted.ranges import Ranges, take_highest, take_lowest, union
 from fluence_extender.matcher.counted.scoring import best, group_sums, interval_numbers
 from fluence_extender.matcher.counted.table import Bools, Ints, Share
-from fluence_extender.matcher.counted.tree import Level
+from fluence_extender.matcher.counted.tree import TreeLevel
 
 if TYPE_CHECKING:
     from fluence_extender.matcher.counted.request import SlotRequest
-    from fluence_extender.matcher.counted.state import State
+    from fluence_extender.matcher.counted.state import CountedState
 
 _COARSE = 10_000
 _MANY_SLOTS = 200_000
 
 
-class Search:
+class CountedSearch:
     """One request on the present state."""
 
-    def __init__(self, state: State, request: SlotRequest) -> None:
+    def __init__(self, state: CountedState, request: SlotRequest) -> None:
         self._state = state
         self._table = state.table
         self._request = request
@@ -188,7 +188,7 @@ class Search:
         taken = self._fill(rows[order], counts[order])
         return self._choose_by_score(rows) if taken is None else self._grant(rows[order], taken)
 
-    def _visit(self, level: Level, mask: Bools) -> Iterator[tuple[Ints, Ints]]:
+    def _visit(self, level: TreeLevel, mask: Bools) -> Iterator[tuple[Ints, Ints]]:
         """Visit the children of ``level``, heaviest edge first, until it has enough of its own."""
         if level.siblings is None or not level.up:
             return

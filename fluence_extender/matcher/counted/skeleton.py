@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from fluence_extender.matcher.counted.document import NODE, Entry, Uncountable
-from fluence_extender.matcher.counted.policy import Policy
-from fluence_extender.matcher.counted.table import Node, Pool
+from fluence_extender.matcher.counted.document import NODE, CompactEntry, Uncountable
+from fluence_extender.matcher.counted.policy import CountedPolicy
+from fluence_extender.matcher.counted.table import NodeRow, Pool
 from fluence_extender.matcher.errors import InvalidGraph
 from fluence_extender.matcher.expansion import unit_entries
 from fluence_extender.matcher.port import Jgf
@@ -34,9 +34,9 @@ class Halves:
     virtual vertices; ``skeleton`` all entries of the skeleton, parents first.
     """
 
-    counted: list[Entry] = field(default_factory=list)
-    tops: list[Entry] = field(default_factory=list)
-    skeleton: list[Entry] = field(default_factory=list)
+    counted: list[CompactEntry] = field(default_factory=list)
+    tops: list[CompactEntry] = field(default_factory=list)
+    skeleton: list[CompactEntry] = field(default_factory=list)
 
     @property
     def virtual_types(self) -> set[str]:
@@ -44,7 +44,7 @@ class Halves:
         return {entry.type for top in self.tops for entry in top.walk()} - {NODE}
 
 
-def split(root: Entry) -> Halves:
+def split(root: CompactEntry) -> Halves:
     """Split a tree. Raises `Uncountable` where a physical node has something below it that can't be counted."""
     halves = Halves()
     stack = [root]
@@ -77,19 +77,19 @@ def split(root: Entry) -> Halves:
     return halves
 
 
-def _check_single(entry: Entry) -> None:
+def _check_single(entry: CompactEntry) -> None:
     metadata = entry.metadata
     if metadata.size != 1 or metadata.count != 1 or metadata.status not in (UP, DOWN):
         raise Uncountable(f"{entry.path}: what holds leaves must be one vertex of size 1, up or down")
 
 
-def node_of(entry: Entry, level: int, policy: Policy, first_turn: int) -> Node:
+def node_of(entry: CompactEntry, level: int, policy: CountedPolicy, first_turn: int) -> NodeRow:
     """Return a physical node with its pools. Raises `Uncountable`."""
     pools: dict[str, Pool] = {}
     for child in entry.children:
         if child.is_leaf:
             pools[child.type] = _joined(pools.get(child.type), child, policy)
-    return Node(
+    return NodeRow(
         path=entry.path,
         name=entry.name,
         basename=entry.basename,
@@ -104,7 +104,7 @@ def node_of(entry: Entry, level: int, policy: Policy, first_turn: int) -> Node:
     )
 
 
-def _joined(before: Pool | None, leaf: Entry, policy: Policy) -> Pool:
+def _joined(before: Pool | None, leaf: CompactEntry, policy: CountedPolicy) -> Pool:
     """Return the pool of a leaf entry, joined to the pool before it if its numbers go on where that one ends."""
     if leaf.metadata.size != 1 or leaf.metadata.status != UP:
         raise Uncountable(f"{leaf.path}: a counted leaf must have size 1 and be up")
@@ -121,7 +121,7 @@ def _joined(before: Pool | None, leaf: Entry, policy: Policy) -> Pool:
     return Pool(leaf.type, leaf.basename, before.id, before.uniq_id, before.count + count, score, properties)
 
 
-def skeleton_document(entries: Iterable[Entry]) -> Jgf:
+def skeleton_document(entries: Iterable[CompactEntry]) -> Jgf:
     """Return the plain document of the skeleton. Raises `InvalidGraph` if it has too many vertices."""
     kept = list(entries)
     total = sum(entry.metadata.count for entry in kept)
@@ -140,7 +140,7 @@ def skeleton_document(entries: Iterable[Entry]) -> Jgf:
     return {"graph": {"nodes": nodes, "edges": edges}}
 
 
-def _units(entry: Entry) -> Iterator[tuple[str, dict[str, Any]]]:
+def _units(entry: CompactEntry) -> Iterator[tuple[str, dict[str, Any]]]:
     metadata = msgspec.to_builtins(entry.metadata)
     count = metadata.pop("count", 1)
     metadata |= {"basename": entry.basename, "name": entry.name, "id": entry.id, "uniq_id": entry.uniq_id}

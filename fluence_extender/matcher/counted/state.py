@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fluence_extender.matcher.counted.constraints import NodeIndex
 from fluence_extender.matcher.counted.document import NODE
-from fluence_extender.matcher.counted.policy import Order, Policy
+from fluence_extender.matcher.counted.policy import CountedPolicy, Order
 from fluence_extender.matcher.counted.pruning import TrackedTypes
 from fluence_extender.matcher.counted.ranges import size, take_highest, take_lowest
-from fluence_extender.matcher.counted.table import Node, NodeTable, Share
-from fluence_extender.matcher.counted.tree import Level, RowOrders, Tree
+from fluence_extender.matcher.counted.table import NodeRow, NodeTable, Share
+from fluence_extender.matcher.counted.tree import RowOrders, Tree, TreeLevel
 
 
-class State:
+class CountedState:
     """Table, tree, index and orders under one policy."""
 
-    def __init__(self, policy: Policy, tracked: TrackedTypes) -> None:
+    def __init__(self, policy: CountedPolicy, tracked: TrackedTypes) -> None:
         self.policy = policy
         self.tracked = tracked
         self.table = NodeTable()
@@ -38,7 +38,7 @@ class State:
 
     # --- the graph -----------------------------------------------------------------------------------------------
 
-    def add_node(self, node: Node, up: bool) -> None:
+    def add_node(self, node: NodeRow, up: bool) -> None:
         """Attach a physical node with all leaves free."""
         row = self.table.add(node, up, up and self.tree.reachable(node.level))
         self.tree.attach(node.level, row, node.uniq_id)
@@ -61,7 +61,7 @@ class State:
         self.orders.remove(row)
         del self.by_path[node.path]
 
-    def count_virtual_nodes(self, level: Level, change: int) -> None:
+    def count_virtual_nodes(self, level: TreeLevel, change: int) -> None:
         """Count ``node`` vertices of the skeleton that joined or left below ``level``."""
         for above in self.tree.above(level.number):
             if self.tracked.weighing(above.entry.type) == NODE:
@@ -72,7 +72,7 @@ class State:
         self.table.up[row] = up
         self.table.reachable[row] = up and self.tree.reachable(self.table.node(row).level)
 
-    def set_level_status(self, level: Level, up: bool) -> None:
+    def set_level_status(self, level: TreeLevel, up: bool) -> None:
         """Mark a level up or down; what is below it can be reached accordingly."""
         level.up = up
         for below in self.tree.below(level):
@@ -126,7 +126,7 @@ class State:
             for level in self._levels_above(shares):
                 level.jobs += change
 
-    def _levels_above(self, shares: Iterable[Share]) -> list[Level]:
+    def _levels_above(self, shares: Iterable[Share]) -> list[TreeLevel]:
         """Return the levels above the shares, each once, outer ones first."""
         numbers = {
             level.number
@@ -135,7 +135,7 @@ class State:
         }
         return [self.tree.levels[number] for number in sorted(numbers)]
 
-    def _count_free(self, node: Node, counts: Mapping[str, int], *, nodes: int) -> None:
+    def _count_free(self, node: NodeRow, counts: Mapping[str, int], *, nodes: int) -> None:
         """Change what the levels above ``node`` have free of the type that weighs the edge to them."""
         if self.policy.order is not Order.FIRST or node.level == 0:
             return
@@ -161,7 +161,7 @@ class State:
             if siblings is not None and weighed and (level.free or level.jobs):
                 siblings.reweigh([level.reference], [level.free])
 
-    def _reweigh_rows(self, level: Level, shares: list[Share]) -> None:
+    def _reweigh_rows(self, level: TreeLevel, shares: list[Share]) -> None:
         name = self.tracked.weighing(NODE)
         if name is None or level.siblings is None:
             return

@@ -39,7 +39,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeRow:
     """What never changes of a physical node."""
 
     path: str
@@ -75,7 +75,7 @@ class Share:
 
     row: int
     serial: int
-    node: Node
+    node: NodeRow
     taken: tuple[tuple[str, Ranges], ...]
 
 
@@ -126,7 +126,7 @@ class NodeTable:
         length = 16
         self.size = 0
         self.columns: dict[str, Column] = {}
-        self.nodes: list[Node | None] = []
+        self.nodes: list[NodeRow | None] = []
         self._spare: list[int] = []
         self.alive: Bools = np.zeros(length, np.bool_)
         """Whether the row stands for a node."""
@@ -138,14 +138,14 @@ class NodeTable:
         self.node_score: Ints = np.zeros(length, np.int64)
         self.serial: Ints = np.zeros(length, np.int64)
 
-    def node(self, row: int) -> Node:
+    def node(self, row: int) -> NodeRow:
         """Return the node of a live row."""
         node = self.nodes[row]
         if node is None:
             raise LookupError(row)
         return node
 
-    def add(self, node: Node, up: bool, reachable: bool) -> int:
+    def add(self, node: NodeRow, up: bool, reachable: bool) -> int:
         """Add a node with all leaves free; return its row."""
         if self._spare:
             row = self._spare.pop()

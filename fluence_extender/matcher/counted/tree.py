@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fluence_extender.matcher.counted.document import Entry
+from fluence_extender.matcher.counted.document import CompactEntry
 from fluence_extender.matcher.counted.siblings import Siblings
 from fluence_extender.matcher.counted.table import Ints, NodeTable
 
 
-class Level:
+class TreeLevel:
     """One vertex above the nodes. ``parent`` is -1 for the root."""
 
     __slots__ = (
@@ -32,7 +32,7 @@ class Level:
         "up",
     )
 
-    def __init__(self, number: int, parent: int, entry: Entry, up: bool, turn: int) -> None:
+    def __init__(self, number: int, parent: int, entry: CompactEntry, up: bool, turn: int) -> None:
         self.number = number
         self.parent = parent
         self.entry = entry
@@ -61,7 +61,7 @@ class Tree:
         """``weighed``: the policy visits children by the weights of their edges."""
         self.types: set[str] = set()
         """The types of all levels that there ever were."""
-        self.levels: list[Level] = []
+        self.levels: list[TreeLevel] = []
         self.by_path: dict[str, int] = {}
         self._weighed = weighed
         self._loaded = False
@@ -78,22 +78,22 @@ class Tree:
             )
 
     @property
-    def root(self) -> Level:
+    def root(self) -> TreeLevel:
         """The root."""
         return self.levels[0]
 
-    def level(self, reference: int) -> Level:
+    def level(self, reference: int) -> TreeLevel:
         """Return the level that a negative reference means."""
         return self.levels[-1 - reference]
 
-    def at(self, path: str) -> Level | None:
+    def at(self, path: str) -> TreeLevel | None:
         """Return the level at ``path``, None where there is none."""
         number = self.by_path.get(path)
         return None if number is None else self.levels[number]
 
-    def add(self, parent: int, entry: Entry, up: bool, turn: int) -> None:
+    def add(self, parent: int, entry: CompactEntry, up: bool, turn: int) -> None:
         """Add a level below ``parent`` (-1 to make it the root)."""
-        level = Level(len(self.levels), parent, entry, up, turn)
+        level = TreeLevel(len(self.levels), parent, entry, up, turn)
         self.levels.append(level)
         self.types.add(entry.type)
         self.by_path[entry.path] = level.number
@@ -118,7 +118,7 @@ class Tree:
         if level.siblings is not None:
             level.siblings.remove(reference)
 
-    def remove(self, level: Level) -> None:
+    def remove(self, level: TreeLevel) -> None:
         """Remove a level that has no children left."""
         self.detach(level.parent, level.reference, level.entry.uniq_id)
         level.alive = False
@@ -128,14 +128,14 @@ class Tree:
         """Whether the level and all above it are up."""
         return all(level.up for level in self.above(number))
 
-    def above(self, number: int) -> Iterator[Level]:
+    def above(self, number: int) -> Iterator[TreeLevel]:
         """Yield the level and those above it, up to the root."""
         while number >= 0:
             level = self.levels[number]
             yield level
             number = level.parent
 
-    def below(self, level: Level) -> Iterator[Level]:
+    def below(self, level: TreeLevel) -> Iterator[TreeLevel]:
         """Yield ``level`` and the levels below it, parents first."""
         yield level
         for reference in level.children:

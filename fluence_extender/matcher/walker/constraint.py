@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluence_extender.matcher.errors import InvalidJobspec
-from fluence_extender.matcher.walker.graph import Vertex
+from fluence_extender.matcher.walker.graph import GraphVertex
 from fluence_extender.matcher.walker.last_errno import LAST_ERRNO
 from fluence_extender.matcher.walker.scalars import (
     MAX_DEPTH,
@@ -23,7 +23,7 @@ from fluence_extender.matcher.walker.scalars import (
     text_or_null,
 )
 
-Constraint = Callable[[Vertex], bool]
+Constraint = Callable[[GraphVertex], bool]
 
 _FORBIDDEN = frozenset("!&'\"^`|()")
 
@@ -66,7 +66,7 @@ def _read_operation(name: str, operands: list[Any], where: str, depth: int) -> C
     return lambda vertex: not all(part(vertex) for part in parts)
 
 
-def _anywhere(vertex: Vertex) -> bool:
+def _anywhere(vertex: GraphVertex) -> bool:
     return True
 
 
@@ -82,7 +82,7 @@ def _properties(operands: list[Any], where: str) -> Constraint:
             raise InvalidJobspec(f"{where}: the property {operand!r} is invalid")
         (absent if negated else present).append(name)
 
-    def holds(vertex: Vertex) -> bool:
+    def holds(vertex: GraphVertex) -> bool:
         properties = vertex.properties
         return all(name in properties for name in present) and not any(name in properties for name in absent)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from errno import EINVAL, ERANGE
 
-from fluence_extender.matcher.walker.graph import SHARERS, Edge, Graph, Vertex
-from fluence_extender.matcher.walker.planner import Aggregates, Counted, Planner
+from fluence_extender.matcher.walker.graph import SHARERS, Edge, Graph, GraphVertex
+from fluence_extender.matcher.walker.planner import Aggregates, Counted, SpanPlanner
 from fluence_extender.matcher.walker.pruning import PruningFilters
 
 
@@ -48,12 +48,12 @@ class Span:
 
     at: int
     duration: int
-    booked: dict[Vertex, _Booked] = field(default_factory=dict)
+    booked: dict[GraphVertex, _Booked] = field(default_factory=dict)
 
-    def hold(self, vertex: Vertex, units: int, *, allocate: bool) -> bool:
+    def hold(self, vertex: GraphVertex, units: int, *, allocate: bool) -> bool:
         """Book units of a vertex. Return False where they aren't free."""
         if vertex.plans is None:
-            vertex.plans = Planner(vertex.size)
+            vertex.plans = SpanPlanner(vertex.size)
         if not vertex.plans.add(self.at, self.duration, units):
             return False
         booked = self._on(vertex)
@@ -62,13 +62,13 @@ class Span:
         vertex.allocations += allocate
         return True
 
-    def claim(self, vertex: Vertex) -> None:
+    def claim(self, vertex: GraphVertex) -> None:
         """Count the job among those that share the vertex."""
         if vertex.claims is None:
-            vertex.claims = Planner(SHARERS)
+            vertex.claims = SpanPlanner(SHARERS)
         self._on(vertex).claimed = vertex.claims.add(self.at, self.duration, 1)
 
-    def count(self, vertex: Vertex, totals: Aggregates, below: Mapping[str, int]) -> bool:
+    def count(self, vertex: GraphVertex, totals: Aggregates, below: Mapping[str, int]) -> bool:
         """Count what the job takes below the vertex. Return False where a total can't hold it."""
         counted = totals.add(self.at, self.duration, below)
         if counted is None:
@@ -92,7 +92,7 @@ class Span:
         self.booked.clear()
         return sound
 
-    def _on(self, vertex: Vertex) -> _Booked:
+    def _on(self, vertex: GraphVertex) -> _Booked:
         booked = self.booked.get(vertex)
         if booked is None:
             booked = self.booked[vertex] = _Booked()
@@ -103,8 +103,8 @@ class Span:
 class Granted:
     """A vertex of a grant: its units, and whether the job has it to itself. ``parent`` is the vertex above it."""
 
-    vertex: Vertex
-    parent: Vertex | None
+    vertex: GraphVertex
+    parent: GraphVertex | None
     units: int
     exclusive: bool
     label: str | None
@@ -148,8 +148,8 @@ class Grant:
 
     def _descend(
         self,
-        vertex: Vertex,
-        parent: Vertex | None,
+        vertex: GraphVertex,
+        parent: GraphVertex | None,
         needs: int,
         exclusive: bool,
         whole: bool,
@@ -180,7 +180,12 @@ class Grant:
         return taken
 
     def _book(
-        self, vertex: Vertex, needs: int, exclusive: bool, below: dict[str, int], to_parent: dict[str, int]
+        self,
+        vertex: GraphVertex,
+        needs: int,
+        exclusive: bool,
+        below: dict[str, int],
+        to_parent: dict[str, int],
     ) -> bool:
         """Book a vertex. Where the timelines can't hold it, the grant leaves it out, as in libreapi_cli."""
         if self._booking is Booking.NOTHING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
-from fluence_extender.matcher.walker.planner import Aggregates, Planner
+from fluence_extender.matcher.walker.planner import Aggregates, SpanPlanner
 
 CONTAINMENT = "containment"
 MAX_DEPTH = 100
@@ -39,7 +39,7 @@ STATIC_TYPES = (
 """The types that libreapi_cli knows from the start, in its order (fluxion reference 4.1)."""
 
 
-class Vertex:
+class GraphVertex:
     """One resource of the graph, with its timelines.
 
     ``plans`` counts its units, ``claims`` the jobs that are on it or below it; both are made at their first use.
@@ -99,8 +99,8 @@ class Vertex:
         self.parents: list[Edge] = []
         self.child_types: dict[str, int] = {}
         self.by_weight: list[tuple[int, int, int, Edge]] | None = None
-        self.plans: Planner | None = None
-        self.claims: Planner | None = None
+        self.plans: SpanPlanner | None = None
+        self.claims: SpanPlanner | None = None
         self.aggregates: Aggregates | None = None
         self.allocations = 0
         self.seen = 0
@@ -125,7 +125,7 @@ class Edge:
 
     __slots__ = ("exclusive", "needs", "seq", "serial", "source", "target", "weight")
 
-    def __init__(self, source: Vertex, target: Vertex, serial: int) -> None:
+    def __init__(self, source: GraphVertex, target: GraphVertex, serial: int) -> None:
         self.source = source
         self.target = target
         self.serial = serial
@@ -166,9 +166,9 @@ class Graph:
     """All vertices, by path and by type, and the count of nodes that are up."""
 
     def __init__(self) -> None:
-        self.roots: dict[str, Vertex] = {}
-        self.by_path: dict[str, list[Vertex]] = {}
-        self.nodes: dict[Vertex, None] = {}
+        self.roots: dict[str, GraphVertex] = {}
+        self.by_path: dict[str, list[GraphVertex]] = {}
+        self.nodes: dict[GraphVertex, None] = {}
         self.had_nodes = False
         self.nodes_up = 0
         self.walks = 0
@@ -176,7 +176,7 @@ class Graph:
         self._type_ids = {name: index for index, name in enumerate(STATIC_TYPES)}
 
     @property
-    def root(self) -> Vertex:
+    def root(self) -> GraphVertex:
         """The root of the containment tree."""
         return self.roots[CONTAINMENT]
 
@@ -201,7 +201,7 @@ class Graph:
         self.walks += 1
         return self.walks
 
-    def attach(self, vertex: Vertex) -> None:
+    def attach(self, vertex: GraphVertex) -> None:
         """Add a vertex without edges."""
         self.intern(vertex.type)
         for subsystem, path in vertex.paths.items():
@@ -212,7 +212,7 @@ class Graph:
             self.nodes[vertex] = None
             self.had_nodes = True
 
-    def connect(self, source: Vertex, target: Vertex, subsystem: str) -> None:
+    def connect(self, source: GraphVertex, target: GraphVertex, subsystem: str) -> None:
         """Add an edge; those of other subsystems only make the target a child by type."""
         source.child_types[target.type] = source.child_types.get(target.type, 0) + 1
         if subsystem != CONTAINMENT:
@@ -230,7 +230,7 @@ class Graph:
 
     def set_status(self, path: str, status: int) -> None:
         """Set the status of the vertices at ``path``, a known one, and count the nodes at and below them."""
-        changed: dict[Vertex, None] = {}
+        changed: dict[GraphVertex, None] = {}
         for vertex in self.by_path[path]:
             if vertex.status != status:
                 vertex.status = status
@@ -240,7 +240,7 @@ class Graph:
 
     def detach(self, path: str) -> None:
         """Remove the vertices at ``path``, a known one other than the root's, and all below them."""
-        gone: dict[Vertex, None] = {}
+        gone: dict[GraphVertex, None] = {}
         for vertex in self.by_path[path]:
             gone.update(subtree(vertex))
         for vertex in gone:
@@ -249,7 +249,7 @@ class Graph:
                     _disconnect(edge)
             self._forget(vertex)
 
-    def _forget(self, vertex: Vertex) -> None:
+    def _forget(self, vertex: GraphVertex) -> None:
         self.nodes.pop(vertex, None)
         for path in vertex.paths.values():
             at_path = self.by_path.get(path)
@@ -269,7 +269,7 @@ def _disconnect(edge: Edge) -> None:
         del source.child_types[kind]
 
 
-def subtree(vertex: Vertex) -> dict[Vertex, None]:
+def subtree(vertex: GraphVertex) -> dict[GraphVertex, None]:
     """Return the vertex and everything below it."""
     found = {vertex: None}
     waiting = [vertex]

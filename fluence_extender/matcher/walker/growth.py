@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fluence_extender.matcher.errors import InvalidGraph
-from fluence_extender.matcher.walker.graph import CONTAINMENT, MAX_DEPTH, Graph, Vertex
+from fluence_extender.matcher.walker.graph import CONTAINMENT, MAX_DEPTH, Graph, GraphVertex
 from fluence_extender.matcher.walker.reader import Document, VertexEntry
 
 
@@ -17,11 +17,11 @@ from fluence_extender.matcher.walker.reader import Document, VertexEntry
 class _Growth:
     """What a document adds: new vertices, new edges, and where each of its ids points."""
 
-    vertices: list[Vertex] = field(default_factory=list)
-    edges: list[tuple[Vertex, Vertex, str]] = field(default_factory=list)
-    by_key: dict[str, Vertex] = field(default_factory=dict)
-    by_path: dict[str, list[Vertex]] = field(default_factory=dict)
-    roots: dict[str, Vertex] = field(default_factory=dict)
+    vertices: list[GraphVertex] = field(default_factory=list)
+    edges: list[tuple[GraphVertex, GraphVertex, str]] = field(default_factory=list)
+    by_key: dict[str, GraphVertex] = field(default_factory=dict)
+    by_path: dict[str, list[GraphVertex]] = field(default_factory=dict)
+    roots: dict[str, GraphVertex] = field(default_factory=dict)
 
 
 def grow(graph: Graph, document: Document) -> None:
@@ -45,7 +45,7 @@ def _plan_vertex(graph: Graph, growth: _Growth, entry: VertexEntry) -> None:
         raise InvalidGraph(f"{entry.where}.id appears twice: {entry.key[:80]!r}")
     vertex = _existing(graph, growth, entry)
     if vertex is None:
-        vertex = Vertex(
+        vertex = GraphVertex(
             type=entry.type,
             basename=entry.basename,
             name=entry.name,
@@ -69,7 +69,7 @@ def _plan_vertex(graph: Graph, growth: _Growth, entry: VertexEntry) -> None:
     growth.by_key[entry.key] = vertex
 
 
-def _existing(graph: Graph, growth: _Growth, entry: VertexEntry) -> Vertex | None:
+def _existing(graph: Graph, growth: _Growth, entry: VertexEntry) -> GraphVertex | None:
     """Return the vertex that has one of the entry's paths and its rank already."""
     for path in entry.paths.values():
         for by_path in (graph.by_path, growth.by_path):
@@ -82,7 +82,7 @@ def _existing(graph: Graph, growth: _Growth, entry: VertexEntry) -> Vertex | Non
 def _plan_edges(growth: _Growth, document: Document) -> None:
     """Plan the edges with a new vertex at one end; the children of a parent differ in their uniq_id."""
     new = set(growth.vertices)
-    children: dict[Vertex, set[int]] = {}
+    children: dict[GraphVertex, set[int]] = {}
     for entry in document.edges:
         source = growth.by_key.get(entry.source)
         target = growth.by_key.get(entry.target)
@@ -102,14 +102,14 @@ def _plan_edges(growth: _Growth, document: Document) -> None:
         growth.edges.append((source, target, entry.subsystem))
 
 
-def _check_shape(root: Vertex, growth: _Growth) -> None:
+def _check_shape(root: GraphVertex, growth: _Growth) -> None:
     """Raise `InvalidGraph` for a cycle, below the root or not, and for more than MAX_DEPTH levels."""
-    added: dict[Vertex, list[Vertex]] = {}
+    added: dict[GraphVertex, list[GraphVertex]] = {}
     for source, target, subsystem in growth.edges:
         if subsystem == CONTAINMENT:
             added.setdefault(source, []).append(target)
-    heights: dict[Vertex, int] = {}
-    open_vertices: set[Vertex] = set()
+    heights: dict[GraphVertex, int] = {}
+    open_vertices: set[GraphVertex] = set()
     stack = [*growth.vertices, root]
     while stack:
         vertex = stack[-1]

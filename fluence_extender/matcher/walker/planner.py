@@ -18,7 +18,7 @@ GRAPH_END = 3_153_600_000
 """The end of the graph's life in seconds from the matcher's start: no job lasts longer."""
 
 
-class Planner:
+class SpanPlanner:
     """The timeline of ``total`` units of a resource."""
 
     __slots__ = ("_free", "_references", "_times", "total")
@@ -109,7 +109,7 @@ class Planner:
             del self._times[index], self._free[index], self._references[index]
 
 
-Counted = dict[str, tuple[Planner, int]]
+Counted = dict[str, tuple[SpanPlanner, int]]
 """What a job is counted with at a vertex: by type, the planner and the amount booked on it."""
 
 
@@ -123,7 +123,7 @@ class Aggregates:
     __slots__ = ("live", "planners")
 
     def __init__(self, totals: Sequence[tuple[str, int]]) -> None:
-        self.planners: dict[str, Planner] = {name: Planner(total) for name, total in totals}
+        self.planners: dict[str, SpanPlanner] = {name: SpanPlanner(total) for name, total in totals}
         self.live = 0
         """How many jobs are counted."""
 
@@ -134,7 +134,7 @@ class Aggregates:
         for name, total in totals:
             planner = old.get(name)
             if planner is None:
-                planner = Planner(total)
+                planner = SpanPlanner(total)
             elif planner.total != total:
                 planner.resize(total)
             self.planners[name] = planner
@@ -163,7 +163,7 @@ class Aggregates:
         # Every planner has to be told, so no generator that stops at the first False.
         return all([planner.remove(at, duration, amount) for planner, amount in counted.values()])
 
-    def last(self) -> Planner:
+    def last(self) -> SpanPlanner:
         """Return the planner of the last tracked type, whose free count weighs the edge to this vertex."""
         return next(reversed(self.planners.values()))
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from fluence_extender.matcher.errors import InvalidOptions
-from fluence_extender.matcher.walker.graph import Vertex
-from fluence_extender.matcher.walker.request import Level
+from fluence_extender.matcher.walker.graph import GraphVertex
+from fluence_extender.matcher.walker.request import RequestLevel
 from fluence_extender.matcher.walker.scoring import Group, Keys, Scores
 
 NAMED = {
@@ -68,7 +68,7 @@ class Policy:
         self._around = 0
         self._factor = 0
 
-    def enter_node(self, vertex: Vertex) -> bool:
+    def enter_node(self, vertex: GraphVertex) -> bool:
         """Add a node's factor to all scores below it. Return False for a node that can't be scored."""
         if vertex.id < -1 or vertex.uniq_id < 0:
             return False
@@ -84,11 +84,11 @@ class Policy:
         """Subtract the last factor added, which is that of an inner node where nodes are nested."""
         self._around -= self._factor
 
-    def score(self, vertex: Vertex) -> int:
+    def score(self, vertex: GraphVertex) -> int:
         """Return the score of a vertex that meets the request."""
         return _MET + self._around + vertex.id + 1
 
-    def choose_top(self, level: Level, scores: Scores) -> bool:
+    def choose_top(self, level: RequestLevel, scores: Scores) -> bool:
         """Choose among the candidates of the whole graph. Return False where a resource can't be met."""
         met = True
         for wanted in level.resources:
@@ -107,7 +107,7 @@ class Policy:
 class Locality(Policy):
     """Prefers runs of consecutive scores over the whole graph, the higher run first."""
 
-    def choose_top(self, level: Level, scores: Scores) -> bool:
+    def choose_top(self, level: RequestLevel, scores: Scores) -> bool:
         self._values: set[int] = set()
         return super().choose_top(level, scores)
 
@@ -122,7 +122,7 @@ class Locality(Policy):
 class Variation(Policy):
     """Prefers vertices of the lowest performance class, given by the property ``perf_class``."""
 
-    def score(self, vertex: Vertex) -> int:
+    def score(self, vertex: GraphVertex) -> int:
         return _MET + perf_class(vertex.properties)
 
 

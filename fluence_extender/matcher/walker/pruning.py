@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 
 from fluence_extender.matcher.errors import InvalidOptions
-from fluence_extender.matcher.walker.graph import Graph, Vertex
+from fluence_extender.matcher.walker.graph import Graph, GraphVertex
 from fluence_extender.matcher.walker.planner import Aggregates
 
 _ANY = "*"
@@ -44,7 +44,7 @@ class PruningFilters:
             self._by_anchor.setdefault(anchor, set()).add(counted)
         self.types.add(counted)
 
-    def _prime(self, graph: Graph, vertex: Vertex, walk: int, to_parent: dict[str, int]) -> None:
+    def _prime(self, graph: Graph, vertex: GraphVertex, walk: int, to_parent: dict[str, int]) -> None:
         vertex.seen = walk
         self.accumulate(to_parent, vertex.type, vertex.size)
         if not vertex.child_types:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec, shown
-from fluence_extender.matcher.walker.graph import CONTAINMENT, Graph, Vertex
+from fluence_extender.matcher.walker.graph import CONTAINMENT, Graph, GraphVertex
 from fluence_extender.matcher.walker.planner import GRAPH_END
 from fluence_extender.matcher.walker.reader import Document, VertexEntry, parse_json, read_document
 
@@ -28,11 +28,11 @@ class Replay:
     duration: int
     needs: int
     exclusive: bool
-    held: list[Vertex]
+    held: list[GraphVertex]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedVertex:
     """The vertices that an R lists, and when they are held, in seconds."""
 
     document: Document
@@ -40,7 +40,7 @@ class Listed:
     duration: int
 
 
-def read_resources(text: Mapping[str, Any] | str | bytes) -> Listed:
+def read_resources(text: Mapping[str, Any] | str | bytes) -> ListedVertex:
     """Read an R. Raises `InvalidJobspec`."""
     try:
         top = parse_json(text)
@@ -55,7 +55,7 @@ def read_resources(text: Mapping[str, Any] | str | bytes) -> Listed:
                 raise ValueError(f"the scheduling writer {shown(jgf['writer'])} isn't supported")
             if "free_ranks" in jgf:
                 raise ValueError("free_ranks isn't supported: list what is held")
-        return Listed(read_document(jgf), at, duration)
+        return ListedVertex(read_document(jgf), at, duration)
     except (InvalidGraph, ValueError) as error:
         raise InvalidJobspec(f"R: {error}") from None
 
@@ -90,13 +90,13 @@ def replay_of(graph: Graph, text: Mapping[str, Any] | str | bytes) -> Replay:
 class _Found:
     """The graph's vertices for the ids of the document."""
 
-    def __init__(self, graph: Graph, listed: Listed) -> None:
+    def __init__(self, graph: Graph, listed: ListedVertex) -> None:
         self.seq = graph.new_walk()
-        self.held: list[Vertex] = []
-        self.exclusive: dict[Vertex, bool] = {}
+        self.held: list[GraphVertex] = []
+        self.exclusive: dict[GraphVertex, bool] = {}
         self._graph = graph
         self._listed = listed
-        self._by_key: dict[str, Vertex] = {}
+        self._by_key: dict[str, GraphVertex] = {}
 
     def take_up(self, entry: VertexEntry) -> None:
         """Take up the vertex that the entry describes, if all of it is free for the whole time."""
@@ -111,7 +111,7 @@ class _Found:
         if entry.exclusive:
             self.held.append(vertex)
 
-    def _vertex_of(self, entry: VertexEntry) -> Vertex:
+    def _vertex_of(self, entry: VertexEntry) -> GraphVertex:
         found = {self._at_path(path, entry) for path in entry.paths.values()}
         if len(found) != 1:
             raise InvalidJobspec(f"R: {entry.where}: its paths lead to {len(found)} vertices")
@@ -122,13 +122,13 @@ class _Found:
                 raise InvalidJobspec(f"R: {entry.where}: {name} is {own!r} in the graph, not {listed!r}")
         return vertex
 
-    def _at_path(self, path: str, entry: VertexEntry) -> Vertex:
+    def _at_path(self, path: str, entry: VertexEntry) -> GraphVertex:
         for vertex in self._graph.by_path.get(path, ()):
             if vertex.rank == entry.rank:
                 return vertex
         raise InvalidJobspec(f"R: {entry.where}: no vertex of rank {entry.rank} is at {path!r}")
 
-    def mark_edges(self, document: Document) -> Vertex:
+    def mark_edges(self, document: Document) -> GraphVertex:
         """Mark the document's edges. Return the root, which must be the source of one."""
         root = None
         for entry in document.edges:

@@ -1,8 +1,8 @@
 """A jobspec in the form that the walk needs.
 
-A `Level` is a list of resources that the walk looks for at once: the top level, or one resource's ``with``. What a
-vertex's type means to a level is worked out once and kept (fluxion reference 4.3). Counts of tracked types are summed
-up for the pruning filters (4.1).
+A `RequestLevel` is a list of resources that the walk looks for at once: the top level, or one resource's ``with``.
+What a vertex's type means to a level is worked out once and kept (fluxion reference 4.3). Counts of tracked types are
+summed up for the pruning filters (4.1).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Wanted:
         self.most = resource.count.most
         self.exclusive = resource.exclusive
         self.label = resource.label
-        self.below = Level(resource.with_, tracked)
+        self.below = RequestLevel(resource.with_, tracked)
         self.subtree = self.below.counts
 
 
@@ -44,7 +44,7 @@ class Sight:
     pruned_by: Wanted | None
 
 
-class Level:
+class RequestLevel:
     """Resources that are looked for at once, with the tracked counts they and all below them ask for."""
 
     __slots__ = ("_sights", "counts", "resources", "shares")
@@ -82,10 +82,10 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WalkerRequest:
     """A whole request. ``duration`` is in whole seconds; ``exclusive_types`` are taken with everything below them."""
 
-    top: Level
+    top: RequestLevel
     duration: int
     constraint: Constraint | None
     exclusive_types: frozenset[str]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fluence_extender.matcher.walker.graph import Edge
 from fluence_extender.matcher.walker.jobspec import SLOT
-from fluence_extender.matcher.walker.request import Level
+from fluence_extender.matcher.walker.request import RequestLevel
 from fluence_extender.matcher.walker.std_sort import std_sorted
 
 UNMET = 0
@@ -114,7 +114,7 @@ class Scores:
 _MET = 1
 
 
-def pack_slots(shape: Level, members: Scores, scores: Scores) -> None:
+def pack_slots(shape: RequestLevel, members: Scores, scores: Scores) -> None:
     """Add a group to ``scores`` for every slot of that shape that the sorted ``members`` make."""
     per_slot = [
         (iter(members.of(wanted.type).groups), wanted.count.within(members.qualified(wanted.type)))

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from errno import EBUSY, ENODEV, ENOENT, ERANGE
 
 from fluence_extender.matcher.port import MatchOp
-from fluence_extender.matcher.walker.graph import UP, Graph, Vertex
+from fluence_extender.matcher.walker.graph import UP, Graph, GraphVertex
 from fluence_extender.matcher.walker.planner import GRAPH_END, TIME_END
 from fluence_extender.matcher.walker.policy import Policy
-from fluence_extender.matcher.walker.request import Request
+from fluence_extender.matcher.walker.request import WalkerRequest
 from fluence_extender.matcher.walker.traverser import Traversal
 
 _NOW = 0
@@ -21,7 +21,7 @@ _NOW = 0
 class Search:
     """The search of one operation. ``errno`` is what libreapi_cli would leave, and says why the search failed."""
 
-    def __init__(self, graph: Graph, policy: Policy, request: Request, errno: int) -> None:
+    def __init__(self, graph: Graph, policy: Policy, request: WalkerRequest, errno: int) -> None:
         self.errno = errno
         self._graph = graph
         self._policy = policy
@@ -120,6 +120,6 @@ class Search:
             return False
         return True
 
-    def _usable(self, node: Vertex, at: int, ever: bool) -> bool:
+    def _usable(self, node: GraphVertex, at: int, ever: bool) -> bool:
         """Whether a node counts: it is up and exactly one unit of it is free, so nodes of another size never do."""
         return (ever or node.status == UP) and node.free_during(at, self._request.duration) == 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from errno import EBUSY, EINVAL, ENODEV
 
-from fluence_extender.matcher.walker.graph import MAX_DEPTH, SHARERS, UP, Edge, Graph, Vertex
+from fluence_extender.matcher.walker.graph import MAX_DEPTH, SHARERS, UP, Edge, Graph, GraphVertex
 from fluence_extender.matcher.walker.policy import Policy
-from fluence_extender.matcher.walker.request import Level, Request, Sight, Wanted
+from fluence_extender.matcher.walker.request import RequestLevel, Sight, WalkerRequest, Wanted
 from fluence_extender.matcher.walker.scoring import UNMET, Group, Scores, pack_slots
 
 _FAILED = -1
@@ -28,7 +28,15 @@ class Traversal:
     """
 
     def __init__(
-        self, graph: Graph, policy: Policy, request: Request, at: int, *, ever: bool, now: bool, errno: int
+        self,
+        graph: Graph,
+        policy: Policy,
+        request: WalkerRequest,
+        at: int,
+        *,
+        ever: bool,
+        now: bool,
+        errno: int,
     ) -> None:
         self.at = at
         self.errno = errno
@@ -61,7 +69,7 @@ class Traversal:
             return False
         return True
 
-    def _resolve(self, root: Vertex, top: Level, scores: Scores) -> bool:
+    def _resolve(self, root: GraphVertex, top: RequestLevel, scores: Scores) -> bool:
         if not self._policy.choose_top(top, scores):
             return False
         self.needs = 1
@@ -75,7 +83,9 @@ class Traversal:
         mark_with_parents(self._graph, scores, self.seq)
         return True
 
-    def _visit(self, vertex: Vertex, level: Level, pristine: bool, exclusive: bool, parent: Scores) -> int:
+    def _visit(
+        self, vertex: GraphVertex, level: RequestLevel, pristine: bool, exclusive: bool, parent: Scores
+    ) -> int:
         """Try a vertex and report to ``parent``. Return whether it is wanted exclusively, or _FAILED.
 
         ``pristine``: nothing of the request has matched above, so levels of the graph may be passed over.
@@ -111,7 +121,12 @@ class Traversal:
         return exclusive
 
     def _look_below(
-        self, vertex: Vertex, level: Level, match: Wanted | None, slot: Wanted | None, exclusive: bool
+        self,
+        vertex: GraphVertex,
+        level: RequestLevel,
+        match: Wanted | None,
+        slot: Wanted | None,
+        exclusive: bool,
     ) -> Scores:
         """Return what the children offer the slot, else what the match wants below it, else the same level."""
         scores = Scores()
@@ -133,7 +148,7 @@ class Traversal:
         parent.avail = avail
         parent.score = score
 
-    def _admit(self, vertex: Vertex, sight: Sight, exclusive: bool) -> int:
+    def _admit(self, vertex: GraphVertex, sight: Sight, exclusive: bool) -> int:
         """Return how much of the vertex is free, 0 where it is pruned."""
         before, self.errno = self.errno, EBUSY
         if vertex.status != UP and not self._ever:
@@ -159,7 +174,7 @@ class Traversal:
         self.errno = before
         return avail
 
-    def _admit_exclusively(self, vertex: Vertex, wanted: Wanted, exclusive: bool) -> bool:
+    def _admit_exclusively(self, vertex: GraphVertex, wanted: Wanted, exclusive: bool) -> bool:
         if exclusive and wanted.exclusive is False:
             self.errno = EINVAL
             return False
@@ -171,7 +186,13 @@ class Traversal:
         return claims is None or claims.free_during(self.at, self._duration) >= SHARERS
 
     def _explore(
-        self, vertex: Vertex, level: Level, pristine: bool, exclusive: bool, scores: Scores, times: int
+        self,
+        vertex: GraphVertex,
+        level: RequestLevel,
+        pristine: bool,
+        exclusive: bool,
+        scores: Scores,
+        times: int,
     ) -> bool:
         """Visit the children; return whether any of them helps. ``times``: how often the level is wanted."""
         if self._policy.stops_early:
@@ -189,7 +210,13 @@ class Traversal:
         return found
 
     def _explore_until_enough(
-        self, vertex: Vertex, level: Level, pristine: bool, exclusive: bool, scores: Scores, times: int
+        self,
+        vertex: GraphVertex,
+        level: RequestLevel,
+        pristine: bool,
+        exclusive: bool,
+        scores: Scores,
+        times: int,
     ) -> bool:
         found = False
         tally = _Tally(level, times)
@@ -206,7 +233,7 @@ class Traversal:
                     break
         return found
 
-    def _explore_slots(self, vertex: Vertex, slot: Wanted, scores: Scores) -> None:
+    def _explore_slots(self, vertex: GraphVertex, slot: Wanted, scores: Scores) -> None:
         """Look for the members of a slot among the children, and add every slot they make."""
         members = Scores()
         if not self._explore(vertex, slot.below, False, True, members, slot.most):
@@ -218,7 +245,7 @@ class Traversal:
                 self.errno = EINVAL
         pack_slots(slot.below, members, scores)
 
-    def _choose(self, level: Level, scores: Scores) -> bool:
+    def _choose(self, level: RequestLevel, scores: Scores) -> bool:
         """Choose the best children for every resource of the level. Return False where one can't be met."""
         for wanted in level.resources:
             count = wanted.count.within(scores.qualified(wanted.type))
@@ -233,7 +260,7 @@ class _Tally:
 
     __slots__ = ("_accrued", "_seen", "_shares", "_times", "_wanted", "satisfied")
 
-    def __init__(self, level: Level, times: int) -> None:
+    def __init__(self, level: RequestLevel, times: int) -> None:
         self._wanted = level.shares
         self._times = times
         self._seen = dict.fromkeys(level.shares, 0)
@@ -256,7 +283,7 @@ class _Tally:
         return len(self.satisfied) == len(self._wanted)
 
 
-def _has_slot(vertex: Vertex, slot: Wanted) -> bool:
+def _has_slot(vertex: GraphVertex, slot: Wanted) -> bool:
     """Whether the vertex has children of every type the slot is made of."""
     return all(wanted.type in vertex.child_types for wanted in slot.below.resources)
 

@@ -34,7 +34,7 @@ from fluence_extender.matcher.port import (
     Placement,
 )
 from fluence_extender.matcher.walker.grant import Booking, Grant, Span
-from fluence_extender.matcher.walker.graph import DOWN, UNWEIGHED, UP, Edge, Graph, Vertex, subtree
+from fluence_extender.matcher.walker.graph import DOWN, UNWEIGHED, UP, Edge, Graph, GraphVertex, subtree
 from fluence_extender.matcher.walker.growth import grow
 from fluence_extender.matcher.walker.jobspec import duration_of, read_jobspec
 from fluence_extender.matcher.walker.last_errno import LAST_ERRNO, leaves_errno
@@ -43,7 +43,7 @@ from fluence_extender.matcher.walker.policy import create_policy
 from fluence_extender.matcher.walker.pruning import PruningFilters
 from fluence_extender.matcher.walker.reader import read_document
 from fluence_extender.matcher.walker.replay import replay_of
-from fluence_extender.matcher.walker.request import Level, Request, exclusive_types
+from fluence_extender.matcher.walker.request import RequestLevel, WalkerRequest, exclusive_types
 from fluence_extender.matcher.walker.search import Search
 from fluence_extender.matcher.walker.traverser import Traversal
 from fluence_extender.matcher.walker.writer import jgf_of, placement_of
@@ -193,11 +193,11 @@ class Walker:
         """Whether a vertex is at ``path``."""
         return path in self._graph.by_path
 
-    def vertex(self, path: str) -> Vertex:
+    def vertex(self, path: str) -> GraphVertex:
         """Return the vertex at a known ``path``."""
         return self._graph.by_path[path][0]
 
-    def nodes(self) -> Iterator[Vertex]:
+    def nodes(self) -> Iterator[GraphVertex]:
         """Yield the vertices of type ``node``."""
         return iter(self._graph.nodes)
 
@@ -257,10 +257,10 @@ class Walker:
 
     # --- helpers -------------------------------------------------------------------------------------------------
 
-    def _read(self, jobspec: Mapping[str, Any]) -> Request:
+    def _read(self, jobspec: Mapping[str, Any]) -> WalkerRequest:
         spec = read_jobspec(jobspec, self._graph.knows_type)
-        return Request(
-            Level(spec.resources, self._filters.types),
+        return WalkerRequest(
+            RequestLevel(spec.resources, self._filters.types),
             duration_of(spec),
             spec.constraint,
             frozenset(exclusive_types(spec.resources)),
@@ -322,9 +322,9 @@ def _match(jobid: int, reserved: bool, span: Span, grant: Grant) -> Match:
     return Match(jobid, reserved, span.at, placement_of(vertices), lambda: jgf_of(vertices, edges))
 
 
-def _downs(vertex: Vertex) -> int:
+def _downs(vertex: GraphVertex) -> int:
     downs = 0
-    above: Vertex | None = vertex
+    above: GraphVertex | None = vertex
     while above is not None:
         downs += above.status != UP
         above = above.parents[0].source if above.parents else None

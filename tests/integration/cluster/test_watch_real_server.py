@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from fluence_extender.cluster.api import open_cluster
-from fluence_extender.cluster.connection import Request, connect
+from fluence_extender.cluster.connection import ApiRequest, connect
 from fluence_extender.cluster.errors import Denied, Unauthenticated
 from fluence_extender.cluster.port import Kind
 from fluence_extender.cluster.watch import Watcher
@@ -170,7 +170,7 @@ async def test_credentials_of_another_type_replace_refused_ones(ground: Ground, 
         user["user"] = {"token": "expired"}
     kubeconfig = tmp_path / "kubeconfig"
     _write(kubeconfig, yaml.safe_dump(wrong))
-    request = Request("GET", "/api/v1/nodes", "list nodes")
+    request = ApiRequest("GET", "/api/v1/nodes", "list nodes")
     async with connect(str(kubeconfig)) as connection:
         with pytest.raises(Unauthenticated):
             await connection.call(request)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from kubernetes.aio.config import incluster_config
 
-from fluence_extender.cluster.connection import Request, connect
+from fluence_extender.cluster.connection import ApiRequest, connect
 from fluence_extender.cluster.credentials import Credentials, Origin, find_origin
 from fluence_extender.cluster.errors import BadKubeconfig, Unauthenticated
 from tests.unit.cluster.fake_api_server import PODS, FakeApiServer, kubeconfig_text
 
-LIST = Request("GET", PODS, "list pods")
+LIST = ApiRequest("GET", PODS, "list pods")
 
 
 def test_places_of_the_kubeconfig_are_tried_in_order(tmp_path: Path) -> None:

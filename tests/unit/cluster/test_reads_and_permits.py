@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.api import ApiCluster
-from fluence_extender.cluster.connection import POOL, Connection, Request, connect
+from fluence_extender.cluster.connection import POOL, ApiRequest, Connection, connect
 from fluence_extender.cluster.errors import ClusterError, NotLeading
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.port import Lease, Regarding
@@ -209,6 +209,6 @@ async def test_lease_is_read_before_all_waiting_calls(server: FakeApiServer, con
     for _ in range(POOL):
         await connection._calls.acquire()
     with pytest.raises(ClusterError, match="no answer within"):
-        await connection.call(Request("GET", "/readyz", "ask"), 0.1)
+        await connection.call(ApiRequest("GET", "/readyz", "ask"), 0.1)
     server.scripts[LEASE].append(spec(holderIdentity="x_1"))
     assert await read_lease(connection, "kube-system", "fluence", 5.0) is not None

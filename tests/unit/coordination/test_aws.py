@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from fluence_extender.coordination.provider import ProviderError
-from fluence_extender.coordination.providers.aws import EARLY, Credentials, Keys, signed
+from fluence_extender.coordination.providers.aws import EARLY, AwsCredentials, Keys, signed
 from tests.unit.coordination.servers import Call, Reply, serving
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -62,7 +62,7 @@ def test_keys_in_the_environment_come_first(tmp_path: Path) -> None:
         "AWS_SESSION_TOKEN": "t",
         "AWS_SHARED_CREDENTIALS_FILE": str(file),
     }
-    assert Credentials(environ, "us-east-1").keys() == Keys("A", "a", "t")
+    assert AwsCredentials(environ, "us-east-1").keys() == Keys("A", "a", "t")
 
 
 @pytest.mark.parametrize(("profile", "access"), [("", "B"), ("lab", "C")])
@@ -73,14 +73,14 @@ def test_shared_file_is_read_by_profile(tmp_path: Path, profile: str, access: st
         "[lab]\naws_access_key_id = C\naws_secret_access_key = c\n"
     )
     environ = {"AWS_SHARED_CREDENTIALS_FILE": str(file), "AWS_PROFILE": profile}
-    assert Credentials(environ, "us-east-1").keys().access == access
+    assert AwsCredentials(environ, "us-east-1").keys().access == access
 
 
 def test_broken_shared_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text("aws_access_key_id = B\n")
     with pytest.raises(ProviderError, match="can't be read"):
-        Credentials({"AWS_SHARED_CREDENTIALS_FILE": str(file)}, "us-east-1").keys()
+        AwsCredentials({"AWS_SHARED_CREDENTIALS_FILE": str(file)}, "us-east-1").keys()
 
 
 def expiring(seconds: float) -> str:
@@ -103,7 +103,7 @@ def test_web_identity_is_exchanged_and_renewed_before_it_expires(tmp_path: Path)
             "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
             "AWS_ENDPOINT_URL_STS": url,
         }
-        credentials = Credentials(environ, "us-east-1")
+        credentials = AwsCredentials(environ, "us-east-1")
         assert credentials.keys().access == "K1"
         assert credentials.keys().access == "K2", "the first ones were about to expire"
         assert credentials.keys().access == "K2"
@@ -127,13 +127,13 @@ def test_token_service_without_keys_is_reported(tmp_path: Path, status: int, bod
             "AWS_ENDPOINT_URL_STS": url,
         }
         with pytest.raises(ProviderError, match="assume role r"):
-            Credentials(environ, "us-east-1").keys()
+            AwsCredentials(environ, "us-east-1").keys()
 
 
 def test_unreadable_token_is_reported(tmp_path: Path) -> None:
     environ = {"AWS_ROLE_ARN": "r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "none")}
     with pytest.raises(ProviderError, match="can't be read"):
-        Credentials(environ, "us-east-1").keys()
+        AwsCredentials(environ, "us-east-1").keys()
 
 
 def test_containers_endpoint_is_asked_with_its_token(tmp_path: Path) -> None:
@@ -157,6 +157,6 @@ def test_containers_endpoint_is_asked_with_its_token(tmp_path: Path) -> None:
             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(token),
             "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
         }
-        keys = Credentials(environ, "us-east-1").keys()
+        keys = AwsCredentials(environ, "us-east-1").keys()
     assert (keys.access, keys.secret, keys.token) == ("K", "s", "t")
     assert calls[0].headers["authorization"] == "pod-identity"

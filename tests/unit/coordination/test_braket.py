@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.coordination.provider import ProviderError, State, Status
+from fluence_extender.coordination.provider import ProviderError, TaskState, TaskStatus
 from fluence_extender.coordination.providers.braket import Braket, BraketQueue, regions
 from tests.unit.coordination.servers import Call, FakeBraket, Reply, serving
 
@@ -99,20 +99,20 @@ def test_calls_are_signed(braket: FakeBraket, environ: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("status", "position", "expected"),
     [
-        ("CREATED", None, Status(State.QUEUED)),
-        ("QUEUED", "2", Status(State.QUEUED, 2)),
-        ("QUEUED", "1", Status(State.QUEUED, 1)),
-        ("QUEUED", ">2000", Status(State.QUEUED, 2001)),
-        ("QUEUED", "None", Status(State.QUEUED)),
-        ("RUNNING", None, Status(State.RUNNING)),
-        ("COMPLETED", None, Status(State.COMPLETED)),
-        ("FAILED", None, Status(State.FAILED)),
-        ("CANCELLING", None, Status(State.CANCELLED)),
-        ("CANCELLED", None, Status(State.CANCELLED)),
+        ("CREATED", None, TaskStatus(TaskState.QUEUED)),
+        ("QUEUED", "2", TaskStatus(TaskState.QUEUED, 2)),
+        ("QUEUED", "1", TaskStatus(TaskState.QUEUED, 1)),
+        ("QUEUED", ">2000", TaskStatus(TaskState.QUEUED, 2001)),
+        ("QUEUED", "None", TaskStatus(TaskState.QUEUED)),
+        ("RUNNING", None, TaskStatus(TaskState.RUNNING)),
+        ("COMPLETED", None, TaskStatus(TaskState.COMPLETED)),
+        ("FAILED", None, TaskStatus(TaskState.FAILED)),
+        ("CANCELLING", None, TaskStatus(TaskState.CANCELLED)),
+        ("CANCELLED", None, TaskStatus(TaskState.CANCELLED)),
     ],
 )
 def test_status_and_position(
-    braket: FakeBraket, environ: dict[str, str], status: str, position: str | None, expected: Status
+    braket: FakeBraket, environ: dict[str, str], status: str, position: str | None, expected: TaskStatus
 ) -> None:
     arn = braket.add("a", status, position)
     assert connected(environ).status(arn) == expected

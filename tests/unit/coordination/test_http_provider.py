@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.coordination.mock_qpu import MockQpu, server
-from fluence_extender.coordination.provider import ProviderError, State, Status
+from fluence_extender.coordination.provider import ProviderError, TaskState, TaskStatus
 from fluence_extender.coordination.providers.http import Http
 from tests.unit.coordination.servers import Reply, serving
 
@@ -57,13 +57,13 @@ def test_task_goes_through_the_queue(url: str, clock: Clock) -> None:
     for clock.now in (0.0, 9.0, 10.0, 20.0, 29.0, 30.0, 100.0):
         seen.append(queue.status(task))
     assert seen == [
-        Status(State.QUEUED, 2),
-        Status(State.QUEUED, 2),
-        Status(State.QUEUED, 1),
-        Status(State.RUNNING),
-        Status(State.RUNNING),
-        Status(State.COMPLETED),
-        Status(State.COMPLETED),
+        TaskStatus(TaskState.QUEUED, 2),
+        TaskStatus(TaskState.QUEUED, 2),
+        TaskStatus(TaskState.QUEUED, 1),
+        TaskStatus(TaskState.RUNNING),
+        TaskStatus(TaskState.RUNNING),
+        TaskStatus(TaskState.COMPLETED),
+        TaskStatus(TaskState.COMPLETED),
     ]
 
 
@@ -92,8 +92,8 @@ def test_file_is_a_queue_too(tmp_path: Path) -> None:
     )
     queue = Http().connect({"endpoint": file.as_uri()}, {})
     assert queue.find_my_tasks("uid") == ["a", "b"]
-    assert queue.status("b") == Status(State.QUEUED, 3)
-    assert queue.status("a") == Status(State.RUNNING)
+    assert queue.status("b") == TaskStatus(TaskState.QUEUED, 3)
+    assert queue.status("a") == TaskStatus(TaskState.RUNNING)
     with pytest.raises(ProviderError, match="has no task d"):
         queue.status("d")
     file.unlink()
@@ -135,7 +135,7 @@ def test_unknown_state_is_an_error(body: bytes) -> None:
 def test_invalid_position_is_unknown(position: str) -> None:
     body = f'{{"state": "queued", "position": {position}}}'.encode()
     with serving(lambda call: Reply(200, body)) as url:
-        assert Http().connect({"endpoint": url}, {}).status("a") == Status(State.QUEUED)
+        assert Http().connect({"endpoint": url}, {}).status("a") == TaskStatus(TaskState.QUEUED)
 
 
 def test_errors_do_not_show_the_query() -> None:

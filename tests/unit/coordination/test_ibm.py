@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fluence_extender.coordination.provider import ProviderError, State, Status
+from fluence_extender.coordination.provider import ProviderError, TaskState, TaskStatus
 from fluence_extender.coordination.providers.ibm import IAM, SERVICE, Ibm, IbmQueue, account
 from tests.unit.coordination.servers import FakeIbm, serving
 
@@ -96,15 +96,15 @@ def test_search_without_a_result_is_no_error(ibm: FakeIbm, queue: IbmQueue) -> N
 @pytest.mark.parametrize(
     ("value", "state"),
     [
-        ("Running", State.RUNNING),
-        ("Completed", State.COMPLETED),
-        ("Failed", State.FAILED),
-        ("Cancelled", State.CANCELLED),
-        ("Cancelled - Ran too long", State.CANCELLED),
+        ("Running", TaskState.RUNNING),
+        ("Completed", TaskState.COMPLETED),
+        ("Failed", TaskState.FAILED),
+        ("Cancelled", TaskState.CANCELLED),
+        ("Cancelled - Ran too long", TaskState.CANCELLED),
     ],
 )
-def test_status(ibm: FakeIbm, queue: IbmQueue, value: str, state: State) -> None:
-    assert queue.status(ibm.add("a", value)) == Status(state)
+def test_status(ibm: FakeIbm, queue: IbmQueue, value: str, state: TaskState) -> None:
+    assert queue.status(ibm.add("a", value)) == TaskStatus(state)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_job_that_waits_alone_is_next(
     ibm: FakeIbm, queue: IbmQueue, waiting: object, position: int | None
 ) -> None:
     ibm.waiting["ibm_fez"] = waiting
-    assert queue.status(ibm.add("a", "Queued")) == Status(State.QUEUED, position)
+    assert queue.status(ibm.add("a", "Queued")) == TaskStatus(TaskState.QUEUED, position)
 
 
 @pytest.mark.parametrize("value", ["", "Pondering", None])
@@ -129,7 +129,7 @@ def test_token_serves_many_calls_and_is_renewed_once_refused(ibm: FakeIbm, queue
     queue.status(job)
     assert ibm.tokens == 1
     ibm.tokens = 5
-    assert queue.status(job) == Status(State.RUNNING)
+    assert queue.status(job) == TaskStatus(TaskState.RUNNING)
     assert ibm.tokens == 6
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from fluence_extender.cluster.connection import STRATEGIC_PATCH, Connection, Request
+from fluence_extender.cluster.connection import STRATEGIC_PATCH, ApiRequest, Connection
 from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.coordination.pods import ApiPods
 from fluence_extender.model.coordination import READY_GATE
@@ -20,10 +20,10 @@ class Api:
     """Answers requests in order, and records them."""
 
     def __init__(self, *answers: bytes | ClusterError) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[ApiRequest] = []
         self._answers = list(answers)
 
-    async def call(self, request: Request) -> bytes:
+    async def call(self, request: ApiRequest) -> bytes:
         self.requests.append(request)
         answer = self._answers.pop(0)
         if isinstance(answer, ClusterError):

@@ -14,7 +14,7 @@ import pytest
 from fluence_extender.coordination import sidecar as module
 from fluence_extender.coordination.guarded_queue import GuardedQueue
 from fluence_extender.coordination.options import Options
-from fluence_extender.coordination.provider import ProviderError, State, Status
+from fluence_extender.coordination.provider import ProviderError, TaskState, TaskStatus
 from fluence_extender.coordination.release import recorded_verdict
 from fluence_extender.coordination.sidecar import Sidecar
 from fluence_extender.model.coordination import (
@@ -25,7 +25,11 @@ from fluence_extender.model.coordination import (
 )
 from tests.unit.coordination.fake_pods import FakePods, consumer, failing, producer
 
-QUEUED, NEXT, RUNNING = Status(State.QUEUED, 5), Status(State.QUEUED, 1), Status(State.RUNNING)
+QUEUED, NEXT, RUNNING = (
+    TaskStatus(TaskState.QUEUED, 5),
+    TaskStatus(TaskState.QUEUED, 1),
+    TaskStatus(TaskState.RUNNING),
+)
 QUICK = Options(
     "uid-lead", "lead", "ns", "g", discovery=60.0, poll=0.001, look=0.001, ungate=5.0, call=5.0, silence=60.0
 )
@@ -108,7 +112,10 @@ def all_released(pods: FakePods) -> Callable[[], bool]:
 
 async def test_consumers_are_released_when_the_task_is_next_and_not_before() -> None:
     pods = cluster("a", "b", "c")
-    vendor = Vendor(finds=([], [], ["task"]), says=(Status(State.QUEUED, 3), Status(State.QUEUED, 2), NEXT))
+    vendor = Vendor(
+        finds=([], [], ["task"]),
+        says=(TaskStatus(TaskState.QUEUED, 3), TaskStatus(TaskState.QUEUED, 2), NEXT),
+    )
     at_release: list[Any] = []
     pods.seen = lambda verb, name: at_release.append(vendor.answered[-1]) if verb == "release" else None
     assert await Life(pods, vendor).live(all_released(pods)) == 0
@@ -430,7 +437,7 @@ async def test_vendor_that_hangs_once_is_asked_again() -> None:
     pods = cluster("a")
     freed = threading.Event()
 
-    def hang() -> Status:
+    def hang() -> TaskStatus:
         freed.wait(60)
         return RUNNING
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.coordination.provider import LONGEST_ID, State, Status, read_id, read_position
+from fluence_extender.coordination.provider import LONGEST_ID, TaskState, TaskStatus, read_id, read_position
 
 
 @pytest.mark.parametrize(
@@ -24,23 +24,23 @@ def test_invalid_position_is_none(value: object) -> None:
 
 @pytest.mark.parametrize("position", [None, 2, 3, 2001])
 def test_queued_task_is_not_ready_before_its_turn(position: int | None) -> None:
-    assert not Status(State.QUEUED, position).ready
+    assert not TaskStatus(TaskState.QUEUED, position).ready
 
 
 @pytest.mark.parametrize("position", [0, 1])
 def test_next_task_in_the_queue_is_ready(position: int) -> None:
-    assert Status(State.QUEUED, position).ready
+    assert TaskStatus(TaskState.QUEUED, position).ready
 
 
-@pytest.mark.parametrize("state", [one for one in State if one is not State.QUEUED])
+@pytest.mark.parametrize("state", [one for one in TaskState if one is not TaskState.QUEUED])
 @pytest.mark.parametrize("position", [None, 1, 50])
-def test_task_that_left_the_queue_is_ready(state: State, position: int | None) -> None:
-    assert Status(state, position).ready
+def test_task_that_left_the_queue_is_ready(state: TaskState, position: int | None) -> None:
+    assert TaskStatus(state, position).ready
 
 
-@pytest.mark.parametrize("state", list(State))
-def test_only_final_states_are_ended(state: State) -> None:
-    assert Status(state).ended == (state in (State.COMPLETED, State.FAILED, State.CANCELLED))
+@pytest.mark.parametrize("state", list(TaskState))
+def test_only_final_states_are_ended(state: TaskState) -> None:
+    assert TaskStatus(state).ended == (state in (TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED))
 
 
 @pytest.mark.parametrize("value", ["", None, 5, b"x", "a\nb", "\x00", "a" * (LONGEST_ID + 1), ["x"]])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.coordination.provider import State, Status
-from fluence_extender.coordination.tracker import Limits, TaskTracker, Verdict
+from fluence_extender.coordination.provider import TaskState, TaskStatus
+from fluence_extender.coordination.tracker import TaskTracker, TrackerLimits, Verdict
 
-LIMITS = Limits(discovery=300.0, silence=1000.0)
+LIMITS = TrackerLimits(discovery=300.0, silence=1000.0)
 
 
 def tracker() -> TaskTracker:
@@ -36,14 +36,20 @@ def test_consumers_wait_while_the_task_is_in_the_queue() -> None:
     one = tracker()
     one.found(["a"], 150.0)
     for now, position in ((200.0, 9), (900.0, 5), (1800.0, 2)):
-        one.update("a", Status(State.QUEUED, position), now)
+        one.update("a", TaskStatus(TaskState.QUEUED, position), now)
         assert one.judge(now + 50) is None
 
 
 @pytest.mark.parametrize(
-    "status", [Status(State.QUEUED, 1), Status(State.RUNNING), Status(State.COMPLETED), Status(State.FAILED)]
+    "status",
+    [
+        TaskStatus(TaskState.QUEUED, 1),
+        TaskStatus(TaskState.RUNNING),
+        TaskStatus(TaskState.COMPLETED),
+        TaskStatus(TaskState.FAILED),
+    ],
 )
-def test_consumers_start_when_the_task_is_ready(status: Status) -> None:
+def test_consumers_start_when_the_task_is_ready(status: TaskStatus) -> None:
     one = tracker()
     one.found(["a"], 150.0)
     one.update("a", status, 200.0)
@@ -53,9 +59,9 @@ def test_consumers_start_when_the_task_is_ready(status: Status) -> None:
 def test_first_ready_task_of_several_counts() -> None:
     one = tracker()
     one.found(["a", "b", "c"], 150.0)
-    one.update("a", Status(State.QUEUED, 4), 160.0)
-    one.update("b", Status(State.QUEUED, 1), 160.0)
-    one.update("c", Status(State.RUNNING), 161.0)
+    one.update("a", TaskStatus(TaskState.QUEUED, 4), 160.0)
+    one.update("b", TaskStatus(TaskState.QUEUED, 1), 160.0)
+    one.update("c", TaskStatus(TaskState.RUNNING), 161.0)
     verdict = one.judge(161.0)
     assert verdict is not None
     assert verdict.task == "b"
@@ -64,9 +70,9 @@ def test_first_ready_task_of_several_counts() -> None:
 def test_verdict_is_final() -> None:
     one = tracker()
     one.found(["a"], 150.0)
-    one.update("a", Status(State.RUNNING), 160.0)
+    one.update("a", TaskStatus(TaskState.RUNNING), 160.0)
     first = one.judge(160.0)
-    one.update("a", Status(State.QUEUED, 100), 170.0)
+    one.update("a", TaskStatus(TaskState.QUEUED, 100), 170.0)
     one.found(["b"], 180.0)
     assert one.judge(10_000.0) == first == one.end("something else")
 
@@ -74,7 +80,7 @@ def test_verdict_is_final() -> None:
 def test_consumers_start_after_a_long_silence_of_the_vendor() -> None:
     one = tracker()
     one.found(["a"], 150.0)
-    one.update("a", Status(State.QUEUED, 5), 200.0)
+    one.update("a", TaskStatus(TaskState.QUEUED, 5), 200.0)
     one.failed("HTTP 500")
     assert one.judge(1199.0) is None
     verdict = one.judge(1200.0)
@@ -84,7 +90,7 @@ def test_consumers_start_after_a_long_silence_of_the_vendor() -> None:
 def test_status_of_ended_tasks_is_not_read_again() -> None:
     one = tracker()
     one.found(["a", "b"], 150.0)
-    one.update("a", Status(State.FAILED), 160.0)
+    one.update("a", TaskStatus(TaskState.FAILED), 160.0)
     assert one.open == ["b"]
     assert one.newest == "b"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fluence_extender.gangs.preemption.search import Found, Query, Work, confirm, search
+from fluence_extender.gangs.preemption.search import Found, VictimQuery, Work, confirm, search
 from fluence_extender.gangs.preemption.victims import Victim, victims_of
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_LABEL
@@ -29,7 +29,7 @@ class Confirmation:
         self.world = world
         planner = Planner(world.ledger, world.controller.eligibility)
         demands = [Demand(one) for one in pods]
-        self.query = Query(HIGH, demands, (), frozenset(), 10, lambda _: True, None, frozenset())
+        self.query = VictimQuery(HIGH, demands, (), frozenset(), 10, lambda _: True, None, frozenset())
         looked = search(world.controller.registry, world.ledger, planner, self.query)
         looked.proceed(10**9)
         assert looked.found is not None

@@ -13,7 +13,7 @@ import httpx
 from fluence_extender.http.metrics import Counts
 from fluence_extender.http.scheduler.port import Location, Nowhere, On, RequestedPod
 from fluence_extender.http.state import v1
-from fluence_extender.http.state.port import Graph, Items, Listing, Pieces, Single
+from fluence_extender.http.state.port import GraphExport, Items, Listing, Pieces, Single
 from fluence_extender.model.gang import Convention, HistoryKind
 
 CREATED = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -176,13 +176,13 @@ class HeldPlacements:
     def backends(self) -> Listing[v1.Backend]:
         return self._listing(BACKENDS)
 
-    def graph(self, expand: bool) -> Graph:
+    def graph(self, expand: bool) -> GraphExport:
         self.expanded.append(expand)
 
         async def read() -> Pieces:
             return Pieces(lambda: halves(VERTICES), lambda: halves(EDGES))
 
-        return Graph(self.revision, read)
+        return GraphExport(self.revision, read)
 
     def counts(self) -> Counts:
         return Counts({"planned": 1, "waiting": 1}, 2)

@@ -13,7 +13,7 @@ from starlette.types import Message, Receive
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.scheduler.endpoint import VerbEndpoint
-from fluence_extender.http.scheduler.verbs import Outcome, VerbAnswer
+from fluence_extender.http.scheduler.verbs import VerbAnswer, VerbOutcome
 from tests.unit.http.held_placements import HeldPlacements, Post, binding, by_name, pod
 
 VERBS = ["filter", "prioritize", "bind", "preempt"]
@@ -196,4 +196,4 @@ async def test_a_body_that_stalls_is_refused(metrics: Metrics) -> None:
 
 async def test_refusals_are_counted(post: Post, metrics: Metrics) -> None:
     await post("filter", b"garbage")
-    assert f'outcome="{Outcome.BAD_REQUEST}",verb="filter"}} 1.0'.encode() in Metrics.render(metrics)[0]
+    assert f'outcome="{VerbOutcome.BAD_REQUEST}",verb="filter"}} 1.0'.encode() in Metrics.render(metrics)[0]

@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fluence_extender.localcluster.binaries import Binaries
 from fluence_extender.localcluster.components import Layout
-from fluence_extender.localcluster.credentials import Access, Authority, Credential, kubeconfig_text
+from fluence_extender.localcluster.credentials import Access, Credential, LocalAuthority, kubeconfig_text
 
 
 def test_kubeconfig_holds_everything_inline() -> None:
@@ -41,7 +41,7 @@ def test_kubeconfig_of_a_certificate_holds_no_token() -> None:
 
 
 def test_client_certificate_names_user_and_groups(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
+    authority = LocalAuthority(tmp_path)
     issued = authority.client("jane", ("physicists", "admins"))
     certificate = x509.load_pem_x509_certificate(issued.certificate)
     names = {
@@ -55,7 +55,7 @@ def test_client_certificate_names_user_and_groups(tmp_path: Path) -> None:
 
 
 def test_serving_certificate_is_valid_for_loopback(tmp_path: Path) -> None:
-    certificate = x509.load_pem_x509_certificate(Authority(tmp_path).server().certificate)
+    certificate = x509.load_pem_x509_certificate(LocalAuthority(tmp_path).server().certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "127.0.0.1" in map(str, names.get_values_for_type(x509.IPAddress))
     assert (

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fluence_extender.matcher import MatcherError, MatcherOptions, MatchOp
 from fluence_extender.matcher.walker import Walker
-from fluence_extender.matcher.walker.graph import SHARERS, Vertex, subtree
+from fluence_extender.matcher.walker.graph import SHARERS, GraphVertex, subtree
 from fluence_extender.matcher.walker.policy import NAMED
 from tests.unit.matcher.walker_graphs import cluster, jobspec, slots
 
@@ -84,7 +84,7 @@ class Bookkeeping(RuleBasedStateMachine):
         assert [_timelines(vertex) for vertex in self.vertices] == self.new
 
 
-def _timelines(vertex: Vertex) -> Any:
+def _timelines(vertex: GraphVertex) -> Any:
     """A vertex's free state: its units, its sharers, the counts below it, its allocations."""
     counters = vertex.aggregates
     return (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.matcher.walker.planner import Planner, whole_seconds
+from fluence_extender.matcher.walker.planner import SpanPlanner, whole_seconds
 
 Spans = list[tuple[int, int, int]]
 
@@ -19,7 +19,7 @@ def _free(total: int, held: Spans, time: int) -> int:
 
 @given(spans)
 def test_planner_agrees_with_a_table_of_seconds(wanted: Spans) -> None:
-    planner = Planner(8)
+    planner = SpanPlanner(8)
     held: Spans = []
     for at, duration, amount in wanted:
         room = min(_free(8, held, time) for time in range(at, at + duration))
@@ -32,7 +32,7 @@ def test_planner_agrees_with_a_table_of_seconds(wanted: Spans) -> None:
 
 @given(spans)
 def test_planner_is_as_new_when_every_span_is_gone(wanted: Spans) -> None:
-    planner = Planner(8)
+    planner = SpanPlanner(8)
     held = [span for span in wanted if planner.add(*span)]
     for span in reversed(held):
         assert planner.remove(*span)
@@ -40,7 +40,7 @@ def test_planner_is_as_new_when_every_span_is_gone(wanted: Spans) -> None:
 
 
 def test_start_times_are_the_ends_and_starts_of_spans() -> None:
-    planner = Planner(4)
+    planner = SpanPlanner(4)
     planner.add(0, 100, 4)
     planner.add(150, 50, 3)
     assert list(planner.starts(1, 10, 2)) == [100, 200]
@@ -49,7 +49,7 @@ def test_start_times_are_the_ends_and_starts_of_spans() -> None:
 
 
 def test_a_shrunk_planner_never_shows_less_than_nothing() -> None:
-    planner = Planner(8)
+    planner = SpanPlanner(8)
     planner.add(0, 10, 6)
     planner.resize(4)
     assert planner.free_at(0) == 0
@@ -57,7 +57,7 @@ def test_a_shrunk_planner_never_shows_less_than_nothing() -> None:
 
 
 def test_more_than_the_total_never_fits() -> None:
-    planner = Planner(4)
+    planner = SpanPlanner(4)
     assert not planner.add(0, 10, 5)
     assert not planner.add(0, 10, -1)
     assert planner.timeline() == [(0, 4)]

@@ -9,11 +9,11 @@ import pytest
 from fluence_extender.matcher import InvalidJobspec, MatcherOptions
 from fluence_extender.matcher.walker import Walker
 from fluence_extender.matcher.walker.constraint import read_constraint
-from fluence_extender.matcher.walker.graph import Vertex
+from fluence_extender.matcher.walker.graph import GraphVertex
 from fluence_extender.matcher.walker.jobspec import read_count
 from tests.unit.matcher.walker_graphs import cluster, jobspec, slots
 
-NODE = Vertex(
+NODE = GraphVertex(
     type="node",
     basename="node",
     name="node3",

@@ -9,7 +9,7 @@ import pytest
 from fluence_extender.selection.backend import Backend, merged
 from fluence_extender.selection.errors import NoCandidates
 from fluence_extender.selection.pipeline import NOT_A_CANDIDATE, NOT_DESCRIBED, NOT_OFFERED, Sources, select
-from fluence_extender.selection.providers import Description, Query
+from fluence_extender.selection.providers import BackendQuery, Description
 from fluence_extender.selection.record import LARGEST, select_result
 from fluence_extender.selection.request import SelectionRequest, read_request
 
@@ -25,12 +25,12 @@ class QueueProvider:
 
     name: str = "queues"
     queues: dict[str, float] = field(default_factory=dict)
-    queries: list[Query] = field(default_factory=list)
+    queries: list[BackendQuery] = field(default_factory=list)
 
     def wanted(self, needs: frozenset[str]) -> bool:
         return "queue_size" in needs
 
-    def describe(self, query: Query) -> Description:
+    def describe(self, query: BackendQuery) -> Description:
         self.queries.append(query)
         if not self.queues:
             raise OSError("no network")

@@ -10,7 +10,7 @@ import pytest
 from fluence_extender.webhook.admission import look_up
 from fluence_extender.webhook.contract import AdmissionRequest, Context, OwnedPods, ProducerUnknown
 from fluence_extender.webhook.declaration import Unfit, read_declaration
-from fluence_extender.webhook.limit_ranges import Bound, Bounds
+from fluence_extender.webhook.limit_ranges import Bounds, ContainerBound
 from fluence_extender.webhook.mutate import concerns, mutate
 from tests.unit.webhook.pods import ALL, QPU, REQUEST, applied, container, env, grouped, pod
 
@@ -42,7 +42,7 @@ class Cluster:
 
     async def bounds(self, namespace: str) -> Bounds:
         self.read.append(namespace)
-        return {"cpu": Bound(minimum="1")}
+        return {"cpu": ContainerBound(minimum="1")}
 
     async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
         self.looked_up.append(f"owner {kind} {namespace}/{name}")
@@ -91,7 +91,7 @@ async def test_most_pods_need_nothing(body: Json) -> None:
 async def test_our_containers_need_the_bounds_of_the_limit_ranges(body: Json, dry_run: bool) -> None:
     cluster = Cluster()
     request = await settled(body, cluster, replace(BARE, dry_run=dry_run))
-    assert (cluster.read, request.bounds) == (["lab"], {"cpu": Bound(minimum="1")})
+    assert (cluster.read, request.bounds) == (["lab"], {"cpu": ContainerBound(minimum="1")})
     await settled(body, cluster, request)
     await settled(body, cluster, handlers=("fluxion", "gang"))
     assert cluster.read == ["lab"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.model.quantity import nanos
-from fluence_extender.webhook.limit_ranges import Bound, fit, read_bounds
+from fluence_extender.webhook.limit_ranges import ContainerBound, fit, read_bounds
 from fluence_extender.webhook.lookups import FRESH, ApiLookups
 from fluence_extender.webhook.mutate import mutate
 from tests.unit.webhook.pods import ALL, CONTEXT, QPU, REQUEST, applied, container, grouped
@@ -114,7 +114,7 @@ def test_strictest_bound_on_containers_counts() -> None:
             {},
         ]
     )
-    assert bounds == {"cpu": Bound("1", "2000m", True, "2")}
+    assert bounds == {"cpu": ContainerBound("1", "2000m", True, "2")}
 
 
 MEMORY = st.sampled_from(["16Mi", "64Mi", "100M", "256Mi", "1Gi"])
@@ -170,7 +170,7 @@ async def test_limit_ranges_are_read_again_after_a_second() -> None:
     objects.put(PATH, {"items": [limit_range(min={"cpu": "1"})]})
     assert await source.bounds("lab") == {}
     now[0] += FRESH
-    assert await source.bounds("lab") == {"cpu": Bound(minimum="1")}
+    assert await source.bounds("lab") == {"cpu": ContainerBound(minimum="1")}
     assert await source.bounds("elsewhere") == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fluence_extender.apps.kubectl.braket import queue_size, read_device
 from fluence_extender.selection.backend import Backend
-from fluence_extender.selection.providers import Description, Query
+from fluence_extender.selection.providers import BackendQuery, Description
 from tests.unit.apps.kubectl.manifests import POD, REQUIRE, load, notes_of, result_of
 from tests.unit.apps.kubectl.programs import Ended, Fluence, Program
 
@@ -134,7 +134,7 @@ class Elsewhere:
     def wanted(self, needs: frozenset[str]) -> bool:
         return "fidelity" in needs
 
-    def describe(self, query: Query) -> Description:
+    def describe(self, query: BackendQuery) -> Description:
         return Description(
             tuple(
                 Backend(one.name, {"fidelity": len(one.name), "odd": float("nan")}) for one in query.backends

@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.apps.kubectl.completion import complete
 from fluence_extender.apps.kubectl.graph import drawn, tree
-from fluence_extender.apps.kubectl.tables import Column, table
+from fluence_extender.apps.kubectl.tables import TableColumn, table
 from fluence_extender.apps.kubectl.why import explanation
 from tests.unit.apps.kubectl.programs import Fluence, Program
 from tests.unit.apps.kubectl.test_questions import STORY, device, gang, listed, node
@@ -72,7 +72,7 @@ def test_free_amounts_are_printed_once_for_members_that_differ() -> None:
 
 
 def test_a_table_that_grows_keeps_its_columns() -> None:
-    columns = (Column("NAME", lambda one: str(one["name"])), Column("STATE", lambda _: "bound"))
+    columns = (TableColumn("NAME", lambda one: str(one["name"])), TableColumn("STATE", lambda _: "bound"))
     widths: list[int] = []
     (first,) = table(columns, [{"name": "a-long-name"}], headers=False, widths=widths)
     (second,) = table(columns, [{"name": "b"}], headers=False, widths=widths)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.manifests import read_documents, split_documents
 from fluence_extender.apps.kubectl.pins import Resolved, resolve
-from fluence_extender.apps.kubectl.sources import Source, joined
+from fluence_extender.apps.kubectl.sources import ManifestSource, joined
 from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.pipeline import Selection, Sources, select
 from fluence_extender.selection.request import SelectionRequest
@@ -33,7 +33,7 @@ def choose(label: str, request: SelectionRequest) -> Selection:
 
 
 def resolved(text: str, force: bool = False) -> Resolved:
-    return resolve(Source("m.yaml", text.encode()), choose, force, NOW)
+    return resolve(ManifestSource("m.yaml", text.encode()), choose, force, NOW)
 
 
 def pinned(text: str, force: bool = False) -> list[Any]:

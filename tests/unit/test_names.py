@@ -1,0 +1,61 @@
+"""The code has one name for one idea, and modules that can be read at once."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = sorted((ROOT / "fluence_extender").rglob("*.py"))
+MODULES = [*PRODUCT, *sorted((ROOT / "fluxion_ffi").rglob("*.py"))]
+
+LONGEST = 500
+"""Lines of a module."""
+
+NAMED_BY_OTHERS = ("http/state/v1.py", "coordination/staged/fluence_interceptor.py")
+"""Modules whose classes have the names of the state API, or that run alone in other people's containers."""
+
+PRIVATE_WORDS = re.compile(
+    r"\b(docket|agenda|prospects?|strangers?|crowds?|reckon(ed|ing|s)?|bethink|heard)\b", re.IGNORECASE
+)
+
+
+def relative(path: Path) -> str:
+    """Return the path below the product's folder."""
+    return str(path.relative_to(ROOT))
+
+
+def public_classes(path: Path) -> list[str]:
+    """Return the names of the public classes that a module defines."""
+    tree = ast.parse(path.read_text())
+    return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for path in PRODUCT:
+        if not relative(path).endswith(NAMED_BY_OTHERS):
+            for name in public_classes(path):
+                homes[name].append(relative(path))
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_modules_are_short_enough_to_read(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_modules_state_what_they_are_for(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert not tree.body or ast.get_docstring(tree)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_words_are_those_of_the_glossary(path: Path) -> None:
+    lines = enumerate(path.read_text().splitlines(), 1)
+    assert [f"{number}: {line.strip()}" for number, line in lines if PRIVATE_WORDS.search(line)] == []
