@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+__all__ = ["Provider", "ProviderError", "Queue", "TaskState", "TaskStatus"]
+
 FIRST = 1
 LONGEST_ID = 2048
 

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from fluence_extender.selection.backend import Backend
 
+__all__ = ["Backend", "BackendProvider", "BackendQuery", "Description"]
+
 ENTRY_POINTS = "fluence_extender.backend_providers"
 
 
