@@ -8,7 +8,7 @@ or for pods of other schedulers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -96,42 +96,6 @@ def _declared(pod: Json, request: AdmissionRequest) -> PodDeclaration | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What is to be looked up: the sidecar's account, the bounds of containers, the producer of the shared ``group``,
-    and which pods the ``owner`` (kind, name) wants.
-    """
-
-    account: bool = False
-    bounds: bool = False
-    group: str = ""
-    owner: tuple[str, str] = ("", "")
-
-
-def needs(pod: Json, declared: PodDeclaration, request: AdmissionRequest, handlers: Sequence[str]) -> Needs:
-    """Return what still has to be looked up before this pod can be patched."""
-    settled = settle_role(declared, request, handlers)
-    undecided = declared.role == UNDECIDED and settled.role and request.produces is None
-    consumes = bool(settled.role) and declared.role in (UNDECIDED, NUMBERED, CONSUMER)
-    in_gang = "gang" in handlers and settled.size is None and (consumes if settled.role else settled.named)
-    sized_by_owner = (in_gang and settled.owner[0] in SIZING_OWNERS) or (
-        settled.role and is_shared_by_its_job(settled)
-    )
-    numbered = bool(settled.role) and declared.role == NUMBERED
-    needs_owner = (sized_by_owner or numbered) and request.owned is None
-    return Needs(
-        account=_needs_account(pod, settled, handlers) and request.has_account is None,
-        bounds=settled.quantum and "quantum" in handlers and request.bounds is None,
-        group=settled.group if undecided else "",
-        owner=settled.owner if needs_owner else ("", ""),
-    )
-
-
-def _needs_account(pod: Json, settled: PodDeclaration, handlers: Sequence[str]) -> bool:
-    has_sidecar = settled.quantum and (settled.role == PRODUCER or settled.observed)
-    return has_sidecar and "quantum" in handlers and pod["spec"].get("serviceAccountName") in USUAL_ACCOUNTS
-
-
 async def look_up(
     pod: Json,
     declared: PodDeclaration,
@@ -143,19 +107,34 @@ async def look_up(
 
     The owner comes first and the producer second, because each answer decides what else the pod needs.
     """
-    wanted = needs(pod, declared, request, handlers)
-    if wanted.owner[0]:
-        request = replace(request, owned=await lookups.owned(request.namespace, *wanted.owner))
-        wanted = needs(pod, declared, request, handlers)
-    if wanted.group and not request.dry_run:
+    settled = settle_role(declared, request, handlers)
+    if _needs_owner(declared, settled, handlers):
+        request = replace(request, owned=await lookups.owned(request.namespace, *settled.owner))
+        settled = settle_role(declared, request, handlers)
+    if declared.role == UNDECIDED and settled.role and not request.dry_run:
         try:
-            produces = await lookups.is_producer(request.namespace, wanted.group, request.uid)
+            produces = await lookups.is_producer(request.namespace, settled.group, request.uid)
             request = replace(request, produces=produces)
         except ProducerUnknown as error:
             request = replace(request, producer_unknown=str(error))
-        wanted = needs(pod, declared, request, handlers)
-    if wanted.bounds:
+        settled = settle_role(declared, request, handlers)
+    if not settled.quantum or "quantum" not in handlers:
+        return request
+    if request.bounds is None:
         request = replace(request, bounds=await lookups.bounds(request.namespace))
-    if wanted.account and not request.dry_run:
+    if request.has_account is None and not request.dry_run and _needs_account(pod, settled):
         request = replace(request, has_account=await lookups.has_account(request.namespace))
     return request
+
+
+def _needs_owner(declared: PodDeclaration, settled: PodDeclaration, handlers: Sequence[str]) -> bool:
+    """Return whether the pod's owner decides the size of its gang, or its role."""
+    if settled.role and (declared.role == NUMBERED or is_shared_by_its_job(settled)):
+        return True
+    in_gang = declared.role in (UNDECIDED, NUMBERED, CONSUMER) if settled.role else settled.named
+    return in_gang and "gang" in handlers and settled.size is None and settled.owner[0] in SIZING_OWNERS
+
+
+def _needs_account(pod: Json, settled: PodDeclaration) -> bool:
+    has_sidecar = settled.role == PRODUCER or settled.observed
+    return has_sidecar and pod["spec"].get("serviceAccountName") in USUAL_ACCOUNTS

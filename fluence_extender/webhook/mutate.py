@@ -22,7 +22,7 @@ from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclara
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mark import mark
-from fluence_extender.webhook.validity import faults
+from fluence_extender.webhook.validity import conflicts
 
 UNCHANGED = Outcome()
 LONGEST_WHY = 120
@@ -57,9 +57,8 @@ def mutate(
         mark(draft)
     if not draft.operations:
         return Outcome(warnings=tuple(draft.warnings))
-    new_faults = [fault for fault in faults(draft.pod) if fault not in faults(pod)]
-    if new_faults:
-        return Outcome(warnings=(_not_patched("; ".join(new_faults)),))
+    if found := conflicts(draft.pod):
+        return Outcome(warnings=(_not_patched("; ".join(found)),))
     return Outcome(tuple(draft.operations), tuple(draft.warnings))
 
 

@@ -1,22 +1,19 @@
-"""Find what the API server would refuse in a pod, as far as a patch of ours can cause it.
+"""Find what keeps a pod from being patched: a shape that handlers can't rely on, or a conflict with what they add.
 
-Sources: validation of core/v1 (names and mounts are unique within a pod, extended resources aren't overcommitted, a pod
-with a node has no gates), and the DNS-1123 and label syntax of apimachinery. This isn't a full validation: the faults
-of a patched pod are compared with those that it had before, and only new ones count.
+Sources: validation of core/v1 (names are unique within a pod, a pod with a node has no gates), and the DNS-1123 and
+label syntax of apimachinery. A pod that is wrong by itself is the API server's to refuse.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from fluence_extender.model.names import LONGEST_LABEL
-from fluence_extender.model.requests import is_extended
+from fluence_extender.model.coordination import PACKAGE_VOLUME, TOKEN_VOLUME
+from fluence_extender.webhook.containers import COMMANDS, is_own
 from fluence_extender.webhook.contract import Json
 
 MOST_ANNOTATIONS = 256 * 1024
@@ -25,10 +22,6 @@ MOST_ANNOTATIONS = 256 * 1024
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 """An RFC 1123 subdomain; its length isn't checked."""
-
-_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-
-_LINUX_ONLY = {"allowPrivilegeEscalation", "capabilities", "runAsUser", "seccompProfile"}
 
 
 class _Named(Struct):
@@ -90,77 +83,34 @@ def shape_fault(pod: Json) -> str:
     return ""
 
 
-def faults(pod: Json) -> list[str]:
-    """Return what the API server would refuse in a pod of the right shape."""
+def conflicts(pod: Json) -> list[str]:
+    """Return why the API server would refuse what admission has added to a pod of the right shape.
+
+    The user's containers and volumes may have our names, the pod may be for Windows or have a node already, and its
+    annotations may be full. Nothing else that admission adds can be refused, whatever the pod.
+    """
     spec = pod["spec"]
-    containers = list(_containers(pod))
-    gates = [str(one.get("name")) for one in spec.get("schedulingGates") or ()]
-    volumes = [str(one.get("name")) for one in spec.get("volumes") or ()]
+    init_containers, volumes = spec.get("initContainers") or (), spec.get("volumes") or ()
     found = [
-        *_duplicates("container", (str(one.get("name")) for _, one in containers)),
-        *_duplicates("volume", volumes),
-        *_duplicates("scheduling gate", gates),
+        *_taken("container", COMMANDS, (*init_containers, *(spec.get("containers") or ()))),
+        *_taken("volume", (PACKAGE_VOLUME, TOKEN_VOLUME), volumes),
     ]
-    if gates and spec.get("nodeName"):
+    if spec.get("schedulingGates") and spec.get("nodeName"):
         found.append("a pod with spec.nodeName can't have scheduling gates: remove spec.nodeName")
-    windows = (spec.get("os") or {}).get("name") == "windows"
-    for where, container in containers:
-        found += _container_faults(where, container, frozenset(volumes))
-        if windows and _LINUX_ONLY & (container.get("securityContext") or {}).keys():
-            found.append(
-                f"{where} has a securityContext for Linux: quantum pods run on Linux, remove spec.os"
-            )
-    group = (spec.get("schedulingGroup") or {}).get("podGroupName") or "unnamed"
-    if not OBJECT_NAME.fullmatch(group):
-        found.append(f"spec.schedulingGroup.podGroupName {group!r} isn't a valid object name")
-    return found + _metadata_faults(pod["metadata"])
-
-
-def _container_faults(where: str, container: Mapping[str, Any], volumes: frozenset[str]) -> list[str]:
-    mounts = container.get("volumeMounts") or []
-    found = _duplicates(f"mount path in {where}", (str(one.get("mountPath")) for one in mounts))
-    for one in mounts:
-        if one.get("name") not in volumes:
-            found.append(f"{where} mounts volume {one.get('name')!r}, which the pod doesn't have")
-    for one in container.get("env") or ():
-        if not _names_variable(str(one.get("name"))):
-            found.append(f"{where} sets {one.get('name')!r}, which isn't a valid name of a variable")
-    resources = container.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    found += [
-        f"{where} requests {name} without a limit: set a limit that equals the request"
-        for name in requests.keys() | limits.keys()
-        if is_extended(name) and name in requests and name not in limits
-    ]
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _names_variable(name: str) -> bool:
-    return _VARIABLE.fullmatch(name) is not None
-
-
-def _metadata_faults(metadata: Mapping[str, Any]) -> list[str]:
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    found = [
-        f"label {key}={value} isn't valid: at most {LONGEST_LABEL} letters, digits, '-', '_' and '.'"
-        for key, value in labels.items()
-        if not LABEL_VALUE.fullmatch(value)
-    ]
+    if (spec.get("os") or {}).get("name") == "windows":
+        found += [
+            f"spec.initContainers[{index}] has a securityContext for Linux: quantum pods run on Linux, remove spec.os"
+            for index, container in enumerate(init_containers)
+            if is_own(container)
+        ]
+    annotations = pod["metadata"].get("annotations") or {}
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MOST_ANNOTATIONS:
         found.append(f"annotations take more than {MOST_ANNOTATIONS} bytes")
     return found
 
 
-def _duplicates(what: str, names: Iterable[str]) -> list[str]:
-    names = list(names)
-    if len(set(names)) == len(names):
-        return []
+def _taken(what: str, ours: Iterable[str], named: Iterable[Json]) -> list[str]:
+    """Return which of the names that are ``ours`` the user has given to another thing as well."""
+    names = [one.get("name") for one in named]
     advice = "exists twice: admission adds one of that name, so choose another for yours"
-    return [f"{what} {name!r} {advice}" for name, count in Counter(names).items() if count > 1]
-
-
-def _containers(pod: Json) -> Iterator[tuple[str, Json]]:
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(pod["spec"].get(field) or ()):
-            yield f"spec.{field}[{index}]", container
+    return [f"{what} {name!r} {advice}" for name in ours if names.count(name) > 1]

@@ -13,7 +13,8 @@ from fluence_extender.webhook.contract import AdmissionRequest, Context, GroupKi
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.limit_ranges import ContainerBound
 from fluence_extender.webhook.mutate import mutate
-from fluence_extender.webhook.validity import faults, shape_fault
+from fluence_extender.webhook.validity import shape_fault
+from tests.property.pod_validation import faults
 from tests.unit.webhook.pods import RESOURCES, applied
 
 Json = dict[str, Any]
@@ -122,6 +123,7 @@ PODS = st.builds(
             "priority": st.integers(0, 5),
             "serviceAccountName": st.sampled_from(["default", "mine", "fluence-sidecar"]),
             "hostNetwork": st.booleans(),
+            "os": st.sampled_from([{"name": "linux"}, {"name": "windows"}]),
         },
     ),
 )
