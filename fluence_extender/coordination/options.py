@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fluence_extender.coordination.tracker import TrackerLimits
 from fluence_extender.model.coordination import (
     DISCOVERY_TIMEOUT_ANNOTATION,
     GANG_GROUP_VARIABLE,
@@ -53,11 +52,6 @@ class Options:
     silence: float = 3_600.0
     look: float = LOOK_EVERY
     call: float = CALL_LIMIT
-
-    @property
-    def limits(self) -> TrackerLimits:
-        """The limits for the tasks."""
-        return TrackerLimits(self.discovery, self.silence)
 
 
 def read_options(environ: Mapping[str, str]) -> tuple[Options, list[str]]:

@@ -61,7 +61,7 @@ class Sidecar:
         self._queue = queue
         self._clock = clock
         self._wall = wall
-        self._tracker = TaskTracker(options.limits, clock())
+        self._tracker = TaskTracker(options.discovery, options.silence, clock())
         self._own: Pod | None = None
         self._stopping = asyncio.Event()
         self._news = asyncio.Event()
@@ -110,7 +110,7 @@ class Sidecar:
         for problem in problems:
             log.warning("an annotation can't be read", problem=problem)
         age = max(0.0, self._wall() - own.started) if own.started else 0.0
-        self._tracker.limits = self._options.limits
+        self._tracker.discovery = self._options.discovery
         self._tracker.begun = self._clock() - min(age, self._options.discovery)
         return own
 

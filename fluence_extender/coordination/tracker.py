@@ -13,14 +13,6 @@ from fluence_extender.coordination.provider import TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
-class TrackerLimits:
-    """Seconds until a task must have been found, and seconds without news after which a found task is given up."""
-
-    discovery: float
-    silence: float
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """The consumers start, for ``task`` ("": none was found), because of ``why``. ``known`` is false if we gave up."""
 
@@ -31,9 +23,14 @@ class Verdict:
 
 @dataclass(slots=True)
 class TaskTracker:
-    """The tasks of one producer with their last status. ``begun`` and all other times are in seconds of one clock."""
+    """The tasks of one producer with their last status. ``begun`` and all other times are in seconds of one clock.
 
-    limits: TrackerLimits
+    A task must have been found within ``discovery`` seconds. A found task is given up after ``silence`` seconds without
+    news.
+    """
+
+    discovery: float
+    silence: float
     begun: float
     tasks: dict[str, TaskStatus | None] = field(default_factory=dict)
     last_news: float = 0.0
@@ -73,10 +70,10 @@ class TaskTracker:
         """Return the verdict, None while the consumers have to wait."""
         if self.verdict is not None:
             return self.verdict
-        if not self.tasks and now - self.begun >= self.limits.discovery:
-            self.verdict = self._given_up(f"no task was found within {self.limits.discovery:g} s")
-        elif self.tasks and now - self.last_news >= self.limits.silence:
-            self.verdict = self._given_up(f"no news of task {self.newest} for {self.limits.silence:g} s")
+        if not self.tasks and now - self.begun >= self.discovery:
+            self.verdict = self._given_up(f"no task was found within {self.discovery:g} s")
+        elif self.tasks and now - self.last_news >= self.silence:
+            self.verdict = self._given_up(f"no news of task {self.newest} for {self.silence:g} s")
         return self.verdict
 
     def end(self, why: str) -> Verdict:

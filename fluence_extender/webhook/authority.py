@@ -15,7 +15,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 from cryptography import x509
@@ -24,10 +24,9 @@ from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 from fluence_extender.cluster.port import Objects
 from fluence_extender.webhook.certificates import (
     AUTHORITY_NAME,
-    STANDARD,
+    SKEW,
     BadCertificate,
     KeyPair,
-    Lifetimes,
     make_authority,
     make_leaf,
     may_sign,
@@ -48,6 +47,8 @@ BUNDLE = "ca.crt"
 KEY = "ca.key"
 TRIES = 5
 """How often a write is repeated at once after another replica's write."""
+OVERLAP = timedelta(days=1)
+"""How long an authority is trusted after another took its place."""
 
 
 class BrokenAuthority(Exception):
@@ -92,11 +93,7 @@ def read_authority(data: Mapping[str, str] | None, now: datetime) -> Authority |
 
 
 def wanted_authority(
-    stored: Authority | None,
-    held: Authority | None,
-    emptied: bool,
-    now: datetime,
-    lifetimes: Lifetimes = STANDARD,
+    stored: Authority | None, held: Authority | None, emptied: bool, now: datetime
 ) -> Authority:
     """Return what the Secret should hold: ``stored`` itself if nothing has to change.
 
@@ -105,14 +102,14 @@ def wanted_authority(
     """
     known = stored or held
     if known is None:
-        return Authority(make_authority(now, lifetimes))
+        return Authority(make_authority(now))
     if renewal_due(known.current.certificate, now) or (stored is None and emptied):
         before = (known.current.certificate, *known.former)
-        return Authority(make_authority(now, lifetimes), _unexpired(before, now))
+        return Authority(make_authority(now), _unexpired(before, now))
     if stored is None:
         return known
     former = known.former
-    if _made_by_us(known.current.certificate) and _overlap_is_over(known.current.certificate, now, lifetimes):
+    if _made_by_us(known.current.certificate) and _overlap_is_over(known.current.certificate, now):
         former = ()
     former = _unexpired(former, now)
     return known if former == known.former else Authority(known.current, former)
@@ -122,8 +119,8 @@ def _unexpired(certificates: tuple[x509.Certificate, ...], now: datetime) -> tup
     return tuple(one for one in certificates if now < one.not_valid_after_utc)
 
 
-def _overlap_is_over(current: x509.Certificate, now: datetime, lifetimes: Lifetimes) -> bool:
-    return now >= current.not_valid_before_utc + lifetimes.skew + lifetimes.overlap
+def _overlap_is_over(current: x509.Certificate, now: datetime) -> bool:
+    return now >= current.not_valid_before_utc + SKEW + OVERLAP
 
 
 def _made_by_us(certificate: x509.Certificate) -> bool:
@@ -140,14 +137,12 @@ class SharedAuthority:
         namespace: str,
         hosts: Sequence[str],
         clock: Callable[[], datetime],
-        lifetimes: Lifetimes = STANDARD,
     ) -> None:
         self._objects = objects
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
         self._hosts = tuple(hosts)
         self._clock = clock
-        self._lifetimes = lifetimes
         self._held: Authority | None = None
         self._leaf: KeyPair | None = None
         self._fault = ""
@@ -185,7 +180,7 @@ class SharedAuthority:
             )
         found, broken = _read(stored, now)
         emptied = stored is not None and not broken
-        wanted = wanted_authority(found, self._held, emptied, now, self._lifetimes)
+        wanted = wanted_authority(found, self._held, emptied, now)
         if wanted is found:
             return wanted
         if broken:
@@ -217,7 +212,7 @@ class SharedAuthority:
                 # The API server trusts the old authority and doesn't trust the new one yet.
                 return leaf
             log.info("the server shows a new certificate", hosts=self._hosts)
-        return make_leaf(authority.current, self._hosts, now, self._lifetimes)
+        return make_leaf(authority.current, self._hosts, now)
 
     def _report(self, fault: str) -> None:
         if fault and fault != self._fault:

@@ -21,27 +21,16 @@ from fluence_extender.model.names import WEBHOOK_NAME
 
 AUTHORITY_NAME = "fluence-webhook-ca"
 
+AUTHORITY_LASTS = timedelta(days=5 * 365)
+LEAF_LASTS = timedelta(days=30)
+SKEW = timedelta(hours=1)
+"""By how much clocks may differ."""
+
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class BadCertificate(Exception):
     """The input isn't a certificate with its key; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lifetimes:
-    """How long certificates last, and by how much clocks may differ.
-
-    ``overlap`` is how long an authority is trusted after another took its place.
-    """
-
-    authority: timedelta = timedelta(days=5 * 365)
-    leaf: timedelta = timedelta(days=30)
-    skew: timedelta = timedelta(hours=1)
-    overlap: timedelta = timedelta(days=1)
-
-
-STANDARD = Lifetimes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +60,27 @@ def pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def make_authority(now: datetime, lifetimes: Lifetimes = STANDARD) -> KeyPair:
+def make_authority(now: datetime) -> KeyPair:
     """Return a new authority, which signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, AUTHORITY_NAME)])
     builder = (
-        _builder(name, name, key, now - lifetimes.skew, now + lifetimes.authority)
+        _builder(name, name, key, now - SKEW, now + AUTHORITY_LASTS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
     )
     return KeyPair(builder.sign(key, hashes.SHA256()), key)
 
 
-def make_leaf(
-    authority: KeyPair, names: Sequence[str], now: datetime, lifetimes: Lifetimes = STANDARD
-) -> KeyPair:
+def make_leaf(authority: KeyPair, names: Sequence[str], now: datetime) -> KeyPair:
     """Return a server's certificate for these host names and IP addresses, at least one."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, WEBHOOK_NAME)])
     issuer = authority.certificate.subject
-    end = min(now + lifetimes.leaf, authority.certificate.not_valid_after_utc)
+    end = min(now + LEAF_LASTS, authority.certificate.not_valid_after_utc)
     issuing = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (
-        _builder(subject, issuer, key, now - lifetimes.skew, end)
+        _builder(subject, issuer, key, now - SKEW, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

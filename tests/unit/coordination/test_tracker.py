@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.coordination.provider import TaskState, TaskStatus
-from fluence_extender.coordination.tracker import TaskTracker, TrackerLimits, Verdict
-
-LIMITS = TrackerLimits(discovery=300.0, silence=1000.0)
+from fluence_extender.coordination.tracker import TaskTracker, Verdict
 
 
 def tracker() -> TaskTracker:
-    return TaskTracker(LIMITS, begun=100.0)
+    return TaskTracker(discovery=300.0, silence=1000.0, begun=100.0)
 
 
 @pytest.mark.parametrize("now", [100.0, 250.0, 399.9])

@@ -6,15 +6,7 @@ import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 
-from fluence_extender.webhook.certificates import Lifetimes
-
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-SHORT = Lifetimes(
-    authority=timedelta(days=100),
-    leaf=timedelta(days=10),
-    skew=timedelta(hours=1),
-    overlap=timedelta(days=1),
-)
 
 
 class Clock:

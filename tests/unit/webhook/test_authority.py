@@ -13,19 +13,26 @@ from cryptography.x509.oid import NameOID
 from fluence_extender.webhook.authority import (
     BUNDLE,
     KEY,
+    OVERLAP,
     Authority,
     BrokenAuthority,
     read_authority,
     wanted_authority,
 )
-from fluence_extender.webhook.certificates import KeyPair, make_authority, make_leaf, signed_by
-from tests.unit.webhook.certificates import BEGIN, SHORT
+from fluence_extender.webhook.certificates import (
+    AUTHORITY_LASTS,
+    KeyPair,
+    make_authority,
+    make_leaf,
+    signed_by,
+)
+from tests.unit.webhook.certificates import BEGIN
 
 DAY = timedelta(days=1)
 
 
 def made(at: datetime = BEGIN) -> Authority:
-    return Authority(make_authority(at, SHORT))
+    return Authority(make_authority(at))
 
 
 def own(at: datetime = BEGIN) -> KeyPair:
@@ -46,7 +53,7 @@ def own(at: datetime = BEGIN) -> KeyPair:
 
 
 def test_authority_is_read_back() -> None:
-    authority = Authority(make_authority(BEGIN, SHORT), (make_authority(BEGIN, SHORT).certificate,))
+    authority = Authority(make_authority(BEGIN), (make_authority(BEGIN).certificate,))
     read = read_authority(authority.data(), BEGIN)
     assert read is not None
     assert (read.bundle, read.current.key_pem) == (authority.bundle, authority.current.key_pem)
@@ -59,7 +66,7 @@ def test_empty_secret_holds_no_authority(data: dict[str, str] | None) -> None:
 
 def broken() -> dict[str, tuple[dict[str, str], str]]:
     good, other = made().data(), made().data()
-    leaf = make_leaf(make_authority(BEGIN, SHORT), ["a"], BEGIN, SHORT)
+    leaf = make_leaf(make_authority(BEGIN), ["a"], BEGIN)
     of_leaf = Authority(leaf).data()
     return {
         "no base64": ({**good, KEY: "§"}, "string"),
@@ -81,8 +88,8 @@ def test_message_says_what_is_wrong_with_a_broken_secret(name: str) -> None:
 
 
 def test_expired_authority_is_broken() -> None:
-    with pytest.raises(BrokenAuthority, match="expired on 2026-04-11"):
-        read_authority(made().data(), BEGIN + 100 * DAY)
+    with pytest.raises(BrokenAuthority, match="expired on 2030-12-31"):
+        read_authority(made().data(), BEGIN + AUTHORITY_LASTS)
 
 
 def test_authority_made_by_a_clock_that_is_ahead_is_accepted() -> None:
@@ -98,53 +105,53 @@ def test_key_of_several_kinds_signs() -> None:
 
 def test_authority_is_made_if_there_is_none() -> None:
     for emptied in (False, True):
-        authority = wanted_authority(None, None, emptied, BEGIN, SHORT)
+        authority = wanted_authority(None, None, emptied, BEGIN)
         assert authority.former == ()
-        assert authority.current.certificate.not_valid_after_utc == BEGIN + SHORT.authority
+        assert authority.current.certificate.not_valid_after_utc == BEGIN + AUTHORITY_LASTS
 
 
 def test_good_authority_is_left_as_it_is() -> None:
     stored = made()
-    assert wanted_authority(stored, None, False, BEGIN, SHORT) is stored
-    assert wanted_authority(stored, made(), False, BEGIN, SHORT) is stored
+    assert wanted_authority(stored, None, False, BEGIN) is stored
+    assert wanted_authority(stored, made(), False, BEGIN) is stored
 
 
 def test_held_authority_is_put_back_if_the_secret_is_gone_or_broken() -> None:
     held = made()
-    assert wanted_authority(None, held, False, BEGIN, SHORT) is held
+    assert wanted_authority(None, held, False, BEGIN) is held
 
 
 def test_emptied_secret_asks_for_another_and_the_old_one_stays_trusted() -> None:
     held = made()
-    after = wanted_authority(None, held, True, BEGIN + DAY, SHORT)
+    after = wanted_authority(None, held, True, BEGIN + DAY)
     assert after.current.certificate != held.current.certificate
     assert after.former == (held.current.certificate,)
 
 
 def test_authority_is_replaced_in_the_last_third_of_its_life_and_the_old_one_stays_trusted() -> None:
     stored = made()
-    assert wanted_authority(stored, stored, False, BEGIN + 60 * DAY, SHORT) is stored
-    after = wanted_authority(stored, stored, False, BEGIN + 70 * DAY, SHORT)
+    assert wanted_authority(stored, stored, False, BEGIN + 1200 * DAY) is stored
+    after = wanted_authority(stored, stored, False, BEGIN + 1220 * DAY)
     assert after.current.certificate != stored.current.certificate
     assert after.former == (stored.current.certificate,)
     assert after.bundle.startswith(after.current.certificate_pem)
 
 
 def test_former_authorities_are_trusted_for_a_day() -> None:
-    now = BEGIN + 70 * DAY
-    after = wanted_authority(made(), None, False, now, SHORT)
-    assert wanted_authority(after, after, False, now + SHORT.overlap - timedelta(minutes=1), SHORT) is after
-    alone = wanted_authority(after, after, False, now + SHORT.overlap, SHORT)
+    now = BEGIN + 1220 * DAY
+    after = wanted_authority(made(), None, False, now)
+    assert wanted_authority(after, after, False, now + OVERLAP - timedelta(minutes=1)) is after
+    alone = wanted_authority(after, after, False, now + OVERLAP)
     assert (alone.current, alone.former) == (after.current, ())
 
 
 def test_expired_former_authorities_are_dropped_at_once() -> None:
-    old = made(BEGIN - 99 * DAY - timedelta(hours=20)).current.certificate
-    stored = Authority(make_authority(BEGIN, SHORT), (old,))
-    assert wanted_authority(stored, stored, False, BEGIN, SHORT) is stored
-    assert wanted_authority(stored, stored, False, BEGIN + timedelta(hours=5), SHORT).former == ()
+    old = made(BEGIN - AUTHORITY_LASTS + timedelta(hours=4)).current.certificate
+    stored = Authority(make_authority(BEGIN), (old,))
+    assert wanted_authority(stored, stored, False, BEGIN) is stored
+    assert wanted_authority(stored, stored, False, BEGIN + timedelta(hours=5)).former == ()
 
 
 def test_authorities_that_an_administrator_trusts_in_addition_stay() -> None:
     stored = Authority(own(), (own().certificate,))
-    assert wanted_authority(stored, None, False, BEGIN + 5 * DAY, SHORT) is stored
+    assert wanted_authority(stored, None, False, BEGIN + 5 * DAY) is stored

@@ -10,7 +10,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from fluence_extender.webhook.certificates import (
-    STANDARD,
+    AUTHORITY_LASTS,
+    LEAF_LASTS,
+    SKEW,
     BadCertificate,
     make_authority,
     make_leaf,
@@ -23,7 +25,7 @@ from fluence_extender.webhook.certificates import (
     signed_by,
 )
 from fluence_extender.webhook.server import show_certificate, tls_context
-from tests.unit.webhook.certificates import BEGIN, SHORT, shaken
+from tests.unit.webhook.certificates import BEGIN, shaken
 
 NOW = datetime.now(UTC)
 HOSTS = ["fluence-webhook.kube-system.svc", "127.0.0.1", "::1"]
@@ -52,20 +54,20 @@ def test_other_names_and_other_authorities_are_refused() -> None:
 def test_certificate_is_valid_for_clocks_that_are_behind() -> None:
     authority = make_authority(BEGIN)
     for made in (authority.certificate, make_leaf(authority, HOSTS, BEGIN).certificate):
-        assert made.not_valid_before_utc == BEGIN - STANDARD.skew
+        assert made.not_valid_before_utc == BEGIN - SKEW
 
 
 def test_leaf_never_outlives_its_authority() -> None:
-    authority = make_authority(BEGIN, SHORT)
-    late = BEGIN + timedelta(days=97)
-    leaf = make_leaf(authority, HOSTS, late, SHORT).certificate
+    authority = make_authority(BEGIN)
+    late = BEGIN + AUTHORITY_LASTS - timedelta(days=3)
+    leaf = make_leaf(authority, HOSTS, late).certificate
     assert leaf.not_valid_after_utc == authority.certificate.not_valid_after_utc
-    early = make_leaf(authority, HOSTS, BEGIN, SHORT).certificate
-    assert early.not_valid_after_utc == BEGIN + SHORT.leaf
+    early = make_leaf(authority, HOSTS, BEGIN).certificate
+    assert early.not_valid_after_utc == BEGIN + LEAF_LASTS
 
 
 def test_renewal_is_due_in_the_last_third_of_a_life() -> None:
-    leaf = make_leaf(make_authority(BEGIN, SHORT), HOSTS, BEGIN, SHORT).certificate
+    leaf = make_leaf(make_authority(BEGIN), HOSTS, BEGIN).certificate
     due = leaf.not_valid_after_utc - (leaf.not_valid_after_utc - leaf.not_valid_before_utc) / 3
     assert not renewal_due(leaf, BEGIN)
     assert not renewal_due(leaf, due - timedelta(seconds=1))

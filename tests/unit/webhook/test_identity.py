@@ -8,10 +8,17 @@ import pytest
 from cryptography import x509
 
 from fluence_extender.webhook.authority import SECRET, Authority, SharedAuthority, read_authority
-from fluence_extender.webhook.certificates import make_authority, make_leaf, names_of, read_bundle, signed_by
+from fluence_extender.webhook.certificates import (
+    LEAF_LASTS,
+    make_authority,
+    make_leaf,
+    names_of,
+    read_bundle,
+    signed_by,
+)
 from fluence_extender.webhook.identity import CertificateFiles, Identity, NoIdentity
 from fluence_extender.webhook.registration import OWNER, OWNER_LABEL
-from tests.unit.webhook.certificates import BEGIN, SHORT, Clock
+from tests.unit.webhook.certificates import BEGIN, Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
 HOSTS = ("fluence-webhook.kube-system.svc",)
@@ -19,7 +26,7 @@ PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
 
 
 def replica(objects: StoredObjects, clock: Clock) -> SharedAuthority:
-    return SharedAuthority(objects, "kube-system", HOSTS, clock, SHORT)
+    return SharedAuthority(objects, "kube-system", HOSTS, clock)
 
 
 def leaf_of(identity: Identity) -> x509.Certificate:
@@ -69,7 +76,7 @@ async def test_replicas_that_start_together_agree(there_before: bool) -> None:
     def another_replica_first(verb: str, path: str) -> None:
         if verb != "read":
             objects.before = lambda verb, path: None
-            first = Authority(make_authority(BEGIN, SHORT))
+            first = Authority(make_authority(BEGIN))
             shipped(objects)
             objects.put(PATH, {**objects.objects[PATH], "data": first.data()})
 
@@ -84,21 +91,21 @@ async def test_certificate_is_renewed_in_the_last_third_of_its_life() -> None:
     objects, clock = StoredObjects(), Clock()
     source = replica(objects, clock)
     first = await source.identity(b"")
-    clock.forward(days=6)
+    clock.forward(days=19)
     assert (await source.identity(first.bundle)).certificate == first.certificate
     clock.forward(days=1)
     second = await source.identity(first.bundle)
     assert second.certificate != first.certificate
     assert second.bundle == first.bundle
-    assert second.expires == clock.now + SHORT.leaf
+    assert second.expires == clock.now + LEAF_LASTS
 
 
 async def test_new_authority_signs_once_the_api_server_trusts_it() -> None:
     objects, clock = StoredObjects(), Clock()
     source = replica(objects, clock)
     first = await source.identity(b"")
-    for _ in range(13):
-        clock.forward(days=5)
+    for _ in range(81):
+        clock.forward(days=15)
         first = await source.identity(first.bundle)
     clock.forward(days=2)
     kept = await source.identity(first.bundle)
@@ -118,9 +125,9 @@ async def test_replica_whose_certificate_is_not_trusted_changes_it_at_once() -> 
     objects, clock = StoredObjects(), Clock()
     source = replica(objects, clock)
     await source.identity(b"")
-    other = Authority(make_authority(BEGIN, SHORT))
+    other = Authority(make_authority(BEGIN))
     objects.put(PATH, {**objects.objects[PATH], "data": other.data()})
-    identity = await source.identity(make_authority(BEGIN, SHORT).certificate_pem)
+    identity = await source.identity(make_authority(BEGIN).certificate_pem)
     assert signed_by(leaf_of(identity), other.current.certificate)
 
 
@@ -183,7 +190,7 @@ async def test_certificate_is_renewed_during_an_outage() -> None:
     during = await source.identity(first.bundle)
     assert during.certificate == first.certificate
     assert during.fault == "the API server can't be reached"
-    clock.forward(days=8)
+    clock.forward(days=21)
     renewed = await source.identity(first.bundle)
     assert renewed.certificate != first.certificate
     assert trusted(renewed)
@@ -219,8 +226,8 @@ async def test_secret_that_others_write_all_the_time_is_left_for_now() -> None:
 
 
 def given(folder: Path, hosts: tuple[str, ...] = HOSTS) -> Authority:
-    authority = Authority(make_authority(BEGIN, SHORT))
-    leaf = make_leaf(authority.current, hosts, BEGIN, SHORT)
+    authority = Authority(make_authority(BEGIN))
+    leaf = make_leaf(authority.current, hosts, BEGIN)
     for name, content in (
         ("tls.crt", leaf.certificate_pem),
         ("tls.key", leaf.key_pem),
@@ -235,7 +242,7 @@ async def test_certificate_files_are_read_anew_each_time(tmp_path: Path) -> None
     source = CertificateFiles(tmp_path, HOSTS)
     identity = await source.identity(b"")
     assert identity.bundle == first.bundle
-    assert identity.expires == BEGIN + SHORT.leaf
+    assert identity.expires == BEGIN + LEAF_LASTS
     second = given(tmp_path)
     assert (await source.identity(b"")).bundle == second.bundle
 

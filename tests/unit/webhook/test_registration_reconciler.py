@@ -19,7 +19,7 @@ from fluence_extender.webhook.registration import (
     registered_bundle,
     registration,
 )
-from tests.unit.webhook.certificates import SHORT, Clock
+from tests.unit.webhook.certificates import Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
 TARGET = UrlTarget("https://127.0.0.1:8443/mutate", "127.0.0.1")
@@ -36,7 +36,7 @@ class Replica:
     may_register: bool = True
 
     def __post_init__(self) -> None:
-        source = SharedAuthority(self.objects, "kube-system", TARGET.hosts, self.clock, SHORT)
+        source = SharedAuthority(self.objects, "kube-system", TARGET.hosts, self.clock)
         self.registration = RegistrationReconciler(
             self.objects, source, TARGET, self.installed.append, lambda: self.may_register
         )
@@ -194,8 +194,8 @@ async def test_authority_is_replaced_under_two_replicas_without_a_moment_of_dist
     one = Replica()
     two = Replica(objects=one.objects, clock=one.clock)
     first = b""
-    for _ in range(60):
-        one.clock.forward(days=2, hours=1)
+    for _ in range(160):
+        one.clock.forward(days=8, hours=1)
         for replica in (one, two):
             await replica.look()
             assert one.accepted()
