@@ -48,7 +48,7 @@ from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import WebhookMetrics
 from fluence_extender.webhook.registration import RegistrationReconciler, UrlTarget, registration
-from fluence_extender.webhook.server import HttpsListener, WebhookApp, show_certificate, tls_context
+from fluence_extender.webhook.server import WebhookApp, serve_https, show_certificate, tls_context
 
 BURST = 5_000
 AT_ONCE = 200
@@ -139,8 +139,8 @@ def serve(which: str, told: Connection) -> None:
         show_certificate(tls, leaf.certificate_pem, leaf.key_pem)
         apps: dict[str, Callable[[], ASGIApp]] = {OURS: webhook_app, ECHO: Echo, USUAL: usual_app}
         app = apps[which]()
-        async with HttpsListener(app, Address("127.0.0.1", 0), tls) as listener:
-            told.send((listener.address.port, authority.certificate_pem))
+        async with serve_https(app, Address("127.0.0.1", 0), tls) as address:
+            told.send((address.port, authority.certificate_pem))
             await asyncio.Event().wait()
 
     gc.freeze()

@@ -39,7 +39,7 @@ from fluence_extender.webhook.metrics import WebhookMetrics
 from fluence_extender.webhook.podgroups import PodGroupReconciler
 from fluence_extender.webhook.producers import ProducerRecordReconciler
 from fluence_extender.webhook.registration import RegistrationReconciler, ServiceTarget, Target, UrlTarget
-from fluence_extender.webhook.server import HttpsListener, WebhookApp, show_certificate, tls_context
+from fluence_extender.webhook.server import WebhookApp, serve_https, show_certificate, tls_context
 
 log = structlog.get_logger(__name__)
 
@@ -99,8 +99,8 @@ async def _run(
     admission = Admission(settings.handlers, lambda: context.context, lookups)
     app = WebhookApp(admission, registration, metrics, lambda: context.missing)
     with stop_signals() as stop:
-        async with HttpsListener(app, Address(settings.host, settings.port), tls) as listener:
-            listening(listener.address)
+        async with serve_https(app, Address(settings.host, settings.port), tls) as address:
+            listening(address)
             work = {
                 "follow the cluster": watcher.run(),
                 "check the resources": _check_resources(watcher, live),

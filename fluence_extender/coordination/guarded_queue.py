@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 from fluence_extender.coordination.provider import ProviderError, Queue, TaskStatus, read_id
@@ -51,36 +52,25 @@ class GuardedQueue:
         self._hanging = [one for one in self._hanging if one.is_alive()]
         if len(self._hanging) >= MOST_HANGING:
             raise ProviderError(f"{what}: {len(self._hanging)} earlier calls hang")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-
-        def settle(result: T | None, error: BaseException | None) -> None:
-            if answer.done():
-                return
-            if error is None:
-                answer.set_result(result)  # type: ignore[arg-type]
-            elif isinstance(error, ProviderError):
-                answer.set_exception(error)
-            else:
-                answer.set_exception(ProviderError(f"{what}: {error!r}"))
+        answer = Future[T]()
+        # A call that comes too late still has a future that it may set.
+        answer.set_running_or_notify_cancel()
 
         def run() -> None:
-            result: T | None = None
-            raised: BaseException | None = None
             try:
                 if self._queue is None:
                     self._queue = self._connect()
-                result = call(self._queue)
+                answer.set_result(call(self._queue))
+            except ProviderError as error:
+                answer.set_exception(error)
             except BaseException as error:
-                raised = error
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, result, raised)
+                answer.set_exception(ProviderError(f"{what}: {error!r}"))
 
         thread = threading.Thread(target=run, name=what, daemon=True)
         thread.start()
         try:
             async with asyncio.timeout(self._limit):
-                return await answer
+                return await asyncio.wrap_future(answer)
         except TimeoutError:
             self._hanging.append(thread)
             raise ProviderError(f"{what}: no answer within {self._limit:g} s") from None

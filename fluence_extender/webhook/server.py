@@ -8,15 +8,12 @@ connections nor handshakes under way; each handshake that begins afterwards show
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import structlog
 from starlette.applications import Starlette
@@ -127,31 +124,19 @@ async def _alive(request: Request) -> PlainTextResponse:
     return PlainTextResponse("ok\n")
 
 
-class HttpsListener:
-    """Serves ``app`` with ``tls`` from entering to leaving the context; then ``address`` has the actual port.
+@contextlib.asynccontextmanager
+async def serve_https(app: ASGIApp, address: Address, tls: ssl.SSLContext) -> AsyncIterator[Address]:
+    """Serve ``app`` with ``tls`` while the context lasts. Yield the address with the actual port.
 
-    On leaving, the socket closes first, and open answers have seconds to get out.
+    On leaving, the socket closes first, and open answers have seconds to get out. Raises `CannotListen`.
     """
-
-    def __init__(self, app: ASGIApp, address: Address, tls: ssl.SSLContext) -> None:
-        self.address = address
-        self._server = uvicorn_server(app, tls)
-        self._socket: socket.socket | None = None
-
-    async def __aenter__(self) -> Self:
-        """Listen and serve. Raises `CannotListen`."""
-        with contextlib.ExitStack() as undo:
-            self._socket = undo.enter_context(listen(self.address))
-            self.address = actual(self.address, self._socket)
-            await self._server.startup(sockets=[self._socket])
-            undo.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._socket is not None:
-            await self._server.shutdown(sockets=[self._socket])
+    server = uvicorn_server(app, tls)
+    with listen(address) as opened:
+        await server.startup(sockets=[opened])
+        try:
+            yield actual(address, opened)
+        finally:
+            await server.shutdown(sockets=[opened])
 
 
 def tls_context() -> ssl.SSLContext:

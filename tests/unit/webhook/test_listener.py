@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from fluence_extender.http.listeners.bodies import TEXT, posted_json, respond
 from fluence_extender.http.listeners.serving import Address, CannotListen
 from fluence_extender.webhook.certificates import KeyPair, make_authority, make_leaf
-from fluence_extender.webhook.server import HttpsListener, show_certificate, tls_context
+from fluence_extender.webhook.server import serve_https, show_certificate, tls_context
 from tests.unit.webhook.certificates import shaken, shown_by
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -78,8 +78,8 @@ async def test_new_certificate_needs_no_restart_and_open_connections_last() -> N
     slow.let.set()
     first, leaf = pair()
     show_certificate(context, leaf.certificate_pem, leaf.key_pem)
-    async with HttpsListener(slow, LOOPBACK, context) as listener:
-        port = listener.address.port
+    async with serve_https(slow, LOOPBACK, context) as address:
+        port = address.port
         reader, writer = await opened(port, first)
         await ask(writer, b"1")
         await answered(reader, b"1")
@@ -99,23 +99,22 @@ async def test_open_reviews_are_answered_when_it_stops() -> None:
     slow, context = Slow(), tls_context()
     authority, leaf = pair()
     show_certificate(context, leaf.certificate_pem, leaf.key_pem)
-    listener = HttpsListener(slow, LOOPBACK, context)
-    async with listener:
-        reader, writer = await opened(listener.address.port, authority)
+    async with serve_https(slow, LOOPBACK, context) as address:
+        reader, writer = await opened(address.port, authority)
         await ask(writer, b"last")
         await asyncio.wait_for(slow.requested.wait(), 20)
         asyncio.get_running_loop().call_later(0.3, slow.let.set)
     head = await answered(reader, b"last")
     assert head.startswith(b"HTTP/1.1 200")
     with pytest.raises(OSError):
-        await opened(listener.address.port, authority)
+        await opened(address.port, authority)
     writer.close()
 
 
 async def test_address_in_use_is_reported() -> None:
     context = tls_context()
-    async with HttpsListener(Slow(), LOOPBACK, context) as listener:
-        taken = Address("127.0.0.1", listener.address.port)
+    async with serve_https(Slow(), LOOPBACK, context) as address:
+        taken = Address("127.0.0.1", address.port)
         with pytest.raises(CannotListen, match=str(taken.port)):
-            async with HttpsListener(Slow(), taken, context):
+            async with serve_https(Slow(), taken, context):
                 pass

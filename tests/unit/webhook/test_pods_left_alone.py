@@ -158,6 +158,13 @@ def test_users_volume_with_our_name_is_not_written_to(name: str) -> None:
     assert f"volume '{name}' exists twice" in warning
 
 
+def test_annotations_that_leave_no_room_for_ours() -> None:
+    body = grouped(container(asks={QPU: "1"}), mode="shared", index="1")
+    body["metadata"]["annotations"]["example.com/notes"] = "x" * (256 * 1024 - 200)
+    (warning,) = warned(body)
+    assert "annotations take more than 262144 bytes" in warning
+
+
 def test_users_container_with_our_name_is_an_ordinary_container() -> None:
     body = grouped(container("fluence-stage", asks={QUBIT: "1"}))
     assert env(admitted(body), "fluence-stage")["FLUXION_BACKEND"]
