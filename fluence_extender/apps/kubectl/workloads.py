@@ -11,43 +11,8 @@ from fluence_extender.apps.kubectl.manifests import child, entries, scalar, text
 from fluence_extender.model.names import GROUP_LABEL, SCHEDULER_NAME
 from fluence_extender.selection.request import SHOTS_VARIABLE
 
-ANY = "*"
-"""In a path: every item of a list, every value of a map."""
-
-_KUBEFLOW = {
-    "PyTorchJob": "pytorchReplicaSpecs",
-    "TFJob": "tfReplicaSpecs",
-    "XGBoostJob": "xgbReplicaSpecs",
-    "PaddleJob": "paddleReplicaSpecs",
-    "JAXJob": "jaxReplicaSpecs",
-}
-"""Kind of the Kubeflow training operator -> the key of its replicas."""
-
-_POD_TEMPLATE = (("spec", "template"),)
-TEMPLATES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "Pod": (),
-    "CronJob": (("spec", "jobTemplate", "spec", "template"),),
-    "JobSet": (("spec", "replicatedJobs", ANY, "template", "spec", "template"),),
-    "LeaderWorkerSet": (
-        ("spec", "leaderWorkerTemplate", "leaderTemplate"),
-        ("spec", "leaderWorkerTemplate", "workerTemplate"),
-    ),
-    "MPIJob": (("spec", "mpiReplicaSpecs", ANY, "template"),),
-    "RayCluster": (
-        ("spec", "headGroupSpec", "template"),
-        ("spec", "workerGroupSpecs", ANY, "template"),
-    ),
-    **{kind: (("spec", replicas, ANY, "template"),) for kind, replicas in _KUBEFLOW.items()},
-    "RayService": (
-        ("spec", "rayClusterConfig", "headGroupSpec", "template"),
-        ("spec", "rayClusterConfig", "workerGroupSpecs", ANY, "template"),
-    ),
-    "RayJob": (
-        ("spec", "rayClusterSpec", "headGroupSpec", "template"),
-        ("spec", "rayClusterSpec", "workerGroupSpecs", ANY, "template"),
-    ),
-}
-"""Kind -> paths to its pod templates. Any other kind has its template, if it has one, at spec.template."""
+_TEMPLATE_KEYS = frozenset({"template", "leaderTemplate", "workerTemplate"})
+"""The keys of pod templates. The template of a Job, in a JobSet, has one of them as well, with a template inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +42,7 @@ def workload(node: MappingNode) -> Workload:
     """Return a Kubernetes object as a workload; an object that makes no pods has no templates."""
     kind = scalar(node, "kind")
     name = scalar(node, "metadata", "name") or scalar(node, "metadata", "generateName")
-    found: dict[int, MappingNode] = {}
-    for path in TEMPLATES.get(kind, _POD_TEMPLATE):
-        for one in _at(node, path):
-            if isinstance(one, MappingNode):
-                found[id(one)] = one
-    return Workload(node, f"{kind or 'object'}/{name or '(unnamed)'}", tuple(found.values()))
+    return Workload(node, f"{kind or 'object'}/{name or '(unnamed)'}", tuple(_templates(node)))
 
 
 def annotations_of(node: MappingNode) -> dict[str, str]:
@@ -90,25 +50,36 @@ def annotations_of(node: MappingNode) -> dict[str, str]:
     return texts(child(node, "metadata", "annotations"))
 
 
-def _at(node: Node | None, path: tuple[str, ...]) -> Iterator[Node]:
-    if node is None:
-        return
-    if not path:
-        yield node
-    elif path[0] != ANY:
-        yield from _at(child(node, path[0]), path[1:])
-    elif isinstance(node, SequenceNode):
-        for one in node.value:
-            yield from _at(one, path[1:])
-    else:
-        for _, value in entries(node):
-            yield from _at(value, path[1:])
+def _templates(holder: MappingNode) -> Iterator[MappingNode]:
+    """Yield the pod templates anywhere in the spec of an object, each once, in the order of the text."""
+    waiting: list[tuple[str, Node | None]] = [("", child(holder, "spec"))]
+    seen: set[tuple[bool, int]] = set()
+    while waiting:
+        key, node = waiting.pop()
+        named = key in _TEMPLATE_KEYS
+        if (named, id(node)) in seen:
+            continue
+        seen.add((named, id(node)))
+        if named and isinstance(node, MappingNode) and child(node, "spec", "template") is None:
+            yield node
+        elif isinstance(node, SequenceNode):
+            waiting += [("", one) for one in reversed(node.value)]
+        else:
+            values: dict[str, Node] = {}
+            for name, value in entries(node):
+                values.setdefault(name.value, value)
+            waiting += reversed(values.items())
 
 
 def _variables(pod: MappingNode) -> Iterator[str]:
     for place in ("containers", "initContainers"):
-        for container in _at(pod, ("spec", place, ANY)):
-            for variable in _at(container, ("env", ANY)):
+        for container in _listed(child(pod, "spec", place)):
+            for variable in _listed(child(container, "env")):
                 value = child(variable, "value")
                 if scalar(variable, "name") == SHOTS_VARIABLE and isinstance(value, ScalarNode):
                     yield value.value
+
+
+def _listed(node: Node | None) -> Iterator[Node]:
+    if isinstance(node, SequenceNode):
+        yield from node.value

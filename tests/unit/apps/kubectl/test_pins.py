@@ -76,6 +76,7 @@ SPECS: dict[str, tuple[dict[str, Any], int]] = {
     "RayCluster": (CLUSTER, 3),
     "RayService": ({"rayClusterConfig": CLUSTER}, 3),
     "RayJob": ({"rayClusterSpec": CLUSTER}, 3),
+    "SomeJob": ({"tasks": [{"name": "a", "template": template()}, {"name": "b", "template": template()}]}, 2),
 }
 
 
