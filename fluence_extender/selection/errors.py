@@ -1,8 +1,6 @@
 """The errors of a selection. Each message says what to change.
 
 SelectionError
-├─ BadPolicy
-├─ NoCandidates
 └─ InvalidAttributeFile
 """
 
@@ -10,15 +8,7 @@ from __future__ import annotations
 
 
 class SelectionError(ValueError):
-    """No backend can be chosen. The message is one line, except for `InvalidAttributeFile`."""
-
-
-class BadPolicy(SelectionError):
-    """A policy or a constraint can't be read."""
-
-
-class NoCandidates(SelectionError):
-    """No backend is left after a step."""
+    """No backend can be chosen, or the policy can't be read. The message is one line."""
 
 
 class InvalidAttributeFile(SelectionError):

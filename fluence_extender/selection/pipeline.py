@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.selection.backend import Backend, merged, priced
-from fluence_extender.selection.errors import NoCandidates
+from fluence_extender.selection.errors import SelectionError
 from fluence_extender.selection.policy import parse_constraints, parse_policy
 from fluence_extender.selection.providers import BackendProvider, BackendQuery
 from fluence_extender.selection.request import SelectionRequest
-from fluence_extender.selection.steps import Candidates, Step
+from fluence_extender.selection.steps import Candidates
 
 NOT_OFFERED = "not offered by the cluster scheduler"
 NOT_DESCRIBED = "offered by scheduler but no attributes available (not in file/providers)"
@@ -51,29 +51,26 @@ def select(request: SelectionRequest, sources: Sources, cost_tolerance: float = 
     """Choose a backend. Raise `SelectionError` if that isn't possible."""
     steps = (*parse_constraints(request.constraints), *parse_policy(request.policy, cost_tolerance))
     needs = frozenset[str]().union(*(step.needs for step in steps))
-    pool = _pool(_merge([*(sources.offers or ()), *sources.described]), request, sources.offers)
-    live, notes = _ask(sources.providers, BackendQuery(pool.left, needs, request.shots))
-    pool = _pool(_merge([*pool.all, *live]), request, sources.offers)
-    undescribed = {one.name: NOT_DESCRIBED for one in pool.left if not one.described}
-    left = tuple(priced(one, request.shots) for one in pool.left if one.described)
-    dropped = {**pool.dropped, **undescribed}
+    known = _merge([*(sources.offers or ()), *sources.described])
+    dropped = _dropped(known, request, sources.offers)
+    allowed = tuple(one for one in known if one.name not in dropped)
+    live, notes = _ask(sources.providers, BackendQuery(allowed, needs, request.shots))
+    known = _merge([*known, *live])
+    dropped = _dropped(known, request, sources.offers)
+    dropped |= {one.name: NOT_DESCRIBED for one in known if one.name not in dropped and not one.described}
+    left = tuple(priced(one, request.shots) for one in known if one.name not in dropped)
     if not left:
         why = _reasons(dropped) or "there are none"
-        raise NoCandidates(
+        raise SelectionError(
             f"no candidate backends after intersecting providers with scheduler offerings: {why}"
         )
     for step in steps:
-        left = _apply(step, left, dropped)
+        left, faults = step.apply(left)
+        if not left:
+            reasons = _reasons(faults) + (f"; dropped before: {_reasons(dropped)}" if dropped else "")
+            raise SelectionError(f'policy "{step.text}" removed all candidates: {reasons}')
+        dropped |= faults
     return Selection(left[0].name, request, left, dropped, (*sources.notes, *request.notes, *notes))
-
-
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """All known backends, those that may be chosen, and why the others may not."""
-
-    all: Candidates
-    left: Candidates
-    dropped: dict[str, str]
 
 
 def _merge(descriptions: Iterable[Backend]) -> Candidates:
@@ -83,7 +80,10 @@ def _merge(descriptions: Iterable[Backend]) -> Candidates:
     return tuple(pool[name] for name in sorted(pool))
 
 
-def _pool(backends: Candidates, request: SelectionRequest, offers: Collection[Backend] | None) -> _Pool:
+def _dropped(
+    backends: Candidates, request: SelectionRequest, offers: Collection[Backend] | None
+) -> dict[str, str]:
+    """Return why some backends may not be chosen, whatever the policy is."""
     offered = None if offers is None else {one.name for one in offers}
     dropped: dict[str, str] = {}
     for one in backends:
@@ -94,7 +94,7 @@ def _pool(backends: Candidates, request: SelectionRequest, offers: Collection[Ba
     for name in request.candidates or ():
         if all(one.name != name for one in backends):
             dropped[name] = "in select-candidates, but not known"
-    return _Pool(backends, tuple(one for one in backends if one.name not in dropped), dropped)
+    return dropped
 
 
 def _ask(providers: Sequence[BackendProvider], query: BackendQuery) -> tuple[list[Backend], list[str]]:
@@ -118,16 +118,6 @@ def _finite(backend: Backend) -> Backend:
     """Return a provider's description without NaN and infinities, which can't be ranked or written as JSON."""
     numbers = {key: float(value) for key, value in backend.numbers.items() if math.isfinite(value)}
     return Backend(backend.name, numbers, dict(backend.strings))
-
-
-def _apply(step: Step, left: Candidates, dropped: dict[str, str]) -> Candidates:
-    result = step.apply(left)
-    dropped.update(result.dropped)
-    if not result.kept:
-        before = {name: why for name, why in dropped.items() if name not in result.dropped}
-        reasons = _reasons(result.dropped) + (f"; dropped before: {_reasons(before)}" if before else "")
-        raise NoCandidates(f'policy "{step.text}" removed all candidates: {reasons}')
-    return result.kept
 
 
 def _reasons(dropped: dict[str, str]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from fluence_extender.selection.backend import COST, attribute_key, parse_number
-from fluence_extender.selection.errors import BadPolicy
+from fluence_extender.selection.errors import SelectionError
 from fluence_extender.selection.steps import Step, bound, equal, online_only, prefer, rank
 
 KNOWN = (
@@ -27,17 +27,17 @@ _FORMS = "require:min_X=N, require:max_X=N or require:X=VALUE"
 
 
 def parse_policy(text: str, cost_tolerance: float = 0.0) -> tuple[Step, ...]:
-    """Return the steps of a policy, left to right; ``cost_tolerance`` is in US dollars. Raise `BadPolicy`."""
+    """Return the steps of a policy, left to right; ``cost_tolerance`` is in US dollars. Raise `SelectionError`."""
     steps = tuple(_step(token, cost_tolerance) for token in _tokens(text))
     if not steps:
-        raise BadPolicy("empty selection policy: write e.g. min-cost")
+        raise SelectionError("empty selection policy: write e.g. min-cost")
     return steps
 
 
 def parse_constraints(text: str) -> tuple[Step, ...]:
     """Return the steps of ``select-constraints``: each ``min_X=N``, ``max_X=N`` or ``X=VALUE`` is a require of its own.
 
-    Raise `BadPolicy`.
+    Raise `SelectionError`.
     """
     return tuple(_require(token, token) for token in _tokens(text))
 
@@ -59,7 +59,7 @@ def _step(token: str, cost_tolerance: float) -> Step:
         key = attribute_key(attribute)
         tolerance = _tolerance(token, rest) if colon else cost_tolerance if key == COST else 0.0
         return rank(token, key, direction == "max", tolerance)
-    raise BadPolicy(f'unknown policy "{token}"; {_advice(token)}')
+    raise SelectionError(f'unknown policy "{token}"; {_advice(token)}')
 
 
 def _advice(token: str) -> str:
@@ -78,7 +78,7 @@ def _tolerance(token: str, text: str) -> float:
     key, _, value = text.partition("=")
     number = parse_number(value)
     if key.strip() != "tol" or number is None or number < 0:
-        raise BadPolicy(
+        raise SelectionError(
             f'policy "{token}": {text!r} is not a tolerance; write e.g. {token.partition(":")[0]}:tol=2'
         )
     return number
@@ -87,11 +87,11 @@ def _tolerance(token: str, text: str) -> float:
 def _require(token: str, rule: str) -> Step:
     key, equals, value = (part.strip() for part in rule.partition("="))
     if not key or not equals or not value:
-        raise BadPolicy(f'malformed require "{token}" (want {_FORMS})')
+        raise SelectionError(f'malformed require "{token}" (want {_FORMS})')
     for prefix, at_least in (("min", True), ("max", False)):
         if key[:4] in (f"{prefix}_", f"{prefix}-"):
             limit = parse_number(value)
             if limit is None or not key[4:]:
-                raise BadPolicy(f'require "{token}": bad number "{value}" (want {_FORMS})')
+                raise SelectionError(f'require "{token}": bad number "{value}" (want {_FORMS})')
             return bound(token, attribute_key(key[4:]), at_least, limit)
     return equal(token, attribute_key(key), value)

@@ -18,55 +18,59 @@ from fluence_extender.selection.backend import (
     number_text,
     parse_number,
 )
-from fluence_extender.selection.errors import NoCandidates
+from fluence_extender.selection.errors import SelectionError
 
 Candidates = tuple[Backend, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """The result of a step: the candidates that are left, in order, and why each other one was dropped."""
-
-    kept: Candidates
-    dropped: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step; ``text`` is the step as written, ``needs`` are the attributes that it uses.
 
-    ``apply`` keeps some of the candidates. It raises `NoCandidates` if none of them has the attribute to rank by.
+    ``faults`` returns why the step drops some of the candidates, by name. A ranking sorts the others by ``order``.
     """
 
     text: str
     needs: frozenset[str]
-    apply: Callable[[Candidates], StepResult]
+    faults: Callable[[Candidates], dict[str, str]]
+    order: Callable[[Backend], float] | None = None
+
+    def apply(self, candidates: Candidates) -> tuple[Candidates, dict[str, str]]:
+        """Return the candidates that are left, in order, and why each other one was dropped.
+
+        Raise `SelectionError` if none of them has the attribute to rank by.
+        """
+        faults = self.faults(candidates)
+        kept = [one for one in candidates if one.name not in faults]
+        if self.order is not None:
+            kept.sort(key=self.order)
+        return tuple(kept), {name: f"{self.text}: {why}" for name, why in faults.items()}
 
 
 def rank(text: str, attribute: str, highest: bool, tolerance: float) -> Step:
     """Keep those whose ``attribute`` is at most ``tolerance``, in its unit, from the best one; the best first."""
 
-    def apply(candidates: Candidates) -> StepResult:
+    def faults(candidates: Candidates) -> dict[str, str]:
         values = {one.name: one.number(attribute) for one in candidates}
         known = [value for value in values.values() if value is not None]
         if not known:
-            raise NoCandidates(_none_has(text, attribute, candidates))
+            raise SelectionError(_none_has(text, attribute, candidates))
         best = max(known) if highest else min(known)
-        kept: list[tuple[float, Backend]] = []
-        dropped: dict[str, str] = {}
+        found: dict[str, str] = {}
         for one in candidates:
             value = values[one.name]
             if value is None:
-                dropped[one.name] = f"{text}: {_missing(one, attribute)}"
+                found[one.name] = _missing(one, attribute)
             elif abs(value - best) > tolerance + _rounding(best):
-                dropped[one.name] = f"{text}: {attribute} {number_text(value)}, best is {number_text(best)}"
-            else:
-                # Values that are equal to twelve digits stay in their order.
-                kept.append((float(f"{-value if highest else value:.12g}"), one))
-        kept.sort(key=lambda pair: pair[0])
-        return StepResult(tuple(one for _, one in kept), dropped)
+                found[one.name] = f"{attribute} {number_text(value)}, best is {number_text(best)}"
+        return found
 
-    return Step(text, frozenset({attribute}), apply)
+    def order(one: Backend) -> float:
+        value = one.number(attribute) or 0.0
+        # Values that are equal to twelve digits stay in their order.
+        return float(f"{-value if highest else value:.12g}")
+
+    return Step(text, frozenset({attribute}), faults, order)
 
 
 def bound(text: str, attribute: str, at_least: bool, limit: float) -> Step:
@@ -79,7 +83,7 @@ def bound(text: str, attribute: str, at_least: bool, limit: float) -> Step:
         within = value >= limit if at_least else value <= limit
         return "" if within else f"{attribute} is {number_text(value)}"
 
-    return _filter(text, {attribute}, fault)
+    return _filter(text, attribute, fault)
 
 
 def equal(text: str, attribute: str, value: str) -> Step:
@@ -93,7 +97,7 @@ def equal(text: str, attribute: str, value: str) -> Step:
         same = found == value or (number is not None and number == one.number(attribute))
         return "" if same else f"{attribute} is {found}"
 
-    return _filter(text, {attribute}, fault)
+    return _filter(text, attribute, fault)
 
 
 def online_only(text: str) -> Step:
@@ -105,30 +109,26 @@ def online_only(text: str) -> Step:
             return ""
         return f"status is {status}{_query_error(one)}"
 
-    return _filter(text, {STATUS}, fault)
+    return _filter(text, STATUS, fault)
 
 
 def prefer(text: str, name: str) -> Step:
     """Keep only ``name`` if it is a candidate, else all candidates."""
 
-    def apply(candidates: Candidates) -> StepResult:
-        if all(one.name != name for one in candidates):
-            return StepResult(candidates, {})
-        return only.apply(candidates)
+    def faults(candidates: Candidates) -> dict[str, str]:
+        others = [one.name for one in candidates if one.name != name]
+        return dict.fromkeys(others, "not preferred") if len(others) < len(candidates) else {}
 
-    only = _filter(text, set(), lambda one: "" if one.name == name else "not preferred")
-    return Step(text, only.needs, apply)
+    return Step(text, frozenset(), faults)
 
 
-def _filter(text: str, needs: Iterable[str], fault: Callable[[Backend], str]) -> Step:
+def _filter(text: str, attribute: str, fault: Callable[[Backend], str]) -> Step:
     """Return the step that keeps the candidates without a fault."""
 
-    def apply(candidates: Candidates) -> StepResult:
-        faults = {one.name: fault(one) for one in candidates}
-        kept = tuple(one for one in candidates if not faults[one.name])
-        return StepResult(kept, {name: f"{text}: {reason}" for name, reason in faults.items() if reason})
+    def faults(candidates: Candidates) -> dict[str, str]:
+        return {one.name: why for one in candidates if (why := fault(one))}
 
-    return Step(text, frozenset(needs), apply)
+    return Step(text, frozenset({attribute}), faults)
 
 
 def _missing(one: Backend, attribute: str) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from fluence_extender.selection.backend import Backend, merged
-from fluence_extender.selection.errors import NoCandidates
+from fluence_extender.selection.errors import SelectionError
 from fluence_extender.selection.pipeline import NOT_A_CANDIDATE, NOT_DESCRIBED, NOT_OFFERED, Sources, select
 from fluence_extender.selection.providers import BackendQuery, Description
 from fluence_extender.selection.record import LARGEST, select_result
@@ -92,14 +92,14 @@ def test_constraints_are_applied_before_the_policy() -> None:
 
 
 def test_an_empty_pool_is_an_error_with_reasons() -> None:
-    with pytest.raises(NoCandidates, match=r"no candidate backends after intersecting .*: a: not offered"):
+    with pytest.raises(SelectionError, match=r"no candidate backends after intersecting .*: a: not offered"):
         select(SelectionRequest("min-cost"), Sources(names("z"), (A,)))
     with pytest.raises(
-        NoCandidates, match=r'policy "require:min_qubits=50" removed all candidates: a: .*; b: '
+        SelectionError, match=r'policy "require:min_qubits=50" removed all candidates: a: .*; b: '
     ):
         select(SelectionRequest("require:min_qubits=50"), Sources(None, (A, B)))
     with pytest.raises(
-        NoCandidates, match=r"removed all candidates: a: [^;]*; dropped before: b: not offered"
+        SelectionError, match=r"removed all candidates: a: [^;]*; dropped before: b: not offered"
     ):
         select(SelectionRequest("require:min_qubits=50"), Sources(names("a"), (A, B)))
 
