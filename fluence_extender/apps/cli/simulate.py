@@ -55,7 +55,7 @@ def simulate(
 
     Nothing is changed. With --nodes no cluster is needed. The exit code is 3 if something doesn't fit.
     """
-    from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, rendered
+    from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, print_answer
     from fluence_extender.apps.kubectl.sources import joined
     from fluence_extender.apps.logs import set_up_logging
     from fluence_extender.cluster.errors import ClusterError
@@ -80,7 +80,7 @@ def simulate(
         UnicodeDecodeError,
     ) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(rendered(document, "" if output == "text" else output), nl=False)
+    print_answer(document, output)
     sys.exit(0 if document["fits"] else DOES_NOT_FIT)
 
 

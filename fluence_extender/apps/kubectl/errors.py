@@ -31,4 +31,4 @@ class StateApiError(CommandError):
 
 
 class NotFound(StateApiError):
-    """The service has nothing under the path."""
+    """The service has nothing under the path, or nothing that this version of the plugin can read."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fluence_extender.apps.kubectl.errors import NotFound, StateApiError, UsageError
+from fluence_extender.apps.kubectl.errors import UsageError
 from fluence_extender.apps.kubectl.figures import amount, bar
 from fluence_extender.apps.kubectl.options import StateApiCommand, output_option
 from fluence_extender.apps.kubectl.tables import print_document
@@ -78,7 +78,7 @@ def graph(
     if len(forms) > 1:
         raise UsageError(f"{forms[0]} and {forms[1]} can't be given together; choose one")
     if jgf:
-        _print_jgf(client)
+        sys.stdout.write(client.text("/v1/graph").decode() + "\n")
         return
     root = tree(client.items("/v1/nodes"))
     devices = client.items("/v1/backends")
@@ -163,8 +163,7 @@ def _parent(device: Item, paths: Container[str]) -> str:
 
 
 def _use(device: Item) -> str:
-    cells = f"{'#' * round(10 * device['held'] / device['total']):.<10}" if device["total"] else " " * 10
-    text = f"{_colored(f'[{cells}]')} {device['held']}/{device['total']}"
+    text = f"{_colored(bar(device['total'], device['held'], 0, 10))} {device['held']}/{device['total']}"
     where = f"on {device['node']}" if device["node"] else ""
     return "  ".join(part for part in (text, where, "; ".join(device["problems"])) if part)
 
@@ -200,8 +199,8 @@ def _dot(root: Branch, devices: Sequence[Item]) -> Iterator[str]:
     yield from _dot_branch(root, "/cluster", None)
     paths = {device["path"] for device in devices}
     for device in devices:
-        label = f"{device['name']}\\n{device['held']}/{device['total']} {device['type']}"
-        yield f"  {json.dumps(device['path'])} [label={_quoted(label)}, style=rounded];"
+        label = f"{device['name']}\n{device['held']}/{device['total']} {device['type']}"
+        yield f"  {json.dumps(device['path'])} [label={json.dumps(label, ensure_ascii=False)}, style=rounded];"
         where = f"node/{device['node']}" if device["node"] else "/cluster"
         parent = _parent(device, paths) or where
         yield f"  {json.dumps(parent)} -> {json.dumps(device['path'])};"
@@ -210,24 +209,13 @@ def _dot(root: Branch, devices: Sequence[Item]) -> Iterator[str]:
 
 def _dot_branch(branch: Branch, path: str, parent: str | None) -> Iterator[str]:
     have, free = branch.sums["allocatable"].get("cpu", 0), branch.sums["free"].get("cpu", 0)
-    label = f"{branch.kind} {branch.name}\\ncpu {amount('cpu', have - free)}/{amount('cpu', have)}"
-    yield f"  {json.dumps(path)} [label={_quoted(label)}];"
+    label = f"{branch.kind} {branch.name}\ncpu {amount('cpu', have - free)}/{amount('cpu', have)}"
+    yield f"  {json.dumps(path)} [label={json.dumps(label, ensure_ascii=False)}];"
     if parent is not None:
         yield f"  {json.dumps(parent)} -> {json.dumps(path)};"
     for child in branch.children:
         below = f"node/{child.name}" if child.kind == "node" else f"{path}/{child.kind}={child.name}"
         yield from _dot_branch(child, below, path)
-
-
-def _quoted(label: str) -> str:
-    return '"' + label.replace('"', '\\"') + '"'
-
-
-def _print_jgf(client: StateApiClient) -> None:
-    try:
-        sys.stdout.write(client.text("/v1/graph").decode() + "\n")
-    except NotFound:
-        raise StateApiError("the service has no /v1/graph; update it") from None
 
 
 def _below(branch: Branch, kind: str, name: str) -> Branch:

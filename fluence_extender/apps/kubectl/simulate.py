@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -14,6 +13,7 @@ from fluence_extender.apps.kubectl.errors import UsageError
 from fluence_extender.apps.kubectl.options import StateApiCommand, namespace_option, output_option
 from fluence_extender.apps.kubectl.sources import file_options, joined, read_sources
 from fluence_extender.apps.kubectl.state_api import StateApiClient
+from fluence_extender.apps.kubectl.tables import print_document
 from fluence_extender.model.notation import first_few
 
 DOES_NOT_FIT = 3
@@ -44,23 +44,22 @@ def simulate(
     if not filename and not kustomize:
         raise UsageError("simulate needs manifests: -f FILE, a directory, a URL, or - for standard input")
     body = joined([source.content for source in read_sources(filename, kustomize, recursive)])
-    document = client.post("/v1/simulate", body, namespace=client.namespace(namespace) or "default")
-    print(rendered(document, output), end="")
+    document = client.document("/v1/simulate", body, namespace=client.namespace(namespace) or "default")
+    print_answer(document, output)
     return 0 if document["fits"] else DOES_NOT_FIT
 
 
-def rendered(document: Mapping[str, Any], output: str | None = None) -> str:
-    """Return an answer of ``/v1/simulate`` as text for people, or as JSON or YAML."""
-    if output == "json":
-        return json.dumps(document, indent=2) + "\n"
-    if output == "yaml":
-        import yaml
-
-        return yaml.safe_dump(dict(document), sort_keys=False)
-    return "".join(f"{line}\n" for line in _lines(document))
+def print_answer(document: Mapping[str, Any], output: str | None) -> None:
+    """Print an answer of ``/v1/simulate`` as JSON, as YAML, or as text for people."""
+    if output in ("json", "yaml"):
+        print_document(document, output)
+        return
+    for line in answer_lines(document):
+        print(line)
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def answer_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of an answer for people."""
     for _, run in groupby(document["gangs"], _result):
         alike = list(run)
         if len(alike) < FOLDED:

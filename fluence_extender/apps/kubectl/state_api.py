@@ -7,7 +7,7 @@ Every failure becomes a `StateApiError`: one line that says what to do. Nothing 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -48,29 +48,18 @@ class StateApiClient:
 
     def items(self, path: str, **query: object) -> list[Item]:
         """Return the items of a list. Raise `StateApiError` if there is no such list."""
-        try:
-            document = self.document(path, **query)
-        except NotFound:
-            raise self._other_version(path) from None
+        document = self.document(path, **query)
         if not isinstance(document, dict) or not isinstance(document.get("items"), list):
-            raise self._other_version(path)
+            raise self._missing(path)
         if not document.get("metadata", {}).get("leading", True) and not self._noted_standby:
             self._noted_standby = True
             tell_note("answered by a standby replica: it shows what it sees of the cluster")
         found: list[Item] = document["items"]
         return found
 
-    def item(self, path: str, **query: object) -> Item | None:
-        """Return one item, or None if there is none. Raise `StateApiError`."""
-        try:
-            found: Item = self.document(path, **query)
-        except NotFound:
-            return None
-        return found
-
-    def document(self, path: str, **query: object) -> Any:
-        """Return the JSON document under ``path``. Raise `NotFound` or `StateApiError`."""
-        text = self.text(path, **query)
+    def document(self, path: str, body: bytes | None = None, /, **query: object) -> Any:
+        """Return the JSON document under ``path``, or the answer to ``body``. Raise `NotFound` or `StateApiError`."""
+        text = self.text(path, body, **query)
         try:
             return json.loads(text)
         except ValueError:
@@ -78,16 +67,18 @@ class StateApiClient:
                 f"{self._where()} gave no JSON for {path}; is it the service's address?"
             ) from None
 
-    def text(self, path: str, **query: object) -> bytes:
-        """Return the content under ``path`` as it is. Raise `NotFound` or `StateApiError`."""
-        return self._request(path, query)
+    def text(self, path: str, body: bytes | None = None, /, **query: object) -> bytes:
+        """Return the content under ``path``, or the answer to ``body``, as it is.
 
-    def post(self, path: str, body: bytes, **query: object) -> Any:
-        """Send ``body`` to ``path`` and return the JSON document of the answer. Raise `StateApiError`."""
+        Raise `NotFound` or `StateApiError`.
+        """
+        parameters = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
+        whole = quote(path) + (f"?{urlencode(parameters)}" if parameters else "")
         try:
-            return json.loads(self._request(path, query, body))
+            with waiting(f"asking {self._where()}"):
+                return self._direct(whole, body) if self._server else self._proxied(whole, body)
         except NotFound:
-            raise self._other_version(path) from None
+            raise self._missing(path) from None
 
     def namespace(self, named: str, everywhere: bool = False) -> str:
         """Return the namespace to ask about: ``named``, else that of the kubeconfig's context.
@@ -107,17 +98,11 @@ class StateApiClient:
         except CommandError:
             return "" if self._server else "default"
 
-    def _request(self, path: str, query: Mapping[str, object], body: bytes | None = None) -> bytes:
-        parameters = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
-        whole = quote(path) + (f"?{urlencode(parameters)}" if parameters else "")
-        with waiting(f"asking {self._where()}"):
-            return self._direct(whole, body) if self._server else self._proxied(whole, body)
-
     def _where(self) -> str:
         return self._server or f"the service {self.service_namespace}/{SERVICE}"
 
-    def _other_version(self, path: str) -> StateApiError:
-        return StateApiError(
+    def _missing(self, path: str) -> NotFound:
+        return NotFound(
             f"{self._where()} has no {path} as kubectl-fluence {__version__} reads it;"
             " use the same version of both (pip install -U fluence-extender, or update the Deployment)"
         )

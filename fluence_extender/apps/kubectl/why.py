@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import click
 
-from fluence_extender.apps.kubectl.errors import CommandError, UsageError
+from fluence_extender.apps.kubectl.errors import CommandError, NotFound, UsageError
 from fluence_extender.apps.kubectl.figures import amount, amounts, moment, now, span, until
 from fluence_extender.apps.kubectl.fits import (
     SCALABLE,
@@ -31,22 +30,7 @@ if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
 KINDS = ("pod", "job", "deployment", "statefulset", "gang")
-_ALIASES = {
-    "deploy": "deployment",
-    "deployments": "deployment",
-    "deployment.apps": "deployment",
-    "deployments.apps": "deployment",
-    "sts": "statefulset",
-    "statefulsets": "statefulset",
-    "statefulset.apps": "statefulset",
-    "statefulsets.apps": "statefulset",
-    "po": "pod",
-    "pods": "pod",
-    "jobs": "job",
-    "job.batch": "job",
-    "jobs.batch": "job",
-    "gangs": "gang",
-}
+_SHORT = {"po": "pod", "deploy": "deployment", "sts": "statefulset"}
 MOST_LISTED = 5
 
 
@@ -103,8 +87,12 @@ def find(client: StateApiClient, namespace: str, kind: str, name: str) -> Item |
     gang = min(
         matching, key=lambda one: (one["state"] == "gone", one["name"] != name, one["state"] != "waiting")
     )
-    path = f"/v1/gangs/{quote(namespace)}/{quote(gang['name'])}"
-    return client.item(path, convention=gang["convention"])
+    path = f"/v1/gangs/{namespace}/{gang['name']}"
+    try:
+        found: Item = client.document(path, convention=gang["convention"])
+    except NotFound:
+        return None
+    return found
 
 
 def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool) -> Iterator[str]:
@@ -142,7 +130,11 @@ def _kind_and_name(what: str, name: str | None) -> tuple[str, str]:
         kind, slash, rest = what, "/", name
     if not slash:
         return "", what
-    return _ALIASES.get(kind.lower(), kind.lower()), rest
+    kind = kind.lower()
+    # As in kubectl: the plural, the short name, and any of them with its API group.
+    plain = kind.removesuffix(".apps").removesuffix(".batch")
+    plain = _SHORT.get(plain, plain.removesuffix("s"))
+    return plain if plain in KINDS else kind, rest
 
 
 def matches(gang: Item, kind: str, name: str) -> bool:

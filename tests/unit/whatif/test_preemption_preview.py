@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.kubectl.simulate import rendered
+from fluence_extender.apps.kubectl.simulate import answer_lines
 from fluence_extender.cluster.budgets import Budget, BudgetMetadata, BudgetStatus
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand
 from fluence_extender.model.gang import Convention, GangKey
@@ -277,7 +277,7 @@ def test_preemption_is_in_the_text_and_in_the_json(cluster: type[Cluster]) -> No
     there.run_gang(low("low", 2, 2000))
     answers = there.ask(high("train", 2, "2"), HIGH)
     document = results_as_json(answers, there.request, NOW)
-    assert rendered(document).splitlines() == [
+    assert list(answer_lines(document)) == [
         "default/train (2 pods): doesn't fit now",
         "  busy: 0 of 2 fit now, short of cpu",
         "  would preempt 1 gang (2 pods): default/low (2)",
@@ -314,7 +314,7 @@ def test_gangs_with_the_same_result_are_printed_once(cluster: type[Cluster]) -> 
     template = job("any", 1, "1")["spec"]["template"]
     template["metadata"]["labels"] = {}
     answers = there.ask({**web, "spec": {"replicas": 20, "template": template}})
-    assert rendered(results_as_json(answers, there.request, NOW)).splitlines() == [
+    assert list(answer_lines(results_as_json(answers, there.request, NOW))) == [
         "default/web-0 to default/web-7 (8 times 1 pod): fits now",
         "  on n0 (4), n1 (4)",
         "default/web-8 to default/web-19 (12 times 1 pod): doesn't fit now",

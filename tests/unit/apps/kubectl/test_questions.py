@@ -268,6 +268,12 @@ def test_why_shows_reason_request_free_amounts_and_what_would_fit(service: Fluen
         ("pod", "vqe-0"),
         ("job/vqe",),
         ("jobs.batch", "vqe"),
+        ("Job.batch/vqe",),
+        ("po", "vqe-1"),
+        ("sts/vqe",),
+        ("statefulsets.apps", "vqe"),
+        ("deploy", "vqe"),
+        ("gangs/vqe",),
     ],
 )
 def test_why_finds_a_gang_by_its_pods_and_its_job(words: tuple[str, ...], service: Fluence) -> None:
