@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fluence_extender.apps.kubectl.errors import CommandError, NotFound, UsageError
-from fluence_extender.apps.kubectl.figures import amount, amounts, moment, now, span, until
+from fluence_extender.apps.kubectl.figures import age, amount, amounts, now, until
 from fluence_extender.apps.kubectl.fits import (
     SCALABLE,
     amounts_lacking,
@@ -217,7 +217,7 @@ def _history(story: Item, wide: bool) -> Iterator[str]:
     today = now()
     yield "history"
     for entry in story["history"]:
-        ago = span((today - moment(entry["at"])).total_seconds())
+        ago = age(entry["at"], today)
         times = f" ({entry['count']} times)" if entry["count"] > 1 else ""
         text = " ".join(part for part in (entry["what"], entry["pod"]) if part) + times
         detail = f": {entry['detail']}" if entry["detail"] else ""
