@@ -121,7 +121,7 @@ def webhook_app() -> ASGIApp:
         groups=GroupKind.NATIVE,
         gate_by_webhook=True,
     )
-    target = UrlTarget("https://127.0.0.1/mutate", "127.0.0.1")
+    target = UrlTarget("https://127.0.0.1/mutate")
     source = SharedAuthority(objects, "default", target.hosts, lambda: datetime.now(UTC))
     unused = RegistrationReconciler(objects, source, target, lambda identity: None, lambda: True)
     admission = Admission(tuple(HANDLERS), lambda: context, lookups)
@@ -261,7 +261,7 @@ async def burst(served: Served, requests: Sequence[bytes], patched: bool) -> lis
 
 def register(api: Api, which: str, served: Served) -> None:
     """Register this webhook for the pods with this label."""
-    wanted = registration(UrlTarget(served.url, "127.0.0.1"), served.authority)
+    wanted = registration(UrlTarget(served.url), served.authority)
     wanted["metadata"]["name"] = f"benchmark-{which}"
     for one in wanted["webhooks"]:
         one["objectSelector"] = {"matchLabels": {LABEL: which}}

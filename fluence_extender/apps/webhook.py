@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -119,7 +118,7 @@ async def _run(
 def webhook_target(settings: WebhookSettings) -> Target:
     """Return where the API server is to call the webhook."""
     if settings.url:
-        return UrlTarget(settings.url, urlsplit(settings.url).hostname or "")
+        return UrlTarget(settings.url)
     namespace, _, name = settings.service.partition("/")
     return ServiceTarget(namespace, name)
 

@@ -20,6 +20,7 @@ import base64
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -69,11 +70,10 @@ ASKS_FOR_DEVICES = (
 
 @dataclass(frozen=True, slots=True)
 class ServiceTarget:
-    """The API server calls the webhook through a Service."""
+    """The API server calls the webhook through a Service, at port 443."""
 
     namespace: str
     name: str
-    port: int = 443
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -84,15 +84,14 @@ class ServiceTarget:
 
 @dataclass(frozen=True, slots=True)
 class UrlTarget:
-    """The API server calls the webhook by a URL, because it runs outside the cluster; ``host`` is the URL's."""
+    """The API server calls the webhook by a URL, because it runs outside the cluster."""
 
     url: str
-    host: str
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The name or address by which the webhook is called."""
-        return (self.host,)
+        return (urlsplit(self.url).hostname or "",)
 
 
 Target = ServiceTarget | UrlTarget
@@ -145,7 +144,7 @@ def _client(target: Target, bundle: bytes) -> Json:
     trusted = {"caBundle": base64.b64encode(bundle).decode()} if bundle else {}
     if isinstance(target, UrlTarget):
         return {**trusted, "url": target.url}
-    service = {"namespace": target.namespace, "name": target.name, "path": MUTATE, "port": target.port}
+    service = {"namespace": target.namespace, "name": target.name, "path": MUTATE, "port": 443}
     return {**trusted, "service": service}
 
 

@@ -62,14 +62,14 @@ def test_service_or_url_is_called() -> None:
             "path": "/mutate",
             "port": 443,
         }
-    for one in webhooks(UrlTarget("https://10.0.0.1:8443/mutate", "10.0.0.1")).values():
+    for one in webhooks(UrlTarget("https://10.0.0.1:8443/mutate")).values():
         assert one["clientConfig"]["url"] == "https://10.0.0.1:8443/mutate"
         assert "service" not in one["clientConfig"]
 
 
 def test_hosts_are_the_names_by_which_the_webhook_is_called() -> None:
     assert SERVICE.hosts[0] == "fluence-webhook.kube-system.svc"
-    assert UrlTarget("https://10.0.0.1:8443/mutate", "10.0.0.1").hosts == ("10.0.0.1",)
+    assert UrlTarget("https://10.0.0.1:8443/mutate").hosts == ("10.0.0.1",)
 
 
 def test_registration_without_a_bundle_has_none() -> None:

@@ -22,7 +22,7 @@ from fluence_extender.webhook.registration import (
 from tests.unit.webhook.certificates import Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
-TARGET = UrlTarget("https://127.0.0.1:8443/mutate", "127.0.0.1")
+TARGET = UrlTarget("https://127.0.0.1:8443/mutate")
 SECRET_PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
 
 

@@ -61,7 +61,7 @@ def test_options_and_environment_say_the_same(settings_seen: list[WebhookSetting
     by_option, by_environment = settings_seen
     assert by_option == by_environment
     assert by_option.handlers == ("gang", "fluxion")
-    assert webhook_target(by_option) == UrlTarget("https://10.0.0.1:9443/mutate", "10.0.0.1")
+    assert webhook_target(by_option) == UrlTarget("https://10.0.0.1:9443/mutate")
 
 
 @pytest.mark.parametrize(
