@@ -31,20 +31,20 @@ class DeviceDrafts:
     def _catalogue(self) -> DeviceCatalogue:
         return self._matcher.graph.catalogue
 
-    def draft(
-        self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
-    ) -> tuple[DeviceShare, ...] | Reason:
+    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> tuple[DeviceShare, ...] | Reason:
         """Hold what the pod asks for, or return the reason why that is impossible; then nothing is held."""
         barred = frozenset(barred_nodes)
         shares: list[DeviceShare] = []
         for kind, amount in sorted(pod.devices.items()):
             usable = [
-                device for device in eligible(self._catalogue, kind, requires) if device.node not in barred
+                device
+                for device in eligible(self._catalogue, kind, pod.requires)
+                if device.node not in barred
             ]
             found = self._hold(pod.uid, self._preferred(usable, shares), amount)
             if found is None:
                 self.give_up(pod.uid)
-                return why_not(self._catalogue, kind, amount, requires, usable)
+                return why_not(self._catalogue, kind, amount, pod.requires, usable)
             shares.extend(found)
         return tuple(shares)
 
@@ -82,7 +82,7 @@ class DeviceDrafts:
                 return _shares(match, devices, amount)
         return None
 
-    def redraft(self, pod: Pod, requires: Mapping[str, str]) -> tuple[tuple[DeviceShare, ...], bool]:
+    def redraft(self, pod: Pod) -> tuple[tuple[DeviceShare, ...], bool]:
         """Hold a bound pod's devices again: those that its stamp names, otherwise any that match, otherwise none.
 
         A stamp only chooses among free devices that the pod may use, so a forged stamp gains nothing. Also return
@@ -94,7 +94,7 @@ class DeviceDrafts:
         for kind, amount in sorted(pod.devices.items()):
             usable = [
                 device
-                for device in eligible(self._catalogue, kind, requires)
+                for device in eligible(self._catalogue, kind, pod.requires)
                 if device.node in ("", pod.node)
             ]
             paths = [one.path for one in named if one.type == kind]

@@ -17,6 +17,7 @@ from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import DeviceDrafts
 from fluence_extender.ledger.graph_matcher import MatcherSetup
+from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.ledger.synced_graph import SyncedGraph
 from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.assignment import Assignment, DeviceShare
@@ -103,6 +104,15 @@ class Ledger:
     def node(self, name: str) -> Node | None:
         """Return the last recorded state of a node."""
         return self._nodes.get(name)
+
+    def use_of(self, uid: str) -> PodUse | None:
+        """Return what a pod uses now, be it ours or foreign; None when no account counts it."""
+        held = self._allocations.get(uid)
+        assignment = held.assignment if held is not None else Assignment(uid, self._foreign.get(uid, ""))
+        account = self._accounts.get(assignment.node)
+        if account is None or uid not in account.users:
+            return None
+        return PodUse(assignment, account.users[uid], held.ports if held is not None else ())
 
     def holds(self, uid: str, node: str) -> bool:
         """Return whether the pod holds its share on ``node``."""
@@ -281,7 +291,7 @@ class Ledger:
         for pod, gang in bound:
             self.release(pod.uid)
             requests = self.rounded(pod.requests)
-            shares, final = self.devices.redraft(pod, pod.requires) if pod.devices else ((), True)
+            shares, final = self.devices.redraft(pod) if pod.devices else ((), True)
             assignment = Assignment(pod.uid, pod.node, shares)
             self._allocate(pod, assignment, gang, strength, requests)
             if not final:
@@ -299,7 +309,7 @@ class Ledger:
         ):
             return None
         elsewhere = self.graph.catalogue.nodes() - {node}
-        drafted = self.devices.draft(pod, pod.requires, elsewhere) if pod.devices else ()
+        drafted = self.devices.draft(pod, elsewhere) if pod.devices else ()
         if not isinstance(drafted, tuple):
             return None
         assignment = Assignment(pod.uid, node, drafted)

@@ -6,9 +6,8 @@ uses of pods as arrays, so that any set of them is removed or restored at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -30,64 +29,6 @@ class PodUse:
     def uid(self) -> str:
         """The pod's uid."""
         return self.assignment.uid
-
-
-class Allocated(Protocol):
-    """What one of our pods holds."""
-
-    @property
-    def assignment(self) -> Assignment:
-        """The pod's node and devices."""
-        ...
-
-    @property
-    def ports(self) -> tuple[HostPort, ...]:
-        """The pod's host ports."""
-        ...
-
-
-class Account(Protocol):
-    """What pods use on one node."""
-
-    @property
-    def users(self) -> Mapping[str, Resources]:
-        """The counted requests of each pod, by uid."""
-        ...
-
-
-class PodUses(Protocol):
-    """The pods of a ledger, or of a copy of one."""
-
-    @property
-    def allocations(self) -> Mapping[str, Allocated]:
-        """What each of our pods holds, by uid."""
-        ...
-
-    @property
-    def foreign(self) -> Mapping[str, str]:
-        """The node of each foreign pod, by uid."""
-        ...
-
-    @property
-    def accounts(self) -> Mapping[str, Account]:
-        """The account of each node, by name."""
-        ...
-
-
-def pod_use(ledger: PodUses, uid: str) -> PodUse | None:
-    """Return what a pod uses now, be it ours or foreign; None when no account counts it."""
-    held = ledger.allocations.get(uid)
-    assignment = held.assignment if held is not None else Assignment(uid, ledger.foreign.get(uid, ""))
-    account = ledger.accounts.get(assignment.node)
-    if account is None or uid not in account.users:
-        return None
-    return PodUse(assignment, account.users[uid], held.ports if held is not None else ())
-
-
-def device_uses(ledger: PodUses) -> dict[str, PodUse]:
-    """Return what each pod with devices uses, by uid."""
-    uses = (pod_use(ledger, uid) for uid, held in ledger.allocations.items() if held.assignment.devices)
-    return {use.uid: use for use in uses if use is not None}
 
 
 class RemovablePods:

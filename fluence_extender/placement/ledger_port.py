@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue
+from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.pod_use import Allocated, PodUses
+from fluence_extender.ledger.closed_nodes import PreemptorHolds
+from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
@@ -44,9 +46,7 @@ class GraphView(Protocol):
 class Devices(Protocol):
     """The virtual devices of pods that are being placed."""
 
-    def draft(
-        self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
-    ) -> tuple[DeviceShare, ...] | Reason:
+    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> tuple[DeviceShare, ...] | Reason:
         """Hold devices that the pod asks for, or return the reason why that is impossible."""
         ...
 
@@ -57,28 +57,13 @@ class Devices(Protocol):
         ...
 
 
-class Rules(Protocol):
-    """The rules of a ledger that don't depend on what is counted in it."""
+class LedgerReader(Protocol):
+    """What placement reads of any ledger."""
 
-    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
+    @property
+    def allocations(self) -> Mapping[str, Allocation | PodUse]:
+        """What our pods hold, by uid."""
         ...
-
-    def rounded(self, requests: Resources) -> Resources:
-        """Return ``requests`` as they are counted."""
-        ...
-
-
-class ClosingRules(Rules, Protocol):
-    """The same, with the rule which nodes are closed to a gang."""
-
-    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
-        ...
-
-
-class Capacities(Protocol):
-    """The nodes' capacity and the resource graph."""
 
     @property
     def free(self) -> CapacitySource:
@@ -95,18 +80,34 @@ class Capacities(Protocol):
         """The resource graph."""
         ...
 
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
+        ...
 
-class LedgerView(PodUses, ClosingRules, Capacities, Protocol):
-    """A ledger, or a copy of one, from which planning copies are made."""
+    def rounded(self, requests: Resources) -> Resources:
+        """Return ``requests`` as they are counted."""
+        ...
 
 
-class LedgerPort(Rules, Capacities, Protocol):
-    """A ledger to plan on. Amounts are exact; `rounded` requests are what is taken."""
+class LedgerView(LedgerReader, Protocol):
+    """The ledger, or a copy of all of it, from which planning copies are made."""
 
     @property
-    def allocations(self) -> Mapping[str, Allocated]:
-        """What our pods hold, by uid."""
+    def preemptor_holds(self) -> PreemptorHolds:
+        """The nodes that are held for preemptors."""
         ...
+
+    def use_of(self, uid: str) -> PodUse | None:
+        """Return what a pod uses now; None when it isn't counted."""
+        ...
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
+        ...
+
+
+class LedgerPort(LedgerReader, Protocol):
+    """A ledger to plan on. Amounts are exact; `rounded` requests are what is taken."""
 
     @property
     def devices(self) -> Devices:

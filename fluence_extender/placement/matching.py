@@ -138,7 +138,7 @@ class Matching:
         local = self._ledger.graph.catalogue.nodes()
         shares: dict[str, tuple[DeviceShare, ...]] = {}
         for one in device_pods:
-            drafted = devices.draft(one.pod, one.pod.requires, local - one.nodes if local else ())
+            drafted = devices.draft(one.pod, local - one.nodes if local else ())
             if isinstance(drafted, Reason):
                 raise GangRefused(drafted)
             shares[one.pod.uid] = drafted

@@ -16,7 +16,7 @@ import numpy.ma  # Or np.unique would load it in the middle of the first plan.
 from numpy.typing import NDArray
 
 from fluence_extender.ledger.accounts import ports_clash
-from fluence_extender.ledger.capacity import Amounts, CapacityTable, NodeCapacity, slots
+from fluence_extender.ledger.capacity import Amounts, CapacityTable, slots
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import SearchBudgetSpent
@@ -153,9 +153,7 @@ def fill(shapes: Sequence[Shape], table: CapacityTable) -> Counts:
     return [filling.fill(index) for index in range(len(shapes))]
 
 
-def place(
-    shapes: Sequence[Shape], table: CapacityTable | Mapping[str, NodeCapacity], budget: int = BUDGET
-) -> Counts | None:
+def place(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) -> Counts | None:
     """Place every member of every shape, or return None.
 
     ``table`` must have every node of every shape; it isn't changed.
@@ -166,11 +164,9 @@ def place(
         return None
 
 
-def decide(
-    shapes: Sequence[Shape], table: CapacityTable | Mapping[str, NodeCapacity], budget: int = BUDGET
-) -> Counts | None:
+def decide(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) -> Counts | None:
     """Place as `place` does, but None means that it is impossible. Raises `SearchBudgetSpent` when that isn't known."""
-    problem = _Problem(shapes, table if isinstance(table, CapacityTable) else CapacityTable.of(table))
+    problem = _Problem(shapes, table)
     if len(shapes) == 1:
         return _first_fit(problem, (0,), tight=False)
     heavy = weights([shape.requests for shape in shapes], problem.table)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from fluence_extender.graph.catalogue import Device
-from fluence_extender.ledger.pod_use import PodUse, RemovablePods, device_uses, pod_use
+from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -13,7 +13,7 @@ from fluence_extender.placement.demand import Demand, SettledMember, grouped
 from fluence_extender.placement.eligibility import EligibilityIndex, refusal
 from fluence_extender.placement.ledger_port import LedgerView
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.planning_copy import PlanningCopy, device_uses
 from fluence_extender.placement.search import capacity
 from fluence_extender.placement.topology import Topology
 from fluence_extender.placement.topology_constraints import topology_constraints
@@ -37,9 +37,8 @@ class Trial:
     ) -> None:
         self._ledger = ledger
         self._copy = PlanningCopy(
-            (ledger.free.now().copy(), ledger.whole.now()),
-            ledger.graph,
             ledger,
+            (ledger.free.now().copy(), ledger.whole.now()),
             device_uses(ledger) if devices else {},
             _SearchedDevices(),
         )
@@ -134,7 +133,7 @@ class Trial:
     def _uses(self, uids: Collection[str]) -> Iterator[PodUse]:
         for uid in uids:
             if uid not in self._read:
-                self._read[uid] = self.removable.apart.get(uid) or pod_use(self._ledger, uid)
+                self._read[uid] = self.removable.apart.get(uid) or self._ledger.use_of(uid)
             use = self._read[uid]
             if use is not None:
                 yield use
@@ -143,7 +142,7 @@ class Trial:
 class _SearchedDevices:
     """The devices of a trial: those of all members are always searched for together."""
 
-    def draft(self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()) -> Reason:
+    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> Reason:
         """Return a reason that makes the planner search."""
         return _SEARCHED
 

@@ -17,7 +17,7 @@ from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import why_not
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.pod_use import PodUse, device_uses, pod_use
+from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
@@ -27,7 +27,7 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.device_search import Chosen, DevicePod, DeviceSearch, DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.planning_copy import PlanningCopy, device_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Snapshot:
 def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
     """Take a snapshot of the ledger; ``ending`` are the uids of running pods with a known end."""
     present = list(nodes)
-    uses = (pod_use(ledger, uid) for uid in ending)
+    uses = (ledger.use_of(uid) for uid in ending)
     return Snapshot(
         present,
         (ledger.free.now().copy(), ledger.whole.now().copy()),
@@ -79,11 +79,6 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Account:
-    users: Mapping[str, Resources]
-
-
 class LedgerCopy:
     """A ledger made of a snapshot, of which it uses the tables up.
 
@@ -93,38 +88,35 @@ class LedgerCopy:
     def __init__(self, taken: Snapshot) -> None:
         self._taken = taken
         self.preemptor_holds = taken.preemptor_holds
-        self.foreign: Mapping[str, str] = {}
         self._place = {name: place for place, name in enumerate(taken.order)}
         self.allocations: dict[str, PodUse] = {}
-        self._users: dict[str, Resources] = {}
         sizes: dict[Resources, Resources] = {}
         for held in taken.allocations.values():
             requests = sizes.get(held.requests)
             if requests is None:
                 requests = sizes[held.requests] = taken.rounded(held.requests)
-            self._add(PodUse(held.assignment, requests, held.ports))
-        # A pod is only looked up in the account of its own node, so that one account serves for all nodes.
-        self.accounts = dict.fromkeys(taken.order, _Account(self._users))
+            use = PodUse(held.assignment, requests, held.ports)
+            self.allocations[use.uid] = use
         index = EligibilityIndex()
         for node in taken.nodes:
             index.put(node)
         holders = {uid: use for uid, use in taken.uses.items() if use.assignment.devices}
         shares = [share for use in holders.values() for share in use.assignment.devices]
         devices = _DraftedDevices(taken.tables[0], index.nodes.keys(), taken.graph.catalogue, shares)
-        self.planning = PlanningCopy(taken.tables, taken.graph, self, holders, devices)
+        self.graph = taken.graph
+        self.planning = PlanningCopy(self, taken.tables, holders, devices)
         self.planner = Planner(self.planning, index)
         self.free = self.planning.free
         self.whole = self.planning.whole
-        self.graph = taken.graph
 
     def hold(self, use: PodUse, gang: object) -> None:
         """Add what a pod of ``gang`` was given on ``planning``, where its capacity has been counted already."""
-        self._add(use)
+        self.allocations[use.uid] = use
         self._taken.gang_nodes.add(use.uid, use.assignment.node, gang)
 
-    def _add(self, use: PodUse) -> None:
-        self.allocations[use.uid] = use
-        self._users[use.uid] = use.requests
+    def use_of(self, uid: str) -> PodUse | None:
+        """Return what one of our pods uses."""
+        return self.allocations.get(uid)
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
@@ -158,9 +150,7 @@ class _DraftedDevices:
         self._use = DeviceUse(catalogue, shares)
         self._drafts: dict[str, list[tuple[Device, int]]] = {}
 
-    def draft(
-        self, pod: Pod, requires: Mapping[str, str], barred_nodes: Iterable[str] = ()
-    ) -> tuple[DeviceShare, ...] | Reason:
+    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> tuple[DeviceShare, ...] | Reason:
         """Hold what the pod asks for, or return why that is not possible."""
         nodes = set(self._nodes) - set(barred_nodes)
         asker = DevicePod(pod, nodes)
@@ -172,11 +162,15 @@ class _DraftedDevices:
             search.release()
             return self.hold(pod, found)
         for kind, amount in sorted(pod.devices.items()):
-            usable = [one for one in eligible(self._catalogue, kind, requires) if one.node in ("", *nodes)]
+            usable = [
+                one for one in eligible(self._catalogue, kind, pod.requires) if one.node in ("", *nodes)
+            ]
             if not any(self._use.free(one) for one in usable) or len(pod.devices) == 1:
-                return why_not(self._catalogue, kind, amount, requires, usable)
+                return why_not(self._catalogue, kind, amount, pod.requires, usable)
         kind, amount = sorted(pod.devices.items())[0]
-        return why_not(self._catalogue, kind, amount, requires, eligible(self._catalogue, kind, requires))
+        return why_not(
+            self._catalogue, kind, amount, pod.requires, eligible(self._catalogue, kind, pod.requires)
+        )
 
     def hold(
         self, pod: Pod, chosen: Iterable[Chosen | Sequence[tuple[Device, int]]]

@@ -21,9 +21,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.projection import NODE_COST, Projection, project
 from fluence_extender.gangs.preemption.victims import Victim, choose, victims_of
-from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.pod_use import pod_use
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -66,15 +64,6 @@ class GangSource(Protocol):
     @property
     def lowest_priority(self) -> int:
         """Return the lowest priority of any of their pods."""
-        ...
-
-
-class SearchLedger(LedgerView, Protocol):
-    """The ledger, or a copy of it."""
-
-    @property
-    def preemptor_holds(self) -> PreemptorHolds:
-        """Return the nodes that are held for preemptors."""
         ...
 
 
@@ -165,18 +154,18 @@ def usable_nodes(planner: Planner, pods: Collection[Pod]) -> set[str] | None:
     return set().union(*sets.values())
 
 
-def search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: VictimQuery) -> VictimSearch:
+def search(gangs: GangSource, ledger: LedgerView, planner: Planner, query: VictimQuery) -> VictimSearch:
     """Begin to search."""
     return VictimSearch(query, _search(gangs, ledger, planner, query))
 
 
-def _search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: VictimQuery) -> Work:
+def _search(gangs: GangSource, ledger: LedgerView, planner: Planner, query: VictimQuery) -> Work:
     trial, seen = _begin_trial(ledger, planner, query), planner.eligibility.journal.now
     if query.departing:
         found = yield from _without_victims(ledger, trial, query, seen)
         if found is not None or gangs.lowest_priority >= query.priority:
             return found
-    nodes = max(len(ledger.accounts), 1)
+    nodes = max(len(ledger.free.now().rows), 1)
     candidates: list[Victim] = []
     for key in list(gangs.gangs):
         gang = gangs.gangs.get(key)
@@ -185,7 +174,7 @@ def _search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: Vi
         offered = victims_of(gang)
         if not offered or offered[0].priority >= query.priority:
             continue
-        uses = [use for uid in offered[0].uids if (use := pod_use(ledger, uid)) is not None]
+        uses = [use for uid in offered[0].uids if (use := ledger.use_of(uid)) is not None]
         if query.usable is not None and not any(use.assignment.node in query.usable for use in uses):
             continue
         for use in uses:
@@ -215,10 +204,10 @@ def _search(gangs: GangSource, ledger: SearchLedger, planner: Planner, query: Vi
     return None if places is None else Found(chosen, places, seen=seen)
 
 
-def _without_victims(ledger: SearchLedger, trial: Trial, query: VictimQuery, seen: int) -> Work:
+def _without_victims(ledger: LedgerView, trial: Trial, query: VictimQuery, seen: int) -> Work:
     """Find places once the departing pods are gone, on the nodes held for the gang if possible."""
     for uid in query.departing:
-        use = pod_use(ledger, uid)
+        use = ledger.use_of(uid)
         if use is not None:
             trial.removable.add(use)
             yield POD_COST
@@ -232,7 +221,7 @@ def _without_victims(ledger: SearchLedger, trial: Trial, query: VictimQuery, see
 
 
 def _choose(
-    ledger: SearchLedger, trial: Trial, query: VictimQuery, candidates: Sequence[Victim], most: int
+    ledger: LedgerView, trial: Trial, query: VictimQuery, candidates: Sequence[Victim], most: int
 ) -> Generator[int, None, tuple[tuple[Victim, ...], int]]:
     """Return the chosen victims, none if all candidates aren't enough, and the number of sets that were tried."""
     yield POD_COST * len(candidates)
@@ -254,7 +243,7 @@ def _choose(
 
 
 def _places_without(
-    ledger: SearchLedger, trial: Trial, query: VictimQuery, victims: Sequence[Victim]
+    ledger: LedgerView, trial: Trial, query: VictimQuery, victims: Sequence[Victim]
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
     """Return where the gang goes once ``victims`` are gone; None for nowhere, or without victims."""
     if not victims:
@@ -263,20 +252,20 @@ def _places_without(
     return _try_without(ledger, trial, query, query.departing.union(*(victim.uids for victim in victims)))
 
 
-def _cost_of_trial(ledger: SearchLedger, query: VictimQuery) -> int:
+def _cost_of_trial(ledger: LedgerView, query: VictimQuery) -> int:
     """Return the cost of a trial, without that of removing pods and bringing them back."""
     placing = POD_COST * len(query.demands) + (MIXED_TRIAL_COST if len(grouped(query.demands, {})) > 1 else 0)
-    return len(ledger.accounts) + placing
+    return len(ledger.free.now().rows) + placing
 
 
-def _begin_trial(ledger: SearchLedger, planner: Planner, query: VictimQuery) -> Trial:
+def _begin_trial(ledger: LedgerView, planner: Planner, query: VictimQuery) -> Trial:
     """Copy the ledger for the query."""
     devices = any(demand.pod.devices for demand in query.demands)
     return Trial(ledger, planner.eligibility, planner.topology, devices)
 
 
 def _try_without(
-    ledger: SearchLedger,
+    ledger: LedgerView,
     trial: Trial,
     query: VictimQuery,
     gone: frozenset[str],
@@ -375,7 +364,7 @@ def _place_again(
     """Plan again on the ledger as it is now, without the pods ``gone``."""
     trial = _begin_trial(ledger, planner, query)
     for uid in gone:
-        use = pod_use(ledger, uid)
+        use = ledger.use_of(uid)
         if use is not None:
             trial.removable.add(use)
             if in_pieces:

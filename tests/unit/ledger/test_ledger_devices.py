@@ -21,7 +21,7 @@ PAIR = "resources: [{type: simulator, name: a, count: 2}, {type: simulator, name
 
 def simulate(ledger: Ledger, amount: int, name: str = "p") -> Pod:
     one = pod(name, 100, devices={"simulator": amount})
-    drafted = ledger.devices.draft(one, {})
+    drafted = ledger.devices.draft(one)
     assert isinstance(drafted, tuple)
     ledger.take(one, Assignment(one.uid, "n0", drafted), "g")
     return one
@@ -31,7 +31,7 @@ def free(ledger: Ledger, most: int) -> int:
     """Return how many units of simulators one request can get."""
     for amount in range(most, 0, -1):
         probe = pod("probe", devices={"simulator": amount})
-        if isinstance(ledger.devices.draft(probe, {}), tuple):
+        if isinstance(ledger.devices.draft(probe), tuple):
             ledger.devices.give_up(probe.uid)
             return amount
     return 0
@@ -148,5 +148,5 @@ def test_resized_pod_keeps_its_devices(make: MakeLedger) -> None:
     held = ledger.adopt(one, "g", Strength.BOUND)
     ledger.amend(dataclasses.replace(one, requests=asks(2000, 1)))
     assert ledger.allocations[one.uid].assignment == held
-    assert isinstance(ledger.devices.draft(pod("b", devices={"simulator": 2}), {}), tuple)
-    assert not isinstance(ledger.devices.draft(pod("c", devices={"simulator": 1}), {}), tuple)
+    assert isinstance(ledger.devices.draft(pod("b", devices={"simulator": 2})), tuple)
+    assert not isinstance(ledger.devices.draft(pod("c", devices={"simulator": 1})), tuple)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.ledger.pod_use import pod_use
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
@@ -38,7 +37,7 @@ def test_removing_and_restoring_a_pod_leaves_the_copy_as_it_was(
 ) -> None:
     ledger, copy, planner = copied
     before = held(copy)
-    use = pod_use(ledger, "running")
+    use = ledger.use_of("running")
     assert use is not None
     copy.remove(use)
     assert held(copy) != before
@@ -72,7 +71,7 @@ def test_planning_on_a_copy_does_not_change_the_ledger(copied: tuple[Ledger, Pla
         dict(ledger.allocations),
         ledger.version,
     )
-    use = pod_use(ledger, "running")
+    use = ledger.use_of("running")
     assert use is not None
     copy.remove(use)
     planner.plan([Demand(pod("a", 4000, uid="a", devices={"qpu": 2}))], "wide")

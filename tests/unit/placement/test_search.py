@@ -91,9 +91,10 @@ table = st.fixed_dictionaries(
 def test_what_brute_force_places_is_placed_and_no_node_is_overfull(
     wanted: list[Shape], have: dict[str, NodeCapacity]
 ) -> None:
-    before = dict(have)
-    found = place(wanted, have)
-    assert have == before
+    capacity = CapacityTable.of(have)
+    before = capacity.copy()
+    found = place(wanted, capacity)
+    assert all(capacity.of_node(name).items() >= before.of_node(name).items() for name in have)
     assert (found is not None) == by_force(wanted, have)
     if found is not None:
         assert fits(members_by_node(wanted, found), have)
@@ -115,28 +116,33 @@ def test_largest_part_fits_and_excludes_no_member_that_would_also_fit(
 
 
 def test_pair_for_which_greedy_placements_leave_no_place_is_placed() -> None:
-    table = {"n0": NodeCapacity(vector(3, 3)), "n1": NodeCapacity(vector(1, 1))}
+    table = CapacityTable.of({"n0": NodeCapacity(vector(3, 3)), "n1": NodeCapacity(vector(1, 1))})
     small = Shape(vector(1, 1), 1, NAMES[:2])
     large = Shape(vector(3, 3), 1, NAMES[:2])
     assert place([small, large], table) == [{"n1": 1}, {"n0": 1}]
 
 
 def test_members_with_the_same_host_port_go_to_different_nodes() -> None:
-    table = {name: NodeCapacity(Resources({"cpu": 9, "memory": 9, "pods": 9})) for name in NAMES}
+    table = CapacityTable.of(
+        {name: NodeCapacity(Resources({"cpu": 9, "memory": 9, "pods": 9})) for name in NAMES}
+    )
     assert place([Shape(vector(1, 1), 3, NAMES, PORT)], table) == [{"n0": 1, "n1": 1, "n2": 1}]
     assert place([Shape(vector(1, 1), 4, NAMES, PORT)], table) is None
 
 
 def test_host_port_in_use_excludes_members() -> None:
     free = Resources({"cpu": 9, "memory": 9, "pods": 9})
-    table = {"n0": NodeCapacity(free, (HostPort(80, "TCP", "10.0.0.1"),)), "n1": NodeCapacity(free)}
+    taken = NodeCapacity(free, (HostPort(80, "TCP", "10.0.0.1"),))
+    table = CapacityTable.of({"n0": taken, "n1": NodeCapacity(free)})
     assert place([Shape(vector(1, 1), 1, NAMES[:2], PORT)], table) == [{"n1": 1}]
     udp = Shape(vector(1, 1), 1, NAMES[:2], (HostPort(80, "UDP"),))
     assert place([udp], table) == [{"n0": 1}]
 
 
 def test_nodes_are_filled_in_the_order_given() -> None:
-    table = {name: NodeCapacity(Resources({"cpu": 4, "memory": 4, "pods": 4})) for name in NAMES}
+    table = CapacityTable.of(
+        {name: NodeCapacity(Resources({"cpu": 4, "memory": 4, "pods": 4})) for name in NAMES}
+    )
     assert place([Shape(vector(2, 1), 3, ("n2", "n0", "n1"))], table) == [{"n2": 2, "n0": 1}]
 
 
@@ -146,14 +152,17 @@ def many(count: int) -> Iterator[str]:
 
 def test_gang_with_more_members_than_python_has_frames() -> None:
     names = tuple(many(3000))
-    table = {name: NodeCapacity(Resources({"cpu": 3, "memory": 3, "pods": 2})) for name in names}
+    table = CapacityTable.of(
+        {name: NodeCapacity(Resources({"cpu": 3, "memory": 3, "pods": 2})) for name in names}
+    )
     # Each node takes one member of either shape, and there is one large member too many.
     pair = [Shape(vector(2, 1), 2999, names), Shape(vector(1, 2), 3002, names)]
     assert place(pair, table, budget=20_000) is None
 
 
 def test_search_finds_within_its_budget_what_first_fit_does_not() -> None:
-    table = dict(zip(NAMES, (NodeCapacity(free) for free in map(rich, (7, 6, 4), (4, 6, 7))), strict=True))
+    free = map(NodeCapacity, map(rich, (7, 6, 4), (4, 6, 7)))
+    table = CapacityTable.of(dict(zip(NAMES, free, strict=True)))
     wanted = [Shape(vector(1, 4), 2, NAMES), Shape(vector(2, 3), 1, NAMES), Shape(vector(4, 4), 1, NAMES)]
     assert place(wanted, table, budget=0) is None
     assert place(wanted, table) == [{"n0": 1, "n2": 1}, {"n2": 1}, {"n1": 1}]
