@@ -9,6 +9,7 @@ from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.search import Shape
+from fluence_extender.placement.topology_constraints import TopologyConstraint, topology_constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Demand:
     barred: frozenset[str] = frozenset()
     levels: tuple[str, ...] = ()
     job_size: int = 0
+
+    @property
+    def constraints(self) -> tuple[TopologyConstraint, ...]:
+        """The pod's topology constraints, outermost first."""
+        return topology_constraints(self.pod, self.levels, self.job_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,10 @@ EACH_BUDGET = 500
 """How many ways to fill a node are tried for each domain, to see whether unequal members could ever share it."""
 
 
+UNLIMITED = 2**30
+"""More members than any gang has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Nearness:
     """The levels of a topology constraint, of which at least one is given."""
@@ -83,7 +87,14 @@ class _Candidates:
         self.topology = topology
         self.shapes = shapes
         self.table = table
-        self.slots = [(table.at(shape.nodes), capacity(shape, table)) for shape in shapes]
+        # How many members of each shape its rows take, without a limit and up to the shape's count.
+        self.unlimited = [
+            (table.at(shape.nodes), capacity(replace(shape, count=UNLIMITED), table)) for shape in shapes
+        ]
+        self.slots = [
+            (rows, np.minimum(counts, shape.count))
+            for shape, (rows, counts) in zip(shapes, self.unlimited, strict=True)
+        ]
 
     def settled(self, level: Level, nodes: Sequence[str]) -> int | None:
         """Return the domain where most of ``nodes`` are."""
@@ -118,19 +129,10 @@ class _Candidates:
         """Return the domains that may hold all members, those with the least capacity first."""
         sums = self.by_domain(level)
         wanted = np.array([shape.count for shape in self.shapes])
-        free = self._capacity(level)
+        free = self._summed(level, self.unlimited).sum(axis=0)
         fits = np.flatnonzero((sums >= wanted[:, None]).all(axis=0)).tolist()
         names = self.topology.domains(level)
         return sorted(fits, key=lambda one: (free[one], _natural(names[one])))
-
-    def _capacity(self, level: Level) -> Amounts:
-        """Return how many members of all shapes each domain takes, each shape by itself and without a limit."""
-        unlimited = [
-            (rows, capacity(replace(shape, count=2**30), self.table))
-            for shape, (rows, _) in zip(self.shapes, self.slots, strict=True)
-        ]
-        total: Amounts = self._summed(level, unlimited).sum(axis=0)
-        return total
 
     def single(self, level: Level, only: int | None = None) -> Iterator[Set[str]]:
         """Yield the nodes of each domain that may hold all members."""

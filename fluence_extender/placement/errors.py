@@ -2,7 +2,6 @@
 
 * `GangRefused`: a gang has no place; it carries the reason for the user. This is the only one that `Planner` raises.
 * `NoPlace`: members have no place within some nodes; what the reason is made from.
-* `UnknownLevel`: a pod names a topology level that doesn't exist.
 * `SearchBudgetSpent`: a search has spent its budget without an answer.
 """
 
@@ -43,15 +42,6 @@ class NoPlace(PlacementError):
         self.groups = groups
         self.fallback = fallback
         self.devices = devices
-
-
-class UnknownLevel(PlacementError):
-    """A pod names a topology level that doesn't exist; ``known`` are the existing levels."""
-
-    def __init__(self, level: str, known: tuple[str, ...]) -> None:
-        super().__init__(level)
-        self.level = level
-        self.known = known
 
 
 class SearchBudgetSpent(PlacementError):

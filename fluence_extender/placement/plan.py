@@ -17,13 +17,13 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.domains import Nearness, candidates, why_not
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.errors import GangRefused, NoPlace, UnknownLevel
+from fluence_extender.placement.errors import GangRefused, NoPlace
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.matching import Matching
 from fluence_extender.placement.reasons import Reasons
-from fluence_extender.placement.search import BUDGET, Shape
+from fluence_extender.placement.search import BUDGET, Shape, capacity
 from fluence_extender.placement.topology import Topology
-from fluence_extender.placement.topology_constraints import TopologyConstraint, topology_constraints
+from fluence_extender.placement.topology_constraints import TopologyConstraint
 
 MOST_MATCHES = 64
 """How often members are matched within some set of nodes before a gang with constraints is called busy."""
@@ -101,8 +101,6 @@ class Planner:
             return self._found(demands, progress)
         except NoPlace as no:
             raise GangRefused(self._reason(no, progress)) from no
-        except UnknownLevel as unknown:
-            raise GangRefused(_unknown(unknown)) from unknown
 
     def find(
         self, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember] = ()
@@ -110,20 +108,16 @@ class Planner:
         """Place every pod as `plan` does, but return None when there is no place; no reason is computed."""
         try:
             return self._found(demands, _Progress(gang, settled, [], explain=False))
-        except (NoPlace, GangRefused, UnknownLevel):
+        except (NoPlace, GangRefused):
             return None
 
-    def shape(self, demand: Demand, count: int, gang: object) -> Shape:
-        """Return the shape of ``count`` pods like that of ``demand``, with the nodes that they may use now."""
+    def has_capacity(self, demand: Demand, count: int, gang: object) -> bool:
+        """Return whether the nodes have capacity for ``count`` pods like that of ``demand``, without constraints."""
         ((shape, _),) = self._matching.groups((demand,), gang)
-        return replace(shape, count=count)
+        return int(capacity(replace(shape, count=count), self._ledger.free.now()).sum()) >= count
 
     def _found(self, demands: Sequence[Demand], progress: _Progress) -> tuple[Assignment, ...]:
-        try:
-            self._place([_Task(tuple(demands), 0, None)], progress)
-        except UnknownLevel:
-            self._undo(progress, 0)
-            raise
+        self._place([_Task(tuple(demands), 0, None)], progress)
         placed = {one.uid: one for one in progress.done}
         return tuple(placed[demand.pod.uid] for demand in demands)
 
@@ -191,7 +185,7 @@ class Planner:
         )
         groups = self._matching.groups(task.demands, progress.gang, task.within)
         shapes = [shape for shape, _ in groups]
-        nodes = [one.node for one in progress.settled if constraint in _constraints(one.demand)]
+        nodes = [one.node for one in progress.settled if constraint in one.demand.constraints]
         failed: NoPlace | GangRefused | None = None
         table = self._ledger.free.now()
         for within in candidates(self._topology, near, shapes, table, nodes):
@@ -226,23 +220,11 @@ class Planner:
         del progress.done[mark:]
 
 
-def _constraints(demand: Demand) -> tuple[TopologyConstraint, ...]:
-    return topology_constraints(demand.pod, demand.levels, demand.job_size)
-
-
 def _by_constraint(task: _Task) -> dict[TopologyConstraint | None, tuple[Demand, ...]]:
     """Return the members by their next constraint, the largest group first and those without any last."""
     groups: dict[TopologyConstraint | None, list[Demand]] = {}
     for demand in task.demands:
-        found = _constraints(demand)
+        found = demand.constraints
         groups.setdefault(found[task.depth] if task.depth < len(found) else None, []).append(demand)
     ordered = sorted(groups.items(), key=lambda item: (item[0] is None, -len(item[1])))
     return {constraint: tuple(demands) for constraint, demands in ordered}
-
-
-def _unknown(unknown: UnknownLevel) -> Reason:
-    known = ", ".join(unknown.known)
-    return Reason(
-        ReasonCode.INVALID_REQUEST,
-        f"there is no topology level {unknown.level[:63]!r}: known are {known}, and node labels",
-    )

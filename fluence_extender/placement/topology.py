@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import natural_order
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.eligibility import EligibilityIndex
-from fluence_extender.placement.errors import UnknownLevel
+from fluence_extender.placement.errors import GangRefused
 
 HOSTNAME = "kubernetes.io/hostname"
 HOST = "host"
@@ -95,7 +96,7 @@ class Topology:
     # Levels.
 
     def level(self, written: str) -> Level:
-        """Return the level with that name or node label. Raises `UnknownLevel`."""
+        """Return the level with that name or node label. Raises `GangRefused` when there is none."""
         for one in self._configured:
             if written in (one.name, one.labels[-1]):
                 return one
@@ -104,7 +105,13 @@ class Topology:
         level = Level(written, (written,))
         if "/" in written or any(written in node.labels for node in self._index.nodes.values()):
             return level
-        raise UnknownLevel(written, (*(one.name for one in self._configured), HOST))
+        known = ", ".join((*(one.name for one in self._configured), HOST))
+        raise GangRefused(
+            Reason(
+                ReasonCode.INVALID_REQUEST,
+                f"there is no topology level {written[:63]!r}: known are {known}, and node labels",
+            )
+        )
 
     def above(self, level: Level) -> list[Level]:
         """Return the levels above, from the nearest up, without the whole cluster."""

@@ -14,9 +14,7 @@ from fluence_extender.placement.eligibility import EligibilityIndex, refusal
 from fluence_extender.placement.ledger_port import LedgerView
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy, device_uses
-from fluence_extender.placement.search import capacity
 from fluence_extender.placement.topology import Topology
-from fluence_extender.placement.topology_constraints import topology_constraints
 
 _SEARCHED = Reason(ReasonCode.BUSY, "busy: all devices are searched for together")
 
@@ -79,15 +77,12 @@ class Trial:
             return self.place(demands, gang, settled, without) is not None
         self._remove(without)
         self._copy.within = None
-        shape = self._planner.shape(demands[0], len(demands), gang)
-        return int(capacity(shape, self._copy.free.now()).sum()) >= len(demands)
+        return self._planner.has_capacity(demands[0], len(demands), gang)
 
     def _countable(self, demands: Sequence[Demand]) -> bool:
         """Return whether all demands are equal and unconstrained, so that counting how many fit is enough."""
         if self._alike is None or self._alike[0] is not demands:
-            free = not any(
-                one.pod.devices or topology_constraints(one.pod, one.levels, one.job_size) for one in demands
-            )
+            free = not any(one.pod.devices or one.constraints for one in demands)
             self._alike = demands, free and len(grouped(demands, {})) == 1
         return self._alike[1]
 

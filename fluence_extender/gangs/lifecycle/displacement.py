@@ -44,7 +44,6 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.topology_constraints import topology_constraints
 from fluence_extender.placement.trial import Trial
 
 MOST_PARTS = 16
@@ -186,11 +185,7 @@ def displaced(
     if anywhere is None:
         return frozenset()
     staying, others, homeless = list(settled), [], set()
-    unconstrained = [
-        demand
-        for demand in demands
-        if demand.pod.pinned_to and not topology_constraints(demand.pod, demand.levels, demand.job_size)
-    ]
+    unconstrained = [demand for demand in demands if demand.pod.pinned_to and not demand.constraints]
     found = trial.put_where_confined(unconstrained, gang)
     examined = {demand.pod.uid for demand in unconstrained}
     for demand, without_pin in zip(demands, free, strict=True):

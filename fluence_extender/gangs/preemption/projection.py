@@ -16,8 +16,6 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand, grouped
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
-from fluence_extender.placement.search import capacity
-from fluence_extender.placement.topology_constraints import topology_constraints
 
 Departs = Callable[[str], bool]
 """Returns whether the capacity of the pod of that uid is expected to come free."""
@@ -55,7 +53,7 @@ class Projection:
         self._alike = demands[0] if len(grouped(demands, {})) == 1 else None
         self._suitable: dict[str, Node] = {}
         self._labels: dict[str, Mapping[str, str]] | None = None
-        if any(topology_constraints(demand.pod, demand.levels, demand.job_size) for demand in demands):
+        if any(demand.constraints for demand in demands):
             # The nodes may have been chosen for their labels, so a node with other labels is no longer good.
             changed = () if seen is None else planner.eligibility.journal.since(seen)
             still = self._on if changed is not None else ()
@@ -121,8 +119,7 @@ class Projection:
         if self._alike is None:
             return True
         with self._ledger.preemptor_holds.ignoring(passing):
-            shape = self._planner.shape(self._alike, self._count, self._gang)
-        return int(capacity(shape, self._ledger.free.now()).sum()) >= self._count
+            return self._planner.has_capacity(self._alike, self._count, self._gang)
 
     def checked(self, departs: Departs, passing: frozenset[object]) -> Generator[int, None, bool]:
         """Do `good_everywhere` in pieces, yielding the cost of each.
