@@ -167,7 +167,8 @@ def test_the_registration_leads_through_the_service_to_the_port(objects: Objects
     assert service["metadata"]["namespace"] == target.namespace
     (port,) = service["spec"]["ports"]
     (listening,) = container(objects)["ports"]
-    assert (port["port"], port["targetPort"]) == (target.port, listening["name"])
+    called = registration(target)["webhooks"][0]["clientConfig"]["service"]
+    assert (port["port"], port["targetPort"]) == (called["port"], listening["name"])
     assert listening["containerPort"] == settings(objects).port
     assert settings(objects).host == "0.0.0.0"
 
