@@ -1,28 +1,22 @@
 """The four verbs: bytes of a request in, bytes of an answer out.
 
-Each verb decodes, looks the placement up, lets `decisions` decide, and encodes. Filter, prioritize and preempt are
-look-ups that change nothing; only bind waits. Invariant: a request is either refused with `BadRequest` or gets an
-answer that kube-scheduler understands, also when something behind the verb fails.
+Each verb decodes, looks the placement up, and encodes. Filter, prioritize and preempt are look-ups that change nothing;
+only bind waits. Invariant: a request is either refused with `BadRequest` or gets an answer that kube-scheduler
+understands, also when something behind the verb fails.
+
+Rules of the protocol (kube-scheduler's extender.go): a node that is refused as unresolvable is no preemption candidate,
+which is right for a pod whose place is planned elsewhere. The texts end up in the pod's condition, and kube-scheduler
+wakes the pod whenever they change, so they only change when the plan does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.http.readiness import not_ready
-from fluence_extender.http.scheduler.decisions import (
-    AllPass,
-    NonePasses,
-    OnePasses,
-    Verdict,
-    filter_offer,
-    is_ours,
-    location_of,
-    preemptable,
-    scores,
-)
 from fluence_extender.http.scheduler.offer import NO_NAMES, Offer, offered
 from fluence_extender.http.scheduler.pending import PendingBinds
 from fluence_extender.http.scheduler.port import (
@@ -32,6 +26,7 @@ from fluence_extender.http.scheduler.port import (
     Nowhere,
     On,
     Placements,
+    RequestedPod,
     Undecided,
 )
 from fluence_extender.http.scheduler.wire import (
@@ -43,6 +38,10 @@ from fluence_extender.http.scheduler.wire import (
     preemption_args,
     preemption_result,
 )
+from fluence_extender.model.names import SCHEDULER_NAME
+
+# kube-scheduler's MaxExtenderPriority.
+TOP_SCORE = 10
 
 
 class VerbOutcome(StrEnum):
@@ -85,33 +84,39 @@ class Verbs:
         args = extender_args(body)
         offer = offered(args)
         pod = args.pod.requested()
-        if is_ours(pod) and (missing := self._placements.not_ready_reason):
-            return VerbAnswer(VerbOutcome.NOT_READY, filter_result(offer.nothing(), error=not_ready(missing)))
-        if is_ours(pod) and not self._placements.leading:
-            await self._placements.wait_for_lead()
-        location = location_of(pod, self._placements)
-        verdict = filter_offer(location, offer)
-        if self_binding and isinstance(verdict, OnePasses):
-            location = self._placements.hand_over(pod, verdict.node)
-            verdict = filter_offer(location, offer)
-        if isinstance(location, Undecided):
-            # kube-scheduler retries after an error; after a refusal it would wait for an event in the cluster.
-            return VerbAnswer(VerbOutcome.NOT_READY, filter_result(offer.nothing(), error=location.reason))
-        # A single name teaches nothing: it may be a nominated node, or a hint that kube-scheduler tries first.
-        several = len(offer.names) > 1 or (isinstance(location, On) and location.confined)
-        if isinstance(verdict, NonePasses) and verdict.missed and several:
-            self._placements.refused(pod, verdict.missed)
-        return _filter_answer(verdict, offer)
+        if _is_ours(pod):
+            if missing := self._placements.not_ready_reason:
+                return _retried(offer, not_ready(missing))
+            if not self._placements.leading:
+                await self._placements.wait_for_lead()
+        location = self._location_of(pod)
+        if self_binding and isinstance(location, On) and offer.holds(location.node):
+            location = self._placements.hand_over(pod, location.node)
+        match location:
+            case Anywhere():
+                return VerbAnswer(VerbOutcome.FOREIGN, filter_result(offer.everything()))
+            case On(node) if offer.holds(node):
+                return VerbAnswer(VerbOutcome.PLACED, filter_result(offer.only(node)))
+            case On(node, confined):
+                # A single name teaches nothing: it may be a nominated node, or a hint that kube-scheduler tries first.
+                if confined or len(offer.names) > 1:
+                    self._placements.refused(pod, node)
+                reason = f"planned on node {node}, which isn't among the nodes offered"
+                return _none_passes(VerbOutcome.NOT_OFFERED, offer, reason)
+            case Nowhere(reason):
+                return _none_passes(VerbOutcome.NO_PLACE, offer, reason)
+            case Undecided(reason):
+                return _retried(offer, reason)
 
     async def prioritize(self, body: bytes) -> VerbAnswer:
         """Score the offered nodes, 0 to 10. Raises `BadRequest`."""
         args = extender_args(body)
         offer = offered(args)
         pod = args.pod.requested()
-        if is_ours(pod) and self._placements.not_ready_reason:
-            return VerbAnswer(VerbOutcome.NOT_READY, host_priorities(scores(Anywhere(), offer.names)))
-        location = location_of(pod, self._placements)
-        return VerbAnswer(_prioritized(location), host_priorities(scores(location, offer.names)))
+        if _is_ours(pod) and self._placements.not_ready_reason:
+            return VerbAnswer(VerbOutcome.NOT_READY, host_priorities(_scores(Anywhere(), offer.names)))
+        location = self._location_of(pod)
+        return VerbAnswer(_prioritized(location), host_priorities(_scores(location, offer.names)))
 
     async def bind(self, body: bytes) -> VerbAnswer:
         """Bind the pod, waiting for its gang if necessary. Raises `BadRequest`."""
@@ -132,9 +137,14 @@ class Verbs:
         victims = preemption_args(body).victims()
         if self._placements.not_ready_reason:
             return VerbAnswer(VerbOutcome.NOT_READY, preemption_result({}))
-        kept = preemptable(victims, self._placements.may_evict)
+        may_evict = self._placements.may_evict
+        kept = {node: found for node, found in victims.items() if not found.pods or may_evict(found.uids())}
         outcome = VerbOutcome.ALLOWED if len(kept) == len(victims) else VerbOutcome.VETOED
         return VerbAnswer(outcome, preemption_result(kept))
+
+    def _location_of(self, pod: RequestedPod) -> Location:
+        """Return where the pod is to run. A foreign pod may run anywhere, whatever state we are in."""
+        return self._placements.locate(pod) if _is_ours(pod) else Anywhere()
 
 
 def failed_filter(error: str) -> bytes:
@@ -152,15 +162,24 @@ def failed_preempt(error: str) -> bytes:
     return preemption_result({})
 
 
-def _filter_answer(verdict: Verdict, offer: Offer) -> VerbAnswer:
-    match verdict:
-        case AllPass():
-            return VerbAnswer(VerbOutcome.FOREIGN, filter_result(offer.everything()))
-        case OnePasses(node):
-            return VerbAnswer(VerbOutcome.PLACED, filter_result(offer.only(node)))
-        case NonePasses(reason, missed):
-            outcome = VerbOutcome.NOT_OFFERED if missed else VerbOutcome.NO_PLACE
-            return VerbAnswer(outcome, filter_result(offer.nothing(), dict.fromkeys(offer.names, reason)))
+def _is_ours(pod: RequestedPod) -> bool:
+    """Return whether we are the pod's scheduler; a foreign pod never waits for us."""
+    return pod.scheduler == SCHEDULER_NAME
+
+
+def _none_passes(outcome: VerbOutcome, offer: Offer, reason: str) -> VerbAnswer:
+    return VerbAnswer(outcome, filter_result(offer.nothing(), dict.fromkeys(offer.names, reason)))
+
+
+def _retried(offer: Offer, error: str) -> VerbAnswer:
+    """Return an error, after which kube-scheduler retries; after a refusal it would wait for an event."""
+    return VerbAnswer(VerbOutcome.NOT_READY, filter_result(offer.nothing(), error=error))
+
+
+def _scores(location: Location, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield a score for each name: the planned node gets the highest, all others get 0."""
+    planned = location.node if isinstance(location, On) else None
+    return ((name, TOP_SCORE if name == planned else 0) for name in names)
 
 
 def _prioritized(location: Location) -> VerbOutcome:
