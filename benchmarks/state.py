@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import uvloop
 
 from benchmarks.report import PAGES, report, table
-from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
+from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Kind, Listed
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
@@ -33,6 +33,7 @@ from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.server import Listeners
 from fluence_extender.http.state.app import api_app
+from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
@@ -162,7 +163,7 @@ async def measure() -> list[Cost]:
     known = controller()
     driver = Driver(known, EmbeddedCluster())
     placements = LivePlacements(known, driver, lambda: "")
-    state = LiveState(known, driver, lambda: "")
+    state = ServiceState(known, placements)
     metrics = Metrics()
     gc.collect()
     gc.freeze()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
+from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster import port
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
+from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
@@ -139,7 +140,7 @@ class Pair(World):
         return self.foremost.placements
 
     @property
-    def state(self) -> LiveState:  # type: ignore[override]
+    def state(self) -> ServiceState:  # type: ignore[override]
         return self.foremost.state
 
     @property

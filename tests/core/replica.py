@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
+from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Lease, OwnPods
 from fluence_extender.gangs.controller import Controller
@@ -16,6 +16,7 @@ from fluence_extender.gangs.execution.threads import RunInThread
 from fluence_extender.gangs.leadership.election import Election
 from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.ledger import Ledger
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.link import Link
@@ -102,7 +103,7 @@ class Replica:
             lambda: self.controller.started,
         )
         self.placements = LivePlacements(self.controller, self.driver, lambda: "", self.election.poke)
-        self.state = LiveState(self.controller, self.driver, lambda: "")
+        self.state = ServiceState(self.controller, self.placements)
         self.scheduler = KubeScheduler(self.link)
         self.scheduler.placements = self.placements
         self.link.watch(self.driver.sink)

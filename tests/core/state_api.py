@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
+from fluence_extender.http.state.listings import Listing
 from fluence_extender.http.state.paging import Page
-from fluence_extender.http.state.port import Listing
 from fluence_extender.http.state.responses import graph_document
 from fluence_extender.matcher.port import Jgf
 from tests.core.world import World

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
-from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
+from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster import port
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Observation
@@ -20,6 +20,7 @@ from fluence_extender.gangs.leadership.audit import Auditor
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.http.scheduler.port import RequestedPod
+from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
@@ -108,7 +109,7 @@ class World:
         self.cluster.watch(sink)
         self.controller.start()
         self.placements = LivePlacements(self.controller, self.driver, lambda: "")
-        self.state = LiveState(self.controller, self.driver, lambda: "")
+        self.state = ServiceState(self.controller, self.placements)
         self.scheduler.placements = self.placements
         self.auditor = Auditor(self.controller, self.drifted.append, self.cluster.own_pods, every=AUDIT_EVERY)
         working = (self.driver.run(), rebuilder.run(), self.auditor.run(self.driver.wake))

@@ -1,19 +1,16 @@
-"""What the HTTP listeners need of the service, provided by the controller and the driver.
+"""The placements that kube-scheduler asks for, as the controller and the driver know them.
 
 Everything here runs on the event loop that also feeds the controller, so an answer never mixes old and new state.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.http.metrics import Counts
 from fluence_extender.http.scheduler.port import (
     Anywhere,
     BindRefused,
@@ -23,16 +20,9 @@ from fluence_extender.http.scheduler.port import (
     RequestedPod,
     Undecided,
 )
-from fluence_extender.http.state import v1
-from fluence_extender.http.state.backends import backend_listing
-from fluence_extender.http.state.gangs import NO_PLACE_YET, allocation_listing, gang_detail, gang_listing
-from fluence_extender.http.state.graph import graph
-from fluence_extender.http.state.nodes import node_detail, node_listing
-from fluence_extender.http.state.port import GraphExport, Listing, NotSimulated, Single
+from fluence_extender.http.state.gangs import NO_PLACE_YET
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.names import SCHEDULER_NAME
-from fluence_extender.whatif.documents import BadManifest
-from fluence_extender.whatif.simulator import Rules, Simulator, TooManyQuestions, no_rules
 
 NOT_SEEN = "the pod has not been seen yet"
 
@@ -43,13 +33,25 @@ An error would make kube-scheduler clear the nominations that we are about to re
 """
 
 
-class LiveReadiness:
-    """Whether the service is ready. ``missing`` returns what has still to be listed, "" when nothing."""
+class LivePlacements:
+    """Implements the `Placements` port.
 
-    def __init__(self, controller: Controller, driver: Driver, missing: Callable[[], str]) -> None:
+    ``missing`` returns what has still to be listed, "" when nothing. ``requested`` is called when a scheduler calls a
+    replica that doesn't lead.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        driver: Driver,
+        missing: Callable[[], str],
+        requested: Callable[[], None] = lambda: None,
+    ) -> None:
         self._controller = controller
         self._driver = driver
         self._missing = missing
+        self._lifecycle = controller.lifecycle
+        self._requested = requested
 
     @property
     def not_ready_reason(self) -> str:
@@ -63,21 +65,6 @@ class LiveReadiness:
     def leading(self) -> bool:
         """Whether this replica decides and writes."""
         return self._driver.leading
-
-
-class LivePlacements(LiveReadiness):
-    """Implements the `Placements` port. ``requested`` is called when a scheduler calls a replica that doesn't lead."""
-
-    def __init__(
-        self,
-        controller: Controller,
-        driver: Driver,
-        missing: Callable[[], str],
-        requested: Callable[[], None] = lambda: None,
-    ) -> None:
-        super().__init__(controller, driver, missing)
-        self._lifecycle = controller.lifecycle
-        self._requested = requested
 
     async def wait_for_lead(self) -> None:
         """Wait a few seconds at most until this replica leads."""
@@ -139,59 +126,3 @@ class LivePlacements(LiveReadiness):
             if staying and staying + gang.ended < gang.size:
                 return False
         return True
-
-
-class LiveState(LiveReadiness):
-    """Implements the `StateSource` port. ``rules`` reads what of the cluster preemption depends on."""
-
-    def __init__(
-        self,
-        controller: Controller,
-        driver: Driver,
-        missing: Callable[[], str],
-        rules: Rules = no_rules,
-    ) -> None:
-        super().__init__(controller, driver, missing)
-        self._simulator = Simulator(controller, rules)
-
-    def gangs(self, gone: bool = False) -> Listing[v1.Gang]:
-        """Return all gangs, by namespace and name."""
-        return gang_listing(self._controller, gone)
-
-    def gang(self, namespace: str, name: str, convention: str = "") -> Single[v1.GangDetail] | None:
-        """Return one gang with its history."""
-        return gang_detail(self._controller, namespace, name, convention, self.leading)
-
-    def allocations(self) -> Listing[v1.Allocation]:
-        """Return what pods of ours hold, by namespace and pod."""
-        return allocation_listing(self._controller)
-
-    def nodes(self) -> Listing[v1.Node]:
-        """Return all nodes, by name."""
-        return node_listing(self._controller)
-
-    def node(self, name: str) -> Single[v1.NodeDetail] | None:
-        """Return one node with the pods that use it."""
-        return node_detail(self._controller, name, self.leading)
-
-    def backends(self) -> Listing[v1.Backend]:
-        """Return all virtual devices."""
-        return backend_listing(self._controller)
-
-    def graph(self, expand: bool) -> GraphExport:
-        """Return the graph as JGF, compact or in whole cores and GiB with one vertex for each leaf."""
-        return graph(self._controller, expand)
-
-    def counts(self) -> Counts:
-        """Return how many gangs there are in each state, and how many pods have an allocation."""
-        states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
-        return Counts(states, len(self._controller.ledger.allocations))
-
-    async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
-        """Return what would become of the gangs of ``manifests``. Raises `NotSimulated`."""
-        try:
-            return await self._simulator.answer(manifests, namespace)
-        except BadManifest as bad:
-            raise NotSimulated(400, str(bad)) from bad
-        except TooManyQuestions as many:
-            raise NotSimulated(429, str(many)) from many

@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 
 from fluence_extender import __version__
-from fluence_extender.apps.extender.adapters import LivePlacements, LiveState
+from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
 from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
 from fluence_extender.apps.settings import Settings
@@ -39,6 +39,7 @@ from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.server import Listeners, serve
 from fluence_extender.http.state.app import api_app
+from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.graph_matcher import LoadFailed
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
@@ -119,7 +120,7 @@ async def _run(
     requested = election.poke if election is not None else lambda: None
     missing = partial(_missing, watcher)
     placements = LivePlacements(controller, driver, missing, requested)
-    state = LiveState(controller, driver, missing, partial(preemption_rules, connection))
+    state = ServiceState(controller, placements, partial(preemption_rules, connection))
     try:
         # "follow the cluster" comes first: its first step delivers what has been listed, and "start" waits for that.
         work = {

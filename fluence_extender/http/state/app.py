@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fluence_extender import __version__
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.health import health_routes
-from fluence_extender.http.state.port import StateSource
 from fluence_extender.http.state.problems import handle_problems
 from fluence_extender.http.state.routes import state_routes
+from fluence_extender.http.state.service import ServiceState
 from fluence_extender.http.state.simulate import simulate_route
 
 _DESCRIPTION = """Gangs and their histories, what their pods hold, nodes, virtual devices, and the resource graph.
@@ -28,8 +28,8 @@ that hasn't changed is a 304. The header `Fluence-Leading` (in lists also `metad
 answers from what it sees of the cluster."""
 
 
-def api_app(source: StateSource, metrics: Metrics, scheduler: str = "") -> FastAPI:
-    """Return the application of the state API, probes and metrics over ``source``.
+def api_app(service: ServiceState, metrics: Metrics, scheduler: str = "") -> FastAPI:
+    """Return the application of the state API, probes and metrics over ``service``.
 
     ``scheduler`` is the health endpoint of the kube-scheduler in the same pod, "" if there is none.
     """
@@ -40,9 +40,9 @@ def api_app(source: StateSource, metrics: Metrics, scheduler: str = "") -> FastA
         docs_url=None,
         redoc_url=None,
     )
-    app.include_router(state_routes(source))
-    app.include_router(simulate_route(source))
-    app.include_router(health_routes(source, metrics, scheduler))
+    app.include_router(state_routes(service))
+    app.include_router(simulate_route(service))
+    app.include_router(health_routes(service, metrics, scheduler))
     app.add_middleware(HeadAsGet)
     handle_problems(app)
     return app

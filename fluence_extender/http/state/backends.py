@@ -15,8 +15,8 @@ from fluence_extender.graph.cluster_graph import check_against_cluster
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.gangs import gang_name, strength
+from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
-from fluence_extender.http.state.port import Items, Key, Listing
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.assignment import DeviceShare
 

@@ -11,7 +11,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.reporting.history import HistoryEntry
 from fluence_extender.graph.units import leaf_type
 from fluence_extender.http.state import v1
-from fluence_extender.http.state.port import Items, Key, Listing, Single
+from fluence_extender.http.state.listings import Items, Key, Listing, Single
 from fluence_extender.http.state.v1 import amounts, moment
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind

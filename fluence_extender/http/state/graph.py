@@ -15,8 +15,8 @@ from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.graph.jgf import MOST_VERTICES, Jgf, expand, in_units, sized, vertices_jgf
 from fluence_extender.graph.units import COARSE, Units
 from fluence_extender.graph.vertex import Vertex
+from fluence_extender.http.state.listings import GraphExport, Pieces
 from fluence_extender.http.state.nodes import cluster_revision
-from fluence_extender.http.state.port import GraphExport, Pieces
 
 SLICE = 250
 """Vertices per slice; one takes a few microseconds."""

@@ -13,12 +13,12 @@ from fastapi.responses import PlainTextResponse, Response
 
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.readiness import not_ready
-from fluence_extender.http.state.port import StateSource
+from fluence_extender.http.state.service import ServiceState
 
 SCHEDULER_TIMEOUT = aiohttp.ClientTimeout(total=4.0)
 
 
-def health_routes(source: StateSource, metrics: Metrics, scheduler: str) -> APIRouter:
+def health_routes(service: ServiceState, metrics: Metrics, scheduler: str) -> APIRouter:
     """Return the routes for the kubelet and Prometheus.
 
     ``scheduler`` is the health endpoint of the kube-scheduler in the same pod, "" if there is none.
@@ -47,14 +47,16 @@ def health_routes(source: StateSource, metrics: Metrics, scheduler: str) -> APIR
     )
     async def readyz() -> PlainTextResponse:
         """Answers 200 once the cluster is listed and replayed, also while another replica leads."""
-        if source.not_ready_reason:
-            return PlainTextResponse(f"{not_ready(source.not_ready_reason)}\n", 503)
-        return PlainTextResponse("ok\n" if source.leading else "standby\n")
+        if service.readiness.not_ready_reason:
+            return PlainTextResponse(f"{not_ready(service.readiness.not_ready_reason)}\n", 503)
+        return PlainTextResponse("ok\n" if service.readiness.leading else "standby\n")
 
     @router.get("/metrics", summary="Metrics")
     async def exposition(request: Request) -> Response:
         """Prometheus metrics, in the text format or OpenMetrics."""
-        metrics.set_gauges(source.counts(), not source.not_ready_reason, source.leading)
+        metrics.set_gauges(
+            service.counts(), not service.readiness.not_ready_reason, service.readiness.leading
+        )
         body, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(body, media_type=content_type)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.gangs import gang_name, strength
-from fluence_extender.http.state.port import Items, Listing, Single
+from fluence_extender.http.state.listings import Items, Listing, Single
 from fluence_extender.http.state.v1 import amounts
 from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.ledger.ledger import Ledger

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 from fluence_extender.http.state import v1
-from fluence_extender.http.state.port import Items, Key
+from fluence_extender.http.state.listings import Items, Key
 
 V = TypeVar("V")
 

@@ -19,8 +19,8 @@ from fastapi.responses import Response, StreamingResponse
 from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.http.readiness import Readiness
 from fluence_extender.http.state import v1
+from fluence_extender.http.state.listings import GraphExport, Listing, Pieces, Single
 from fluence_extender.http.state.paging import BadToken, Page
-from fluence_extender.http.state.port import GraphExport, Listing, Pieces, Single
 from fluence_extender.http.state.problems import JSON, BadQuery
 
 V = TypeVar("V")

@@ -11,9 +11,9 @@ from fastapi.responses import Response
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.paging import Page
-from fluence_extender.http.state.port import StateSource
 from fluence_extender.http.state.problems import only_known
 from fluence_extender.http.state.responses import Responses
+from fluence_extender.http.state.service import ServiceState
 from fluence_extender.model.gang import Convention
 
 V = TypeVar("V")
@@ -46,26 +46,26 @@ _LISTS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def state_routes(source: StateSource) -> APIRouter:
-    """Return the routes over ``source``."""
+def state_routes(service: ServiceState) -> APIRouter:
+    """Return the routes over ``service``."""
 
     async def ready() -> None:
-        if source.not_ready_reason:
-            raise HTTPException(503, detail=not_ready(source.not_ready_reason))
+        if service.readiness.not_ready_reason:
+            raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
 
     checks = [Depends(ready), Depends(only_known)]
     router = APIRouter(prefix="/v1", dependencies=checks, responses=_ALL, tags=["state"])
-    responses = Responses(source)
-    _gangs_route(router, source, responses)
-    _gang_route(router, source, responses)
-    _allocation_route(router, source, responses)
-    _node_routes(router, source, responses)
-    _backend_route(router, source, responses)
-    _graph_route(router, source, responses)
+    responses = Responses(service.readiness)
+    _gangs_route(router, service, responses)
+    _gang_route(router, service, responses)
+    _allocation_route(router, service, responses)
+    _node_routes(router, service, responses)
+    _backend_route(router, service, responses)
+    _graph_route(router, service, responses)
     return router
 
 
-def _gangs_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+def _gangs_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
     @router.get("/gangs", response_model=v1.ListOf[v1.Gang], summary="All gangs", responses=_LISTS)
     async def gangs(
         request: Request,
@@ -85,11 +85,11 @@ def _gangs_route(router: APIRouter, source: StateSource, responses: Responses) -
             (node, lambda gang: any(member.node == node for member in gang.members)),
             (backend, lambda gang: any(member.backend == backend for member in gang.members)),
         )
-        listing = source.gangs(gone or state == "gone")
+        listing = service.gangs(gone or state == "gone")
         return responses.page(request, listing, Page("gangs", limit, continue_), keep)
 
 
-def _gang_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+def _gang_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
     @router.get(
         "/gangs/{namespace}/{name:path}",
         response_model=v1.GangDetail,
@@ -110,13 +110,13 @@ def _gang_route(router: APIRouter, source: StateSource, responses: Responses) ->
 
         A gang whose pods are gone is remembered for an hour.
         """
-        found = source.gang(namespace, name, convention or "")
+        found = service.gang(namespace, name, convention or "")
         if found is None:
             raise HTTPException(404, detail=f"no gang {namespace}/{name}")
         return responses.single(request, found)
 
 
-def _allocation_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+def _allocation_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
     @router.get(
         "/allocations", response_model=v1.ListOf[v1.Allocation], summary="What pods hold", responses=_LISTS
     )
@@ -136,10 +136,10 @@ def _allocation_route(router: APIRouter, source: StateSource, responses: Respons
             (backend, lambda held: held.backend == backend),
         )
         page = Page("allocations", limit, continue_)
-        return responses.page(request, source.allocations(), page, keep)
+        return responses.page(request, service.allocations(), page, keep)
 
 
-def _node_routes(router: APIRouter, source: StateSource, responses: Responses) -> None:
+def _node_routes(router: APIRouter, service: ServiceState, responses: Responses) -> None:
     @router.get("/nodes", response_model=v1.ListOf[v1.Node], summary="All nodes", responses=_LISTS)
     async def nodes(
         request: Request,
@@ -152,7 +152,7 @@ def _node_routes(router: APIRouter, source: StateSource, responses: Responses) -
     ) -> Response:
         """What each node has, what uses it, what is free, and why nothing new may be placed there."""
         keep = _all_of(v1.Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
-        return responses.page(request, source.nodes(), Page("nodes", limit, continue_), keep)
+        return responses.page(request, service.nodes(), Page("nodes", limit, continue_), keep)
 
     @router.get(
         "/nodes/{name}",
@@ -162,13 +162,13 @@ def _node_routes(router: APIRouter, source: StateSource, responses: Responses) -
     )
     async def node(request: Request, name: str) -> Response:
         """One node with every pod that uses it, of this scheduler and of others."""
-        found = source.node(name)
+        found = service.node(name)
         if found is None:
             raise HTTPException(404, detail=f"no node {name}")
         return responses.single(request, found)
 
 
-def _backend_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+def _backend_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
     @router.get(
         "/backends", response_model=v1.ListOf[v1.Backend], summary="Virtual devices", responses=_LISTS
     )
@@ -193,10 +193,10 @@ def _backend_route(router: APIRouter, source: StateSource, responses: Responses)
             (node, lambda device: device.node == node),
             (usable is not None, lambda device: device.usable == usable),
         )
-        return responses.page(request, source.backends(), Page("backends", limit, continue_), keep)
+        return responses.page(request, service.backends(), Page("backends", limit, continue_), keep)
 
 
-def _graph_route(router: APIRouter, source: StateSource, responses: Responses) -> None:
+def _graph_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
     @router.get(
         "/graph",
         response_model=v1.GraphDocument,
@@ -216,7 +216,7 @@ def _graph_route(router: APIRouter, source: StateSource, responses: Responses) -
         ] = False,
     ) -> Response:
         """The resource graph in JSON Graph Format, as the matcher sees the cluster now."""
-        return await responses.graph(request, source.graph(expand))
+        return await responses.graph(request, service.graph(expand))
 
 
 def _all_of(_: type[V], *conditions: tuple[object, Callable[[V], bool]]) -> Callable[[V], bool] | None:

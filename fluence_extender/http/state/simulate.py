@@ -9,8 +9,10 @@ from fastapi.responses import JSONResponse, Response
 
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state import v1
-from fluence_extender.http.state.port import NotSimulated, StateSource
 from fluence_extender.http.state.problems import only_known, refusal
+from fluence_extender.http.state.service import ServiceState
+from fluence_extender.whatif.documents import BadManifest
+from fluence_extender.whatif.simulator import TooManyQuestions
 
 MOST_BYTES = 4 * 2**20
 
@@ -64,8 +66,8 @@ _BODY = {
 }
 
 
-def simulate_route(source: StateSource) -> APIRouter:
-    """Return the route ``POST /v1/simulate`` over ``source``."""
+def simulate_route(service: ServiceState) -> APIRouter:
+    """Return the route ``POST /v1/simulate`` over ``service``."""
     router = APIRouter(prefix="/v1", dependencies=[Depends(only_known)], tags=["what-if"])
 
     @router.post("/simulate", summary="Would it fit", responses=_RESPONSES, openapi_extra=_BODY)
@@ -76,22 +78,28 @@ def simulate_route(source: StateSource) -> APIRouter:
         ] = "default",
     ) -> Response:
         """Plan the gangs of some manifests (YAML or JSON) on a copy of the ledger: where, or why not and until when."""
-        if source.not_ready_reason:
-            raise HTTPException(503, detail=not_ready(source.not_ready_reason))
+        if service.readiness.not_ready_reason:
+            raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
+        body = await _body(request)
+        if body is None:
+            return refusal(413, f"more than {MOST_BYTES // 2**20} MiB")
         try:
-            return JSONResponse(await source.simulate(await _body(request), namespace))
-        except NotSimulated as error:
-            return refusal(error.status, str(error))
+            return JSONResponse(await service.simulate(body, namespace))
+        except BadManifest as error:
+            return refusal(400, str(error))
+        except TooManyQuestions as error:
+            return refusal(429, str(error))
 
     return router
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request) -> bytes | None:
+    """Return the body, None if it has more than `MOST_BYTES`."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
         if size > MOST_BYTES:
-            raise NotSimulated(413, f"more than {MOST_BYTES // 2**20} MiB")
+            return None
         parts.append(part)
     return b"".join(parts)

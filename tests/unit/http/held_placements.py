@@ -13,7 +13,8 @@ import httpx
 from fluence_extender.http.metrics import Counts
 from fluence_extender.http.scheduler.port import Location, Nowhere, On, RequestedPod
 from fluence_extender.http.state import v1
-from fluence_extender.http.state.port import GraphExport, Items, Listing, Pieces, Single
+from fluence_extender.http.state.listings import GraphExport, Items, Listing, Pieces, Single
+from fluence_extender.http.state.service import ServiceState
 from fluence_extender.model.gang import Convention, HistoryKind
 
 CREATED = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -93,10 +94,11 @@ Post = Callable[[str, Any], Awaitable[httpx.Response]]
 V = TypeVar("V")
 
 
-class HeldPlacements:
+class HeldPlacements(ServiceState):
     """Answers from ``plan`` (uid to location) and records the calls it gets."""
 
     def __init__(self, plan: Mapping[str, Location] | None = None) -> None:
+        self.readiness = self
         self.plan = dict(plan or {})
         self.missing = ""
         self.leading = True

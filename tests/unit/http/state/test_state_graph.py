@@ -14,7 +14,7 @@ from fluence_extender.graph.jgf import in_units, sized
 from fluence_extender.graph.units import FINE
 from fluence_extender.http.state import graph as module
 from fluence_extender.http.state.graph import pieces_of, scale_of
-from fluence_extender.http.state.port import Pieces
+from fluence_extender.http.state.listings import Pieces
 from tests.core.values import node
 
 

@@ -1,0 +1,58 @@
+"""What is shown, made when it is read.
+
+Each result carries a revision that is known before anything is made and that changes with the content. A client that
+already has the newest answer therefore costs nothing.
+
+Invariant: a `Listing` has its keys in ascending order, and a key is never given to another item. A reader that
+continues after the last key it saw thus meets everything that exists all the while exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+V = TypeVar("V", covariant=True)
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Generic[V]):
+    """The keys of a list. ``make`` makes the item of a key, or returns None if it has gone in the meantime."""
+
+    keys: Sequence[Key]
+    make: Callable[[Key], V | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[V]):
+    """A list that is made when it is read; ``revision`` changes with any of its items."""
+
+    revision: str
+    read: Callable[[], Items[V]]
+
+
+@dataclass(frozen=True, slots=True)
+class Single(Generic[V]):
+    """One item and the revision at which it was made."""
+
+    revision: str
+    item: V
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The resource graph as JGF: its vertices and its edges in pieces, made while they are read."""
+
+    vertices: Callable[[], AsyncIterator[list[dict[str, Any]]]]
+    edges: Callable[[], AsyncIterator[list[dict[str, Any]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphExport:
+    """The graph, which is made when it is read. Reading raises `GraphTooLarge` if it has too many vertices."""
+
+    revision: str
+    read: Callable[[], Awaitable[Pieces]]

@@ -1,0 +1,66 @@
+"""The state of the service: everything that the state API and the metrics show of it.
+
+Everything here runs on the event loop that also feeds the controller, so an answer never mixes old and new state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.http.metrics import Counts
+from fluence_extender.http.readiness import Readiness
+from fluence_extender.http.state import v1
+from fluence_extender.http.state.backends import backend_listing
+from fluence_extender.http.state.gangs import allocation_listing, gang_detail, gang_listing
+from fluence_extender.http.state.graph import graph
+from fluence_extender.http.state.listings import GraphExport, Listing, Single
+from fluence_extender.http.state.nodes import node_detail, node_listing
+from fluence_extender.whatif.simulator import Rules, Simulator, no_rules
+
+
+class ServiceState:
+    """The state of the service of ``controller``. ``rules`` reads what of the cluster preemption depends on."""
+
+    def __init__(self, controller: Controller, readiness: Readiness, rules: Rules = no_rules) -> None:
+        self.readiness = readiness
+        self._controller = controller
+        self._simulator = Simulator(controller, rules)
+
+    def gangs(self, gone: bool = False) -> Listing[v1.Gang]:
+        """Return all gangs by namespace and name, with those that went lately if ``gone``."""
+        return gang_listing(self._controller, gone)
+
+    def gang(self, namespace: str, name: str, convention: str = "") -> Single[v1.GangDetail] | None:
+        """Return one gang, or the last one of that name to go; ``convention`` distinguishes several of one name."""
+        return gang_detail(self._controller, namespace, name, convention, self.readiness.leading)
+
+    def allocations(self) -> Listing[v1.Allocation]:
+        """Return what pods of ours hold by namespace and pod, including planned and committed shares."""
+        return allocation_listing(self._controller)
+
+    def nodes(self) -> Listing[v1.Node]:
+        """Return all nodes by name."""
+        return node_listing(self._controller)
+
+    def node(self, name: str) -> Single[v1.NodeDetail] | None:
+        """Return one node with the pods that use it."""
+        return node_detail(self._controller, name, self.readiness.leading)
+
+    def backends(self) -> Listing[v1.Backend]:
+        """Return all virtual devices by backend and path."""
+        return backend_listing(self._controller)
+
+    def graph(self, expand: bool) -> GraphExport:
+        """Return the graph as JGF in whole cores and GiB: a vertex for each unit if ``expand``, else with sizes."""
+        return graph(self._controller, expand)
+
+    def counts(self) -> Counts:
+        """Return how many gangs there are in each state, and how many pods have an allocation."""
+        states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
+        return Counts(states, len(self._controller.ledger.allocations))
+
+    async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
+        """Return what would become of the gangs of ``manifests``. Raises `BadManifest` or `TooManyQuestions`."""
+        return await self._simulator.answer(manifests, namespace)
