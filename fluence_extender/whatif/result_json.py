@@ -1,8 +1,12 @@
-"""Results of a simulation as JSON values."""
+"""Results of a simulation as JSON values.
+
+The fields of `Reduction` and `VictimSummary` are part of the public interface under their own names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from fluence_extender.model.assignment import Assignment
@@ -36,10 +40,7 @@ def _result(result: SimulationResult, now: float) -> dict[str, object]:
         "earliestStart": format_time(datetime.fromtimestamp(earliest, UTC)) if earliest is not None else None,
         "earliestIn": format_duration(max(earliest - now, 0.0)) if earliest is not None else None,
         "preemption": _preemption(result.preemption),
-        "reductions": [
-            {"what": one.what, "wanted": one.wanted, "fitting": one.fitting, "text": one.text}
-            for one in result.reductions
-        ],
+        "reductions": [asdict(one) for one in result.reductions],
     }
 
 
@@ -63,15 +64,6 @@ def _preemption(found: PreemptionPreview | None) -> dict[str, object] | None:
     return {
         "outcome": found.outcome.value,
         "text": found.text,
-        "victims": [
-            {
-                "gang": one.gang,
-                "priority": one.priority,
-                "pods": one.pods,
-                "members": one.members,
-                "surplus": one.surplus,
-            }
-            for one in found.victims
-        ],
+        "victims": [asdict(one) for one in found.victims],
         "placement": _placement(found.placed),
     }

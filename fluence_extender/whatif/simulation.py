@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.model.assignment import Assignment
@@ -64,51 +64,49 @@ class SimulationResult:
     preemption: PreemptionPreview | None = None
 
 
-@dataclass(slots=True)
 class Simulation:
-    """What is simulated on which cluster.
+    """What is simulated on which cluster; it can be run once.
 
     ``ends`` holds by uid when running pods end, and ``now`` is the current time, both in seconds since the epoch.
     ``context`` is what preemption depends on. ``patience`` is how many seconds may be spent on details about gangs that
     don't fit.
     """
 
-    taken: Snapshot
-    request: SimulationRequest
-    now: float
-    ends: Mapping[str, float] = field(default_factory=dict)
-    context: PreemptionContext = field(default_factory=PreemptionContext)
-    patience: float = PATIENCE
-
-    def run(self) -> list[SimulationResult]:
-        """Return the results in the order of the manifests; gangs that fit leave less capacity to the later ones."""
-        run = _Run(self)
-        return [run.result(gang) for gang in self.request.gangs]
-
-
-class _Run:
-    """One simulation under way."""
-
-    def __init__(self, task: Simulation) -> None:
-        self._task = task
-        self._ledger = LedgerCopy(task.taken)
-        self._forecast = Forecast(self._ledger, task.ends, task.taken.uses, self._tick)
-        self._previewer = PreemptionPreviewer(task.context, self._ledger, self._tick)
+    def __init__(
+        self,
+        taken: Snapshot,
+        request: SimulationRequest,
+        now: float,
+        ends: Mapping[str, float],
+        context: PreemptionContext,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.now = now
+        self._request = request
+        self._context = context
+        self._patience = patience
+        self._ledger = LedgerCopy(taken)
+        self._forecast = Forecast(self._ledger, ends, taken.uses, self._tick)
+        self._previewer = PreemptionPreviewer(context, self._ledger, self._tick)
         self._began = time.monotonic()
         self._reduced = 0
         self._in_vain: dict[object, SimulationResult] = {}
         self._in_vain_at: object = None
 
+    def run(self) -> list[SimulationResult]:
+        """Return the results in the order of the manifests; gangs that fit leave less capacity to the later ones."""
+        return [self._result(gang) for gang in self._request.gangs]
+
     def _tick(self) -> None:
-        if time.monotonic() > self._began + self._task.patience:
+        if time.monotonic() > self._began + self._patience:
             raise OutOfTime
 
-    def result(self, gang: RequestedGang) -> SimulationResult:
+    def _result(self, gang: RequestedGang) -> SimulationResult:
         name, count = str(gang.key), len(gang.pods)
         obstacle = _obstacle(gang)
         if obstacle is not None:
             return SimulationResult(name, count, False, reason=obstacle)
-        if time.monotonic() > self._began + LONGEST * max(self._task.patience, 0.0) > self._began:
+        if time.monotonic() > self._began + LONGEST * max(self._patience, 0.0) > self._began:
             return SimulationResult(name, count, False, reason=NOT_PLANNED)
         pods = sorted(gang.pods, key=rank_key)
         alike = self._alike(gang, pods)
@@ -141,7 +139,7 @@ class _Run:
 
         Of a thousand gangs that are alike and don't fit, only the first few are looked at.
         """
-        state = (self._ledger.free.revision, len(self._task.context.preemptors))
+        state = (self._ledger.free.revision, len(self._context.preemptors))
         if state != self._in_vain_at:
             self._in_vain.clear()
             self._in_vain_at = state
@@ -158,7 +156,7 @@ class _Run:
             self._ledger.hold(self._ledger.planning.allocations[one.uid], gang.key)
         size = gang.size if isinstance(gang.size, int) else len(pods)
         membership = Membership(gang.key, size, "")
-        self._task.context.gangs.add(
+        self._context.gangs.add(
             gang.key, size, [(pod, membership, one) for pod, one in zip(pods, placed, strict=True)]
         )
 
@@ -180,12 +178,12 @@ class _Run:
         reductions: list[Reduction] = []
         try:
             if reason.code is not ReasonCode.UNSATISFIABLE:
-                earliest = self._forecast.earliest(demands, gang.key, self._task.now)
+                earliest = self._forecast.earliest(demands, gang.key, self.now)
             self._forecast.rewind()
             for one in Reducer(self._ledger, gang, self._tick).reductions(pods):
                 reductions += [one] if one is not None else []
         except OutOfTime:
-            self._note(f"gave up looking for more to say about {name} after {self._task.patience:g} s")
+            self._note(f"gave up looking for more to say about {name} after {self._patience:g} s")
         self._forecast.rewind()
         return SimulationResult(name, count, False, (), reason, earliest, tuple(reductions), preemption)
 
@@ -198,16 +196,16 @@ class _Run:
         size = gang.size if isinstance(gang.size, int) else len(demands)
         try:
             found = self._previewer.preview(gang.key, demands[:size], size < len(demands))
-            if found.victims and self._task.context.budgets is None:
+            if found.victims and self._context.budgets is None:
                 self._note(BUDGETS_UNKNOWN)
             return found
         except OutOfTime:
-            text = f"may preempt: the search for victims did not end within {self._task.patience:g} s"
+            text = f"may preempt: the search for victims did not end within {self._patience:g} s"
             return PreemptionPreview(PreemptionOutcome.UNKNOWN, text)
 
     def _note(self, note: str) -> None:
-        if note not in self._task.request.notes:
-            self._task.request.notes.append(note)
+        if note not in self._request.notes:
+            self._request.notes.append(note)
 
 
 def _obstacle(gang: RequestedGang) -> Reason | None:
