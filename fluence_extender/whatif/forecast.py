@@ -11,6 +11,7 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
@@ -29,6 +30,13 @@ class End:
 
     at: float
     use: PodUse
+
+
+def owning_job(pod: Pod, workloads: Workloads) -> Job | None:
+    """Return the Job that made the pod, None for other pods and while the Job isn't known."""
+    if pod.owner is None or pod.owner.kind != "Job":
+        return None
+    return workloads.find(Job, pod.namespace, pod.owner.name)
 
 
 def end_of(pod: Pod, job: Job | None) -> float | None:

@@ -30,9 +30,8 @@ from fluence_extender.model.assignment import Assignment, DeviceShare, recorded_
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, Workload
 from fluence_extender.whatif.documents import BadManifest, Manifest, read_manifests
-from fluence_extender.whatif.forecast import end_of
+from fluence_extender.whatif.forecast import end_of, owning_job
 from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs, workload
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.result_json import results_as_json
@@ -44,23 +43,15 @@ from fluence_extender.whatif.snapshot import CopiedGangs, GraphCopy, Snapshot
 class ClusterObjects:
     """The objects of a cluster that placement depends on.
 
-    ``groups`` describe gangs. ``classes`` are the PriorityClasses and ``budgets`` the PodDisruptionBudgets, None where
+    ``workloads`` are Jobs and what else describes gangs. ``classes`` are the PriorityClasses and ``budgets`` the PodDisruptionBudgets, None where
     they weren't given.
     """
 
     nodes: list[Node] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
-    jobs: dict[tuple[str, str], Job] = field(default_factory=dict)
-    groups: list[Workload] = field(default_factory=list)
+    workloads: WorkloadIndex = field(default_factory=WorkloadIndex)
     classes: Sequence[Manifest] | None = None
     budgets: Sequence[Budget] | None = None
-
-    def workloads(self) -> WorkloadIndex:
-        """Return an index of the objects that describe gangs."""
-        index = WorkloadIndex()
-        for thing in (*self.jobs.values(), *self.groups):
-            index.put(thing)
-        return index
 
 
 class _Conditions(msgspec.Struct):
@@ -100,8 +91,7 @@ def _add(found: ClusterObjects, kind: str, raw: bytes, number: int) -> None:
             pod = decode_pod(raw)
             found.pods.append(pod if pod.uid else replace(pod, uid=f"pod-{number}"))
         case "Job":
-            job = decode_job(raw)
-            found.jobs[job.namespace, job.name] = job
+            found.workloads.put(decode_job(raw))
         case "PriorityClass":
             found.classes = [*(found.classes or ()), {**msgspec.json.decode(raw), "kind": kind}]
         case "PodDisruptionBudget":
@@ -109,7 +99,7 @@ def _add(found: ClusterObjects, kind: str, raw: bytes, number: int) -> None:
         case _:
             thing = workload(kind, raw)
             if thing is not None:
-                found.groups.append(thing)
+                found.workloads.put(thing)
 
 
 def _node(raw: bytes) -> Node:
@@ -145,8 +135,7 @@ def _simulation(
         accounts[pod.node].add(pod.uid, pod.requests, foreign=not pod.ours, ports=pod.host_ports)
         assignment = Assignment(pod.uid, pod.node, _shares(pod, catalogue))
         uses[pod.uid] = PodUse(assignment, pod.requests, pod.host_ports)
-        job = objects.jobs.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
-        end = end_of(pod, job)
+        end = end_of(pod, owning_job(pod, objects.workloads))
         if end is not None:
             ends[pod.uid] = end
     gangs = _gangs(objects, [pod for pod in running if pod.ours], uses)
@@ -169,10 +158,9 @@ def _simulation(
 
 def _gangs(objects: ClusterObjects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -> CopiedGangs:
     """Return the gangs of running pods, recognized from their controllers and labels."""
-    index = objects.workloads()
     members: dict[GangKey, list[tuple[Pod, Membership, Assignment]]] = {}
     for pod in running:
-        membership = index.membership(pod)
+        membership = objects.workloads.membership(pod)
         members.setdefault(membership.key, []).append((pod, membership, uses[pod.uid].assignment))
     found = CopiedGangs()
     for key, placed in members.items():
@@ -212,6 +200,6 @@ def simulate_offline(
     ``resources`` is the text of resources.yaml and ``source`` its name in messages. Raise `BadManifest` and
     `InvalidResourcesFile`.
     """
-    request = requested_gangs(read_manifests(manifests), classes=objects.classes, cluster=objects.workloads())
+    request = requested_gangs(read_manifests(manifests), classes=objects.classes, cluster=objects.workloads)
     simulation = _simulation(objects, request, parse_resources(resources, source), levels, policy)
     return results_as_json(simulation.run(), request, simulation.now)

@@ -19,10 +19,8 @@ from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.matcher.collector import paused_collector
-from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
 from fluence_extender.whatif.documents import read_manifests
-from fluence_extender.whatif.forecast import end_of
+from fluence_extender.whatif.forecast import end_of, owning_job
 from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.result_json import results_as_json
@@ -74,24 +72,18 @@ def snapshot_with_ends(controller: Controller) -> tuple[Snapshot, dict[str, floa
 
 def _known_ends(controller: Controller) -> dict[str, float]:
     """Return when running pods end, by uid, as far as they declare it."""
-    find = controller.registry.workloads.find
+    workloads = controller.registry.workloads
     found: dict[str, float] = {}
     for pod in controller.pods.values():
         if not pod.node or pod.finished:
             continue
-        job = _job(pod, find)
+        job = owning_job(pod, workloads)
         if job is None and pod.duration is None:
             continue
         end = end_of(pod, job)
         if end is not None:
             found[pod.uid] = end
     return found
-
-
-def _job(pod: Pod, find: Callable[[type[Job], str, str], Job | None]) -> Job | None:
-    if pod.owner is None or pod.owner.kind != "Job":
-        return None
-    return find(Job, pod.namespace, pod.owner.name)
 
 
 class Simulator:

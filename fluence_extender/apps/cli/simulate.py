@@ -96,7 +96,7 @@ async def _live_cluster(kubeconfig: str | None, resources: str | Path) -> tuple[
     from fluence_extender.cluster.watch import list_once
     from fluence_extender.model.node import Node
     from fluence_extender.model.pod import Pod
-    from fluence_extender.model.workload import Job, Workload
+    from fluence_extender.model.workload import Workload
     from fluence_extender.whatif.offline import ClusterObjects
 
     seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
@@ -110,10 +110,8 @@ async def _live_cluster(kubeconfig: str | None, resources: str | Path) -> tuple[
                 cluster.nodes.append(one)
             case Pod():
                 cluster.pods.append(one)
-            case Job():
-                cluster.jobs[one.namespace, one.name] = one
             case ResourcesFile():
                 declared = one.text or ""
             case _ if isinstance(one, Workload):
-                cluster.groups.append(one)
+                cluster.workloads.put(one)
     return cluster, declared

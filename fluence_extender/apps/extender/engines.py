@@ -6,7 +6,7 @@ so its units are millicores and small blocks of memory, and rounding never shows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -69,15 +69,11 @@ def matcher_setup(engine: Engine, policy: str, levels: Mapping[str, str]) -> Mat
     options = MatcherOptions(
         policy=shared_policy(policy), prune_filters="ALL:core,ALL:memory,ALL:gpu", match_format="jgf"
     )
-    return MatcherSetup(make_with(engine, options), engine.units, levels, engine.incremental)
-
-
-def make_with(engine: Engine, options: MatcherOptions) -> Callable[[Jgf], Allocator]:
-    """Return the function that makes a matcher of ``engine`` from a compact document."""
-    return partial(_make, engine.name, options)
+    return MatcherSetup(partial(_make, engine.name, options), engine.units, levels, engine.incremental)
 
 
 def _make(name: EngineName, options: MatcherOptions, document: Jgf) -> Allocator:
+    """Make a matcher from a compact document."""
     if name == "fluxion":
         return WorkerMatcher(name, document, options)
     return create_matcher(name, document, options)
