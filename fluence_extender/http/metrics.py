@@ -6,7 +6,6 @@ Gauges that mirror the service's state are set when they are read, so they can't
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from prometheus_client import (
     CollectorRegistry,
@@ -32,14 +31,6 @@ LATENCY_BUCKETS = (
 )  # fmt: skip
 
 ERROR_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many gangs there are in each state, and how many pods have an allocation."""
-
-    gangs: Mapping[str, int]
-    allocations: int
 
 
 class Metrics:
@@ -116,11 +107,11 @@ class Metrics:
         """Set which engine places gangs, and its version."""
         self._engine.info({"engine": engine, "version": version})
 
-    def set_gauges(self, counts: Counts, ready: bool, leading: bool) -> None:
-        """Set the gauges to the service's state as it is now."""
+    def set_gauges(self, gangs: Mapping[str, int], allocations: int, ready: bool, leading: bool) -> None:
+        """Set the gauges to the service's state as it is now; ``gangs`` are counted by state."""
         for state in GangState:
-            self._gangs.labels(state).set(counts.gangs.get(state.value, 0))
-        self._allocations.set(counts.allocations)
+            self._gangs.labels(state).set(gangs.get(state.value, 0))
+        self._allocations.set(allocations)
         self._ready.set(ready)
         self._leader.set(leading)
 

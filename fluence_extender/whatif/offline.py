@@ -43,8 +43,8 @@ from fluence_extender.whatif.snapshot import CopiedGangs, GraphCopy, Snapshot
 class ClusterObjects:
     """The objects of a cluster that placement depends on.
 
-    ``workloads`` are Jobs and what else describes gangs. ``classes`` are the PriorityClasses and ``budgets`` the PodDisruptionBudgets, None where
-    they weren't given.
+    ``workloads`` are the Jobs and what else describes gangs. ``classes`` are the PriorityClasses and ``budgets`` the
+    PodDisruptionBudgets, None where they weren't given.
     """
 
     nodes: list[Node] = field(default_factory=list)

@@ -20,7 +20,6 @@ from fluence_extender.apps.extender.engines import Engine, choose_engine, matche
 from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.api import open_cluster
-from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding, ResourcesFile
@@ -110,13 +109,26 @@ async def _run(
         read_resources=live.read,
         on_preempted=metrics.preemptions.inc,
     )
-    leadership = ByLease(settings.identity) if settings.lease else ALONE
+    leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, cluster, limits, leadership)
     # Reads came first; from here on each write needs the lead.
     connection.permit = driver.demand
     rebuilder = GraphRebuilder(controller, live.reject_adopted, driver.wake)
-    auditor = _auditor(settings, leadership, controller, connection, watcher, metrics)
-    election = _election(settings, leadership, driver, connection, controller)
+    own_pods = partial(list_own_pods, connection)
+    auditor = Auditor(
+        controller,
+        metrics.count_drift,
+        own_pods,
+        lambda: watcher.open_for(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < FRESH,
+        lambda: leadership.leads,
+        settings.audit_every,
+        metrics.audits.inc,
+    )
+    election: Election | None = None
+    if isinstance(leadership, ByLease):
+        namespace, _, name = settings.lease.partition("/")
+        lease = partial(read_lease, connection, namespace, name)
+        election = Election(leadership, driver, lease, own_pods, lambda: controller.started)
     requested = election.poke if election is not None else lambda: None
     missing = partial(_missing, watcher)
     placements = LivePlacements(controller, driver, missing, requested)
@@ -145,46 +157,6 @@ async def _run(
         ledger.close()
 
 
-def _auditor(
-    settings: Settings,
-    leadership: Leadership,
-    controller: Controller,
-    connection: Connection,
-    watcher: Watcher,
-    metrics: Metrics,
-) -> Auditor:
-    """Return the comparison of ledger, graph and cluster, which also lists our pods while the watch is fresh."""
-    return Auditor(
-        controller,
-        metrics.count_drift,
-        partial(list_own_pods, connection),
-        lambda: watcher.open_for(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < FRESH,
-        lambda: leadership.leads,
-        settings.audit_every,
-        metrics.audits.inc,
-    )
-
-
-def _election(
-    settings: Settings,
-    leadership: Leadership,
-    driver: Driver,
-    connection: Connection,
-    controller: Controller,
-) -> Election | None:
-    """Return what follows the Lease, None if there is only one replica."""
-    if not isinstance(leadership, ByLease):
-        return None
-    namespace, _, name = settings.lease.partition("/")
-    return Election(
-        leadership,
-        driver,
-        partial(read_lease, connection, namespace, name),
-        partial(list_own_pods, connection),
-        lambda: controller.started,
-    )
-
-
 async def _start(watcher: Watcher, controller: Controller, driver: Driver, live: LiveResources) -> None:
     """Replay once everything has been listed. Raises `StartRefused`."""
     gc.set_threshold(GARBAGE_AT_START, 50, 100)
@@ -192,7 +164,10 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
     await watcher.synced(*LISTED_FIRST)
     if live.fault is not None:
         raise faulty_resources(live.fault)
-    await _groups_listed(watcher)
+    # A gang that needs a PodGroup or another workload waits for it anyway.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GROUPS_TIMEOUT):
+            await watcher.synced(*WORKLOADS)
     try:
         await driver.start()
     except LoadFailed as error:
@@ -209,13 +184,6 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
         backends=len({device.backend for device in controller.ledger.graph.catalogue.devices}),
         held=len(controller.ledger.allocations),
     )
-
-
-async def _groups_listed(watcher: Watcher) -> None:
-    """Wait a while for PodGroups and other workloads; a gang that needs one waits for it anyway."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(GROUPS_TIMEOUT):
-            await watcher.synced(*WORKLOADS)
 
 
 def _missing(watcher: Watcher) -> str:

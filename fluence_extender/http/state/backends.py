@@ -109,20 +109,8 @@ def _present(
 
 def _removed(path: str, share: DeviceShare, use: _Use) -> v1.Backend:
     """Return a device that pods still hold although it has been removed."""
-    holders = tuple(use.direct[path])
-    return v1.Backend(
-        backend=share.backend,
-        name=path.rpartition("/")[2],
-        path=path,
-        type=share.type,
-        node="",
-        attributes=share.attributes,
-        total=0,
-        held=sum(holder.amount for holder in holders),
-        free=0,
-        holders=holders,
-        usable=False,
-        problems=(REMOVED,),
+    return _unusable(
+        share.backend, path, share.type, "", share.attributes, (REMOVED,), tuple(use.direct[path])
     )
 
 
@@ -146,17 +134,30 @@ def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1.
 def _absent(one: VirtualResource, name: str, problems: tuple[str, ...]) -> v1.Backend:
     node = "" if one.parent == CLUSTER_PARENT else one.parent
     path = f"/{CLUSTER_PARENT}/{node}/{name}" if node else f"/{CLUSTER_PARENT}/{name}"
+    return _unusable(name, path, one.type, node, one.attributes, problems, ())
+
+
+def _unusable(
+    backend: str,
+    path: str,
+    kind: str,
+    node: str,
+    attributes: Mapping[str, str],
+    problems: tuple[str, ...],
+    holders: tuple[v1.Holder, ...],
+) -> v1.Backend:
+    """Return a device that isn't in the graph; nothing of it is free."""
     return v1.Backend(
-        backend=name,
-        name=name,
+        backend=backend,
+        name=path.rpartition("/")[2],
         path=path,
-        type=one.type,
+        type=kind,
         node=node,
-        attributes=one.attributes,
+        attributes=attributes,
         total=0,
-        held=0,
+        held=sum(holder.amount for holder in holders),
         free=0,
-        holders=(),
+        holders=holders,
         usable=False,
         problems=problems,
     )

@@ -23,6 +23,7 @@ def health_routes(service: ServiceState, metrics: Metrics, scheduler: str) -> AP
 
     ``scheduler`` is the health endpoint of the kube-scheduler in the same pod, "" if there is none.
     """
+    readiness = service.readiness
     router = APIRouter(tags=["operation"], default_response_class=PlainTextResponse)
 
     @router.get("/healthz", summary="Liveness")
@@ -47,16 +48,14 @@ def health_routes(service: ServiceState, metrics: Metrics, scheduler: str) -> AP
     )
     async def readyz() -> PlainTextResponse:
         """Answers 200 once the cluster is listed and replayed, also while another replica leads."""
-        if service.readiness.not_ready_reason:
-            return PlainTextResponse(f"{not_ready(service.readiness.not_ready_reason)}\n", 503)
-        return PlainTextResponse("ok\n" if service.readiness.leading else "standby\n")
+        if readiness.not_ready_reason:
+            return PlainTextResponse(f"{not_ready(readiness.not_ready_reason)}\n", 503)
+        return PlainTextResponse("ok\n" if readiness.leading else "standby\n")
 
     @router.get("/metrics", summary="Metrics")
     async def exposition(request: Request) -> Response:
         """Prometheus metrics, in the text format or OpenMetrics."""
-        metrics.set_gauges(
-            service.counts(), not service.readiness.not_ready_reason, service.readiness.leading
-        )
+        metrics.set_gauges(*service.counts(), not readiness.not_ready_reason, readiness.leading)
         body, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(body, media_type=content_type)
 

@@ -16,6 +16,7 @@ import json
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from fluence_extender.http.state import v1
@@ -60,13 +61,13 @@ def start_of(kind: str, token: str, keys: Sequence[Key]) -> int:
     return bisect_right(keys, key)
 
 
+@dataclass(frozen=True, slots=True)
 class Page:
     """The requested part of a list: at most ``limit`` items (0: no limit), from where the page of ``token`` begins."""
 
-    def __init__(self, kind: str, limit: int, token: str) -> None:
-        self.kind = kind
-        self.limit = limit
-        self.token = token
+    kind: str
+    limit: int
+    token: str
 
     def streamed(
         self, items: Items[V], keep: Callable[[V], bool] | None, leading: bool

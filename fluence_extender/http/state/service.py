@@ -6,10 +6,10 @@ Everything here runs on the event loop that also feeds the controller, so an ans
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.http.metrics import Counts
 from fluence_extender.http.readiness import Readiness
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.backends import backend_listing
@@ -56,10 +56,10 @@ class ServiceState:
         """Return the graph as JGF in whole cores and GiB: a vertex for each unit if ``expand``, else with sizes."""
         return graph(self._controller, expand)
 
-    def counts(self) -> Counts:
+    def counts(self) -> tuple[Mapping[str, int], int]:
         """Return how many gangs there are in each state, and how many pods have an allocation."""
         states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
-        return Counts(states, len(self._controller.ledger.allocations))
+        return states, len(self._controller.ledger.allocations)
 
     async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
         """Return what would become of the gangs of ``manifests``. Raises `BadManifest` or `TooManyQuestions`."""

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import httpx
 
-from fluence_extender.http.metrics import Counts
 from fluence_extender.http.scheduler.port import Location, Nowhere, On, RequestedPod
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.listings import GraphExport, Items, Listing, Pieces, Single
@@ -186,8 +185,8 @@ class HeldPlacements(ServiceState):
 
         return GraphExport(self.revision, read)
 
-    def counts(self) -> Counts:
-        return Counts({"planned": 1, "waiting": 1}, 2)
+    def counts(self) -> tuple[Mapping[str, int], int]:
+        return {"planned": 1, "waiting": 1}, 2
 
     def _listing(self, items: Sequence[V]) -> Listing[V]:
         self.read = 0
