@@ -9,7 +9,7 @@ Invariant: expanding changes nothing in a document without counts, and no two ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fluence_extender.graph.errors import GraphTooLarge
@@ -131,28 +131,6 @@ def _metadata(vertex: Vertex) -> Jgf:
 def _is_leaf(vertex: Vertex) -> bool:
     """Return whether the entry stands for leaves: it has a count even if that is 1, so that the form is certain."""
     return vertex.rank != NO_RANK and vertex.type != NODE_TYPE
-
-
-def in_units(document: Jgf, scale: Mapping[str, tuple[int, int]]) -> Jgf:
-    """Convert the counts of a compact document, to show them in whole cores and GiB whatever the engine counts in.
-
-    ``scale`` maps a leaf type to its present unit and the wanted one. Counts are rounded down, and an entry of which
-    nothing remains is left out. The document isn't changed.
-    """
-    kept: list[Jgf] = []
-    gone: set[str] = set()
-    for vertex in document["graph"]["nodes"]:
-        metadata = vertex["metadata"]
-        if metadata["type"] in scale:
-            present, wanted = scale[metadata["type"]]
-            count = metadata.get("count", 1) * present // wanted
-            if not count:
-                gone.add(vertex["id"])
-                continue
-            vertex = {**vertex, "metadata": {**metadata, "count": count}}
-        kept.append(vertex)
-    edges = [edge for edge in document["graph"]["edges"] if edge["target"] not in gone]
-    return {"graph": {"nodes": kept, "edges": edges}}
 
 
 def sized(document: Jgf) -> Jgf:

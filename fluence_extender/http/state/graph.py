@@ -7,13 +7,14 @@ graph has changed in between; a gathered vertex never changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.errors import GraphTooLarge
-from fluence_extender.graph.jgf import MOST_VERTICES, Jgf, expand, in_units, sized, vertices_jgf
-from fluence_extender.graph.units import COARSE, Units
+from fluence_extender.graph.jgf import MOST_VERTICES, Jgf, expand, sized, vertices_jgf
+from fluence_extender.graph.units import COARSE, CORE_LEAF, MEMORY_LEAF
 from fluence_extender.graph.vertex import Vertex
 from fluence_extender.http.state.listings import GraphExport, Pieces
 from fluence_extender.http.state.nodes import cluster_revision
@@ -28,7 +29,6 @@ TRIES = 5
 """How often to gather in slices before a graph that keeps changing is gathered in one go."""
 
 Gathered = list[tuple[Vertex, Vertex | None]]
-Scale = Mapping[str, tuple[int, int]]
 
 
 def graph(controller: Controller, expanded: bool) -> GraphExport:
@@ -46,73 +46,70 @@ async def pieces_of(now: Callable[[], Containment], expanded: bool) -> Pieces:
     ``expanded`` makes one vertex for each leaf; otherwise equal leaves are one vertex with a size. Raises
     `GraphTooLarge`.
     """
-    gathered, units = await _gathered(now)
-    scale = scale_of(units)
+    gathered = await _gathered(now)
     if expanded:
-        total = await _all_leaves(gathered, scale)
+        total = await _all_leaves(gathered)
         if total > MOST_VERTICES:
             raise GraphTooLarge(total, MOST_VERTICES)
 
     async def pieces(part: str) -> AsyncIterator[list[Jgf]]:
-        for slice_ in _slices(gathered, scale, expanded):
-            document = in_units(vertices_jgf(slice_), scale)
+        for slice_ in _slices(gathered, expanded):
+            document = vertices_jgf(slice_)
             shown = expand(document) if expanded else sized(document)
             yield shown["graph"][part]
 
     return Pieces(lambda: pieces("nodes"), lambda: pieces("edges"))
 
 
-def scale_of(units: Units) -> Scale:
-    """Return how counts in ``units`` convert to whole cores and GiB."""
-    return {
-        "core": (units.cpu_millicores, COARSE.cpu_millicores),
-        "memory": (units.memory_bytes, COARSE.memory_bytes),
-    }
-
-
-async def _gathered(now: Callable[[], Containment]) -> tuple[Gathered, Units]:
+async def _gathered(now: Callable[[], Containment]) -> Gathered:
     for _ in range(TRIES):
         containment = now()
         revision = containment.revision
         gathered: Gathered = []
-        for number, path in enumerate(containment.walk(), start=1):
-            gathered.append(_with_parent(containment, path))
+        for number, one in enumerate(_vertices(containment), start=1):
+            gathered.append(one)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
                 if now() is not containment or containment.revision != revision:
                     break
         else:
-            return gathered, containment.units
-    containment = now()
-    return [_with_parent(containment, path) for path in containment.walk()], containment.units
+            return gathered
+    return list(_vertices(now()))
 
 
-def _with_parent(containment: Containment, path: str) -> tuple[Vertex, Vertex | None]:
-    above = containment.parent(path)
-    return containment.vertex(path), None if above is None else containment.vertex(above)
+def _vertices(containment: Containment) -> Iterator[tuple[Vertex, Vertex | None]]:
+    """Yield each vertex with its parent; leaves that don't make a whole core or GiB are left out."""
+    units = containment.units
+    sizes = {
+        CORE_LEAF: (units.cpu_millicores, COARSE.cpu_millicores),
+        MEMORY_LEAF: (units.memory_bytes, COARSE.memory_bytes),
+    }
+    for path in containment.walk():
+        vertex = containment.vertex(path)
+        if vertex.type in sizes:
+            present, wanted = sizes[vertex.type]
+            vertex = replace(vertex, count=vertex.count * present // wanted)
+        if vertex.count:
+            above = containment.parent(path)
+            yield vertex, None if above is None else containment.vertex(above)
 
 
-async def _all_leaves(gathered: Gathered, scale: Scale) -> int:
+async def _all_leaves(gathered: Gathered) -> int:
     """Return the number of vertices if each leaf is one."""
     total = 0
     for start in range(0, len(gathered), SLICE):
-        total += sum(_leaves(vertex, scale) for vertex, _ in gathered[start : start + SLICE])
+        total += sum(vertex.count for vertex, _ in gathered[start : start + SLICE])
         await asyncio.sleep(0)
     return total
 
 
-def _slices(gathered: Gathered, scale: Scale, expanded: bool) -> Iterator[Gathered]:
+def _slices(gathered: Gathered, expanded: bool) -> Iterator[Gathered]:
     """Yield ``gathered`` in slices of a bounded number of vertices as shown; a single huge one may exceed the bound."""
     first = size = 0
     for position, (vertex, _) in enumerate(gathered):
-        leaves = _leaves(vertex, scale) if expanded else 1
+        leaves = vertex.count if expanded else 1
         if size and size + leaves > (LEAVES if expanded else SLICE):
             yield gathered[first:position]
             first, size = position, 0
         size += leaves
     yield gathered[first:]
-
-
-def _leaves(vertex: Vertex, scale: Scale) -> int:
-    present, wanted = scale.get(vertex.type, (1, 1))
-    return vertex.count * present // wanted

@@ -10,16 +10,15 @@ from fluence_extender.graph import jgf
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.errors import GraphTooLarge
-from fluence_extender.graph.jgf import in_units, sized
-from fluence_extender.graph.units import FINE
+from fluence_extender.graph.units import COARSE, FINE, Units
 from fluence_extender.http.state import graph as module
-from fluence_extender.http.state.graph import pieces_of, scale_of
+from fluence_extender.http.state.graph import pieces_of
 from fluence_extender.http.state.listings import Pieces
 from tests.core.values import node
 
 
-def cluster(count: int) -> Containment:
-    return build_containment([node(f"n{number}", 2500, 3) for number in range(count)], units=FINE)
+def cluster(count: int, units: Units = FINE) -> Containment:
+    return build_containment([node(f"n{number}", 2500, 3) for number in range(count)], units=units)
 
 
 async def collected(pieces: Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
@@ -27,15 +26,29 @@ async def collected(pieces: Pieces) -> tuple[list[jgf.Jgf], list[jgf.Jgf]]:
     return vertices, [one async for piece in pieces.edges() for one in piece]
 
 
+def by_path(vertices: list[jgf.Jgf], edges: list[jgf.Jgf]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return the sizes of the vertices and the edges between them, by path."""
+    paths = {one["id"]: one["metadata"]["paths"]["containment"] for one in vertices}
+    assert len(paths) == len(vertices)
+    sizes = {paths[one["id"]]: one["metadata"].get("size", 1) for one in vertices}
+    return sizes, sorted((paths[one["source"]], paths[one["target"]]) for one in edges)
+
+
 @pytest.mark.parametrize("expanded", [False, True])
-async def test_the_pieces_are_the_whole_document(expanded: bool) -> None:
+async def test_the_pieces_are_the_whole_document_in_whole_cores_and_gib(expanded: bool) -> None:
     containment = cluster(400)
     vertices, edges = await collected(await pieces_of(lambda: containment, expanded))
-    whole = in_units(jgf.to_jgf(containment), scale_of(FINE))
-    graph = (jgf.expand(whole) if expanded else sized(whole))["graph"]
-    assert vertices == graph["nodes"]
-    assert sorted(edges, key=str) == sorted(graph["edges"], key=str)
+    whole = jgf.to_jgf(cluster(400, COARSE))
+    graph = (jgf.expand(whole) if expanded else jgf.sized(whole))["graph"]
+    assert by_path(vertices, edges) == by_path(graph["nodes"], graph["edges"])
     assert len(vertices) == (1 + 400 * 6 if expanded else 1 + 400 * 3)
+
+
+async def test_leaves_that_make_no_whole_unit_are_left_out() -> None:
+    containment = build_containment([node("small", 900, 3)], units=FINE)
+    vertices, edges = await collected(await pieces_of(lambda: containment, False))
+    assert by_path(vertices, edges)[0] == {"/cluster": 1, "/cluster/small": 1, "/cluster/small/memory0": 3}
+    assert len(edges) == 2
 
 
 async def test_a_graph_that_changes_meanwhile_is_gathered_again() -> None:
