@@ -252,7 +252,7 @@ def measured(nodes: int, pods: int, engine: str) -> Found:
     found = Found({}, [])
     with ControlPlane() as plane:
         for component in (KWOK, MANAGER):
-            plane.stop_component(component)
+            plane.component(component).stop()
         begun = time.monotonic()
         fill(plane.api, nodes, pods)
         print(f"filled in {time.monotonic() - begun:.0f} s", file=sys.stderr)

@@ -51,7 +51,7 @@ class StockScheduler:
 
     def stop(self) -> None:
         """Stop it."""
-        self._plane.stop_component("kube-scheduler")
+        self._plane.component("kube-scheduler").stop()
 
     @property
     def processes(self) -> dict[str, int]:

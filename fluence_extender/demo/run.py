@@ -16,9 +16,8 @@ from rich.console import Console
 
 from fluence_extender.demo.manifests import devices, examples, policies, read
 from fluence_extender.demo.stack import Stack, Webhook
-from fluence_extender.demo.upkeep import Process, Upkeep
 from fluence_extender.demo.view import Row, picture, rows, watch
-from fluence_extender.localcluster import ConsoleProgress, ControlPlane
+from fluence_extender.localcluster import Component, ControlPlane, StartFailed
 
 NAMESPACE = "default"
 NODE = {"cpu": "4", "memory": "16Gi", "pods": 110}
@@ -54,7 +53,7 @@ def _run(
     console: Console, show: Callable[[Sequence[Row]], None], nodes: int, keep: bool, policy: str
 ) -> None:
     console.print("Starting a control plane on loopback (the first time its programs are built; see --help).")
-    with ControlPlane(progress=ConsoleProgress()) as plane:
+    with ControlPlane() as plane:
         console.print(f"API server {plane.url}, kubeconfig {plane.kubeconfig}", soft_wrap=True)
         for manifest in (*policies("gate", "groups"), devices()):
             plane.api.apply(manifest)
@@ -93,7 +92,7 @@ def _now(plane: ControlPlane, stack: Stack) -> list[Row]:
     return rows(gangs, plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"])
 
 
-def _wait(console: Console, plane: ControlPlane, state: str, processes: Sequence[Process]) -> None:
+def _wait(console: Console, plane: ControlPlane, state: str, processes: Sequence[Component]) -> None:
     """Keep all processes running until a signal ends the demo."""
     console.print(
         "\nEverything keeps running, and a process that ends is started again. Press Ctrl-C to end the demo."
@@ -110,6 +109,36 @@ def _wait(console: Console, plane: ControlPlane, state: str, processes: Sequence
         for line in upkeep.check():
             console.print(line, soft_wrap=True, markup=False)
         time.sleep(UPKEEP_PERIOD)
+
+
+class Upkeep:
+    """Keeps ``processes`` running, as the kubelet does in a cluster.
+
+    They are given in the order in which they need each other. A process that can't be started is tried again at every
+    check until it runs, and is reported once.
+    """
+
+    def __init__(self, processes: Sequence[Component]) -> None:
+        self._processes = processes
+        self._failing: set[str] = set()
+
+    def check(self) -> Iterator[str]:
+        """Start each ended process again; yield a line for each thing that happens, as it happens."""
+        for one in self._processes:
+            if one.running:
+                continue
+            known = one.name in self._failing
+            if not known:
+                yield f"{one.name} has ended (log: {one.log}); starting it again"
+            try:
+                one.start()
+            except StartFailed as error:
+                self._failing.add(one.name)
+                if not known:
+                    yield f"{one.name} can't be started; it is tried again: {error}"
+            else:
+                self._failing.discard(one.name)
+                yield f"{one.name} is up again"
 
 
 def plugin() -> str:

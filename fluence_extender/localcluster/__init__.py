@@ -9,7 +9,7 @@ share only the built binaries; this room imports no other room, so that its judg
 """
 
 from fluence_extender.localcluster.api import Api
-from fluence_extender.localcluster.binaries import Binaries, ensure_binaries
+from fluence_extender.localcluster.binaries import ensure_binaries
 from fluence_extender.localcluster.controlplane import ControlPlane
 from fluence_extender.localcluster.errors import (
     ApiError,
@@ -22,22 +22,17 @@ from fluence_extender.localcluster.errors import (
 )
 from fluence_extender.localcluster.judge import KubeletJudge, Violation
 from fluence_extender.localcluster.process import Component
-from fluence_extender.localcluster.progress import ConsoleProgress, Progress, Silent
 
 __all__ = [
     "Api",
     "ApiError",
-    "Binaries",
     "BuildFailed",
     "Component",
-    "ConsoleProgress",
     "ControlPlane",
     "FolderInUse",
     "GoMissing",
     "KubeletJudge",
     "LocalClusterError",
-    "Progress",
-    "Silent",
     "StartFailed",
     "TimedOut",
     "Violation",

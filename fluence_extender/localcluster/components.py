@@ -17,13 +17,10 @@ from typing import Any
 
 import yaml
 
-from fluence_extender.localcluster.binaries import Binaries
 from fluence_extender.localcluster.process import LOOPBACK
 
 SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
 ISSUER = "https://kubernetes.default.svc"
-
-SchedulerConfig = Path | str | Mapping[str, Any] | None
 
 NODE_GRACE = "24h"
 """How long a node may be silent. Nothing renews the Leases of nodes here, and a NotReady node reports itself."""
@@ -37,7 +34,7 @@ class Layout:
     """The folder, the files and the ports of one control plane."""
 
     folder: Path
-    binaries: Binaries
+    binaries: Mapping[str, Path]
     etcd_port: int
     etcd_peer_port: int
     api_port: int
@@ -154,21 +151,19 @@ def scheduler(
     ]
 
 
-def complete_scheduler_config(config: SchedulerConfig, kubeconfig: Path) -> str:
-    """Return ``config`` as YAML: a file (Path), YAML text (str), a document, or None for kube-scheduler's defaults.
+def complete_scheduler_config(config: Mapping[str, Any], kubeconfig: Path) -> str:
+    """Return ``config`` as YAML.
 
     Add only what it leaves out: the kubeconfig, and no leader election, which would cost seconds at the start.
     """
-    if config is None:
-        document: dict[str, Any] = {"apiVersion": SCHEDULER_API, "kind": "KubeSchedulerConfiguration"}
-    elif isinstance(config, Mapping):
-        document = dict(config)
-    else:
-        text = config.read_text() if isinstance(config, Path) else config
-        document = yaml.safe_load(text)
     connection = {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 2000}
-    document["clientConnection"] = connection | (document.get("clientConnection") or {})
-    document["leaderElection"] = {"leaderElect": False} | (document.get("leaderElection") or {})
+    document = {
+        "apiVersion": SCHEDULER_API,
+        "kind": "KubeSchedulerConfiguration",
+        **config,
+        "clientConnection": connection | (config.get("clientConnection") or {}),
+        "leaderElection": {"leaderElect": False} | (config.get("leaderElection") or {}),
+    }
     return yaml.safe_dump(document, sort_keys=False)
 
 

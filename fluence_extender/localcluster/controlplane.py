@@ -22,20 +22,19 @@ from functools import partial
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import urllib3
 
 from fluence_extender.localcluster import components
 from fluence_extender.localcluster.api import Api
-from fluence_extender.localcluster.binaries import Binaries, ensure_binaries
-from fluence_extender.localcluster.components import Layout, SchedulerConfig, complete_scheduler_config
+from fluence_extender.localcluster.binaries import ensure_binaries
+from fluence_extender.localcluster.components import Layout, complete_scheduler_config
 from fluence_extender.localcluster.credentials import Access
 from fluence_extender.localcluster.errors import ApiError, FolderInUse, LocalClusterError
 from fluence_extender.localcluster.judge import KubeletJudge
 from fluence_extender.localcluster.nodes import create_nodes, delete_nodes, node_manifest, resource_list
 from fluence_extender.localcluster.process import LOOPBACK, Component, Ports, Startable, under_hostname
-from fluence_extender.localcluster.progress import Progress
 
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
@@ -48,21 +47,20 @@ T = TypeVar("T")
 class ControlPlane(Startable):
     """etcd, kube-apiserver, kube-controller-manager and kwok on loopback, with a judge; schedulers on demand.
 
-    ``folder`` holds all its files; without it a temporary folder is used and removed at the end. ``binaries`` are built
-    if necessary. ``timeout`` is how many seconds one component may take to become ready.
+    ``folder`` holds all its files; without it a temporary folder is used and removed at the end. ``binaries`` are the
+    paths of the programs by name; without them `ensure_binaries` finds or builds them. ``timeout`` is how many seconds
+    one component may take to become ready.
     """
 
     def __init__(
         self,
         folder: Path | None = None,
         *,
-        binaries: Binaries | None = None,
-        progress: Progress | None = None,
+        binaries: Mapping[str, Path] | None = None,
         timeout: float = 120,
     ) -> None:
         self._given = folder
         self._binaries = binaries
-        self._progress = progress
         self._timeout = timeout
         self._cleanup = ExitStack()
         self._components: dict[str, Component] = {}
@@ -77,7 +75,7 @@ class ControlPlane(Startable):
 
         Raise `StartFailed` (with the end of the log), `FolderInUse`, or what `ensure_binaries` raises.
         """
-        binaries = self._binaries or ensure_binaries(self._progress)
+        binaries = self._binaries or ensure_binaries()
         try:
             self._lay_out(binaries)
             self._start_all()
@@ -129,28 +127,19 @@ class ControlPlane(Startable):
         return self.access.for_service_account(self.api, namespace, name)
 
     def component(self, name: str) -> Component:
-        """Return a component by name: etcd, kube-apiserver, kube-controller-manager, kwok, or a scheduler's name."""
+        """Return a component by name: etcd, kube-apiserver, kube-controller-manager, kwok, or a scheduler's name.
+
+        A component that was stopped or killed starts again on its old port.
+        """
         return self._components[name]
 
     def log(self, name: str) -> Path:
         """Return the log of the component ``name``."""
         return self._at.log(name)
 
-    def stop_component(self, name: str) -> None:
-        """Stop the component, and wait until it has ended."""
-        self._components[name].stop()
-
-    def kill_component(self, name: str) -> None:
-        """Kill the component, as in a crash."""
-        self._components[name].kill()
-
-    def start_component(self, name: str) -> None:
-        """Start a stopped or killed component again, on its old port, and wait until it is ready."""
-        self._components[name].start()
-
     def start_scheduler(
         self,
-        config: SchedulerConfig = None,
+        config: Mapping[str, Any] | None = None,
         *,
         name: str = "kube-scheduler",
         feature_gates: Mapping[str, bool] | None = None,
@@ -159,10 +148,10 @@ class ControlPlane(Startable):
     ) -> Component:
         """Start a kube-scheduler and wait until it is ready; `Component.stop` ends it.
 
-        ``config`` is a KubeSchedulerConfiguration: a file (Path), YAML text (str), a document, or None for the
-        defaults. The kubeconfig and the leader election are added where it leaves them out. Several schedulers at the
-        same time need different ``name``s, and either different scheduler names or an election; for an election each
-        needs its own ``hostname`` (see `under_hostname`). ``environment`` holds additional variables.
+        ``config`` is a KubeSchedulerConfiguration (default: kube-scheduler's defaults). The kubeconfig and the leader
+        election are added where it leaves them out. Several schedulers at the same time need different ``name``s, and
+        either different scheduler names or an election; for an election each needs its own ``hostname`` (see
+        `under_hostname`). ``environment`` holds additional variables.
 
         Raise `StartFailed` or `LocalClusterError`.
         """
@@ -171,7 +160,7 @@ class ControlPlane(Startable):
                 raise LocalClusterError(f"a component named {name} runs already")
             self._components.pop(name)
         file = self.folder / f"{name}.yaml"
-        file.write_text(complete_scheduler_config(config, self.kubeconfig))
+        file.write_text(complete_scheduler_config(config or {}, self.kubeconfig))
         port = self._ports.reserve()
         command = components.scheduler(self._at, port, file, feature_gates or {}, environment or {})
         if hostname:
@@ -213,7 +202,7 @@ class ControlPlane(Startable):
     def _at(self) -> Layout:
         return _started(self._layout)
 
-    def _lay_out(self, binaries: Binaries) -> None:
+    def _lay_out(self, binaries: Mapping[str, Path]) -> None:
         atexit.register(self.stop)
         self._cleanup.callback(atexit.unregister, self.stop)
         folder = self._lock_folder()

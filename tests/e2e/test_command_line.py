@@ -84,7 +84,7 @@ def test_scheduler_config_takes_url_and_kubeconfig() -> None:
 def test_kube_scheduler_takes_the_printed_config(control_plane: ControlPlane) -> None:
     shown = run("scheduler-config", "--kubeconfig", str(control_plane.kubeconfig))
     printed = shown.stdout.replace("schedulerName: fluence", "schedulerName: printed")
-    scheduler = control_plane.start_scheduler(printed, name="printed")
+    scheduler = control_plane.start_scheduler(yaml.safe_load(printed), name="printed")
     assert scheduler.running
     scheduler.stop()
 

@@ -16,11 +16,9 @@ import pytest
 from fluence_extender.localcluster import (
     Api,
     ApiError,
-    Binaries,
     Component,
     ControlPlane,
     FolderInUse,
-    Silent,
     StartFailed,
     ensure_binaries,
 )
@@ -194,9 +192,9 @@ def test_crash_of_the_api_server_loses_nothing(
     nodes(1, cpu="4")
     namespace.create(pod("before", cpu="1"))
     namespace.wait_for_phase("before", "Running")
-    control_plane.kill_component("kube-apiserver")
+    control_plane.component("kube-apiserver").kill()
     assert not control_plane.api.reachable()
-    control_plane.start_component("kube-apiserver")
+    control_plane.component("kube-apiserver").start()
     assert phase_of(namespace.pod("before")) == "Running"
     namespace.create(pod("after", cpu="1"))
     namespace.wait_for_phase("after", "Running")
@@ -210,8 +208,8 @@ def test_judge_sees_what_is_bound_after_a_restart_of_the_api_server(
     namespace.create(pod("fits", cpu="1"), pod("over", cpu="1"))
     namespace.bind("fits", node)
     namespace.wait_for_phase("fits", "Running")
-    control_plane.stop_component("kube-apiserver")
-    control_plane.start_component("kube-apiserver")
+    control_plane.component("kube-apiserver").stop()
+    control_plane.component("kube-apiserver").start()
     namespace.bind("over", node)
     assert namespace.wait_for_phase("over", "Failed")["status"]["reason"] == "OutOfcpu"
 
@@ -225,8 +223,8 @@ def test_killed_component_starts_again_and_does_its_work(
     control_plane: ControlPlane,
 ) -> None:
     nodes(1, cpu="4")
-    control_plane.kill_component(name)
-    control_plane.start_component(name)
+    control_plane.component(name).kill()
+    control_plane.component(name).start()
     template = job("work", pod("x", cpu="1", run_for="100ms"), parallelism=2)
     namespace.create_in_the_end(template)
     done = namespace.wait_for_pods(
@@ -239,11 +237,7 @@ def test_two_schedulers_serve_their_own_pods(
     namespace: Namespace, nodes: NodeFactory, default_scheduler: Component | None, control_plane: ControlPlane
 ) -> None:
     nodes(1, cpu="4")
-    config = """
-        apiVersion: kubescheduler.config.k8s.io/v1
-        kind: KubeSchedulerConfiguration
-        profiles: [{schedulerName: second}]
-    """
+    config = {"profiles": [{"schedulerName": "second"}]}
     second = control_plane.start_scheduler(config, name="second", feature_gates={"GenericWorkload": True})
     namespace.create(pod("a", cpu="1"), pod("b", cpu="1", scheduler="second"))
     namespace.wait_until_bound(2)
@@ -319,8 +313,8 @@ def test_failing_start_shows_the_log_and_leaves_nothing(tmp_path: Path, control_
     broken = tmp_path / "kube-apiserver"
     broken.write_text("#!/bin/sh\necho the disk is on fire >&2\nexit 3\n")
     broken.chmod(0o755)
-    paths = {**ensure_binaries(Silent()).paths, "kube-apiserver": broken}
-    plane = ControlPlane(tmp_path / "plane", binaries=Binaries(paths))
+    binaries = {**ensure_binaries(), "kube-apiserver": broken}
+    plane = ControlPlane(tmp_path / "plane", binaries=binaries)
     with pytest.raises(StartFailed, match=r"kube-apiserver isn't running \(exit code 3\)") as failed:
         plane.start()
     assert "the disk is on fire" in failed.value.tail

@@ -60,11 +60,11 @@ def test_crash_after_so_many_writes_completes_the_gang_and_books_nothing_twice(
 @contextmanager
 def nothing_collected(plane: ControlPlane) -> Iterator[None]:
     """While this lasts, pods of nodes that are gone stay: the controller manager collects them after 40 s."""
-    plane.stop_component("kube-controller-manager")
+    plane.component("kube-controller-manager").stop()
     try:
         yield
     finally:
-        plane.start_component("kube-controller-manager")
+        plane.component("kube-controller-manager").start()
 
 
 def test_node_that_is_away_at_the_start_comes_back_with_what_runs_there(

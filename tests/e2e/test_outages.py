@@ -54,11 +54,11 @@ def api_server_gone(plane: ControlPlane) -> Iterator[None]:
         wait_for(lambda: stands_still(process), what="the API server to stand still")
         yield
     finally:
-        plane.kill_component("kube-apiserver")
+        plane.component("kube-apiserver").kill()
         try:
             time.sleep(AWAY)
         finally:
-            plane.start_component("kube-apiserver")
+            plane.component("kube-apiserver").start()
 
 
 def asked(installation: Installation, verb: str, body: Manifest) -> tuple[float, dict[str, Any]]:

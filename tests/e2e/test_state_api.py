@@ -292,8 +292,8 @@ def test_service_goes_on_after_a_restart_of_the_api_server(
     namespace.create(*gang("before", 2, cpu="1"), ours("gone", cpu="2"))
     namespace.wait_until_bound(3)
     plane = installation.plane
-    plane.stop_component("kube-apiserver")
-    plane.start_component("kube-apiserver")
+    plane.component("kube-apiserver").stop()
+    plane.component("kube-apiserver").start()
     namespace.delete_pod("gone")
     namespace.create_in_the_end(*gang("after", 2, cpu="1"))
     namespace.wait_until_bound(4)

@@ -84,8 +84,8 @@ async def test_history_compacted_while_cut_off_leads_to_a_new_list(
         ground.api.create(manifest(f"{name}-new"), "default")
         compact(ground)
         # A fresh API server remembers nothing that etcd doesn't.
-        ground.plane.kill_component("kube-apiserver")
-        ground.plane.start_component("kube-apiserver")
+        ground.plane.component("kube-apiserver").kill()
+        ground.plane.component("kube-apiserver").start()
 
     await asyncio.to_thread(ground.api.create, manifest(f"{name}-gone"), "default")
     async with over(relay, ground, tmp_path) as (watcher, mirror):

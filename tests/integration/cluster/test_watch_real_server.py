@@ -107,11 +107,11 @@ async def test_jobs_pod_groups_and_the_config_map_are_followed(ground: Ground, n
 
 async def test_restart_of_the_api_server_is_reported_and_recovered_from(ground: Ground, name: str) -> None:
     async with mirrored(ground.kubeconfig) as (watcher, mirror):
-        await asyncio.to_thread(ground.plane.stop_component, "kube-apiserver")
+        await asyncio.to_thread(ground.plane.component("kube-apiserver").stop)
         try:
             await eventually(lambda: watcher.staleness() > 1.0 and Kind.POD in watcher.failures())
         finally:
-            await asyncio.to_thread(ground.plane.start_component, "kube-apiserver")
+            await asyncio.to_thread(ground.plane.component("kube-apiserver").start)
         await create(ground, pod_manifest(name))
         await eventually(lambda: mirror.pod(name) is not None)
         await eventually(lambda: watcher.staleness() < 1.0 and not watcher.failures())

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from fluence_extender.demo.upkeep import Upkeep
-from fluence_extender.localcluster import StartFailed
+from fluence_extender.demo.run import Upkeep
+from fluence_extender.localcluster import Component, StartFailed
 
 
-@dataclass
-class Named:
-    """A process that runs or has ended, and can be started or not."""
+class Named(Component):
+    """A process that is ``up`` or has ended, and can be started or not."""
 
-    name: str
-    running: bool = True
-    startable: bool = True
-    started: list[str] = field(default_factory=list)
-    log: Path = Path("/logs/x")
+    def __init__(
+        self, name: str, up: bool = True, startable: bool = True, started: list[str] | None = None
+    ) -> None:
+        super().__init__(name, (), Path("/logs/x"))
+        self.up = up
+        self.startable = startable
+        self.started = [] if started is None else started
+
+    @property
+    def running(self) -> bool:
+        return self.up
 
     def start(self) -> None:
         self.started.append(self.name)
         if not self.startable:
             raise StartFailed(self.name, "isn't running (exit code 1)", self.log, "no such file")
-        self.running = True
+        self.up = True
 
 
 def test_nothing_is_reported_while_all_processes_run() -> None:
@@ -32,7 +36,7 @@ def test_nothing_is_reported_while_all_processes_run() -> None:
 
 def test_ended_processes_are_started_again_in_order_and_reported() -> None:
     started: list[str] = []
-    upkeep = Upkeep([Named(name, running=name == "b", started=started) for name in "abc"])
+    upkeep = Upkeep([Named(name, up=name == "b", started=started) for name in "abc"])
     assert list(upkeep.check()) == [
         "a has ended (log: /logs/x); starting it again",
         "a is up again",
@@ -44,7 +48,7 @@ def test_ended_processes_are_started_again_in_order_and_reported() -> None:
 
 
 def test_process_that_cannot_be_started_is_reported_once_and_tried_again() -> None:
-    webhook = Named("webhook", running=False, startable=False)
+    webhook = Named("webhook", up=False, startable=False)
     upkeep = Upkeep([webhook])
     _, failed = upkeep.check()
     assert failed.startswith(
@@ -53,5 +57,5 @@ def test_process_that_cannot_be_started_is_reported_once_and_tried_again() -> No
     assert list(upkeep.check()) == []
     webhook.startable = True
     assert list(upkeep.check()) == ["webhook is up again"]
-    webhook.running = False
+    webhook.up = False
     assert len(list(upkeep.check())) == 2

@@ -12,7 +12,6 @@ import pytest
 
 from fluence_extender.localcluster.binaries import cache_folder, ensure_binaries, locate
 from fluence_extender.localcluster.errors import BuildFailed
-from fluence_extender.localcluster.progress import Silent
 from fluence_extender.localcluster.recipe import COMMANDS, ETCD, KUBERNETES, KWOK, Module
 
 NAMES = {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "kwok"}
@@ -105,23 +104,21 @@ def test_programs_in_the_assets_folder_are_preferred(tmp_path: Path) -> None:
 
 
 def test_missing_binaries_are_built_once_without_touching_the_pins(calls: Path, tmp_path: Path) -> None:
-    first = ensure_binaries(Silent())
-    assert set(first.paths) == NAMES
-    assert all(
-        tmp_path / "cache" in path.parents and path.stat().st_mode & 0o100 for path in first.paths.values()
-    )
+    first = ensure_binaries()
+    assert set(first) == NAMES
+    assert all(tmp_path / "cache" in path.parents and path.stat().st_mode & 0o100 for path in first.values())
     built = calls.read_text().splitlines()
     assert len(built) == len(COMMANDS)
     assert all(line.startswith("build -mod=readonly -trimpath -ldflags") for line in built)
-    assert ensure_binaries(Silent()) == first
+    assert ensure_binaries() == first
     assert calls.read_text().splitlines() == built
 
 
 def test_only_what_is_missing_is_built(calls: Path) -> None:
-    first = ensure_binaries(Silent())
+    first = ensure_binaries()
     first["etcd"].unlink()
     calls.unlink()
-    ensure_binaries(Silent())
+    ensure_binaries()
     (line,) = calls.read_text().splitlines()
     assert line.endswith("go.etcd.io/etcd/server/v3")
 
@@ -129,15 +126,14 @@ def test_only_what_is_missing_is_built(calls: Path) -> None:
 def test_failed_build_shows_the_output_of_go_and_leaves_no_partial_file(calls: Path, tmp_path: Path) -> None:
     fake_go(tmp_path, "echo no space left on device >&2; exit 1")
     with pytest.raises(BuildFailed, match=r"kube-scheduler failed(.|\n)*no space left on device"):
-        ensure_binaries(Silent())
+        ensure_binaries()
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != "lock"]
 
 
 ENSURE = """
 from fluence_extender.localcluster.binaries import ensure_binaries
-from fluence_extender.localcluster.progress import Silent
 import json
-print(json.dumps({name: str(path) for name, path in ensure_binaries(Silent()).paths.items()}))
+print(json.dumps({name: str(path) for name, path in ensure_binaries().items()}))
 """
 
 

@@ -16,36 +16,32 @@ import pytest
 import yaml
 from rich.console import Console
 
+from fluence_extender.localcluster.binaries import step
 from fluence_extender.localcluster.components import complete_scheduler_config
 from fluence_extender.localcluster.errors import StartFailed
 from fluence_extender.localcluster.nodes import is_ready, node_manifest, resource_list
 from fluence_extender.localcluster.process import Component, Ports, poll, tail
-from fluence_extender.localcluster.progress import ConsoleProgress
 
 KUBECONFIG = Path("/k")
 
 
 def test_scheduler_config_is_the_default_one_when_none_is_given() -> None:
-    document = yaml.safe_load(complete_scheduler_config(None, KUBECONFIG))
+    document = yaml.safe_load(complete_scheduler_config({}, KUBECONFIG))
     assert document["kind"] == "KubeSchedulerConfiguration"
     assert document["clientConnection"]["kubeconfig"] == "/k"
     assert document["leaderElection"] == {"leaderElect": False}
 
 
-def test_scheduler_config_keeps_its_own_settings(tmp_path: Path) -> None:
+def test_scheduler_config_keeps_its_own_settings() -> None:
     given = {
         "profiles": [{"schedulerName": "fluence"}],
         "clientConnection": {"kubeconfig": "/own", "qps": 5},
         "leaderElection": {"leaderElect": True},
     }
-    text = yaml.safe_dump(given)
-    file = tmp_path / "config.yaml"
-    file.write_text(text)
-    for config in (given, text, file):
-        document = yaml.safe_load(complete_scheduler_config(config, KUBECONFIG))
-        assert document["profiles"] == given["profiles"]
-        assert document["clientConnection"] == {"kubeconfig": "/own", "qps": 5, "burst": 2000}
-        assert document["leaderElection"] == {"leaderElect": True}
+    document = yaml.safe_load(complete_scheduler_config(given, KUBECONFIG))
+    assert document["profiles"] == given["profiles"]
+    assert document["clientConnection"] == {"kubeconfig": "/own", "qps": 5, "burst": 2000}
+    assert document["leaderElection"] == {"leaderElect": True}
 
 
 def test_node_has_its_resources_as_capacity_and_allocatable() -> None:
@@ -174,13 +170,13 @@ def test_tail_is_the_end_of_a_log_and_empty_without_one(tmp_path: Path) -> None:
 
 def test_progress_off_a_terminal_is_one_line_before_and_one_after() -> None:
     out = io.StringIO()
-    with ConsoleProgress(Console(file=out)).step("building [etcd]"):
+    with step("building [etcd]", Console(file=out)):
         pass
     assert out.getvalue() == "building [etcd] ...\nbuilding [etcd]: done in 0 s\n"
 
 
 def test_failed_step_is_not_reported_as_done() -> None:
     out = io.StringIO()
-    with pytest.raises(ValueError, match="broken"), ConsoleProgress(Console(file=out)).step("building"):
+    with pytest.raises(ValueError, match="broken"), step("building", Console(file=out)):
         raise ValueError("broken")
     assert out.getvalue() == "building ...\n"

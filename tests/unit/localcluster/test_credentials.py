@@ -10,7 +10,6 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fluence_extender.localcluster.binaries import Binaries
 from fluence_extender.localcluster.components import Layout
 from fluence_extender.localcluster.credentials import Access, Credential, LocalAuthority, kubeconfig_text
 
@@ -66,7 +65,7 @@ def test_serving_certificate_is_valid_for_loopback(tmp_path: Path) -> None:
 
 
 def layout(folder: Path) -> Layout:
-    return Layout(folder, Binaries({}), 1, 2, 3, 4)
+    return Layout(folder, {}, 1, 2, 3, 4)
 
 
 def test_credentials_survive_a_second_start_and_are_private(tmp_path: Path) -> None:

