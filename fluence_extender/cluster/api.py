@@ -21,7 +21,7 @@ from fluence_extender.cluster.bodies import (
     required_affinity,
     waiting_condition,
 )
-from fluence_extender.cluster.budgets import decode_budgets, eviction_block
+from fluence_extender.cluster.budgets import Budget, decode_budgets, eviction_block
 from fluence_extender.cluster.connection import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest, Connection
 from fluence_extender.cluster.decode.pod import PodObject
 from fluence_extender.cluster.errors import (
@@ -159,14 +159,12 @@ class ApiCluster:
 
     async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
         """See `Cluster.eviction_block`. One list of the PodDisruptionBudgets in each of the pods' namespaces."""
+        listed: list[Budget] = []
         for namespace in sorted({pod.namespace for pod in pods}):
             path = f"{BUDGETS}/namespaces/{namespace}/poddisruptionbudgets"
             request = ApiRequest("GET", path, f"list the PodDisruptionBudgets of namespace {namespace}")
-            listed = decode_budgets(await self._connection.call(request))
-            found = eviction_block(listed, [pod for pod in pods if pod.namespace == namespace])
-            if found is not None:
-                return found
-        return None
+            listed.extend(decode_budgets(await self._connection.call(request)))
+        return eviction_block(listed, pods)
 
     async def report_pod(self, pod: Pod, message: str) -> None:
         """See `Cluster.report_pod`. One PATCH of pods/status, for the version that was observed."""

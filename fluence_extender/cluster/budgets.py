@@ -46,12 +46,12 @@ class Budget(msgspec.Struct, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
     def covers(self, pod: Pod) -> bool:
-        """Return whether it selects the pod.
+        """Return whether it is in the pod's namespace and selects the pod.
 
         An empty selector selects the whole namespace, no selector selects nothing.
         """
         selector = self.spec.get("selector")
-        if selector is None:
+        if selector is None or pod.namespace != self.metadata.namespace:
             return False
         labels = selector.get("matchLabels") or {}
         expressions = selector.get("matchExpressions") or ()
@@ -83,8 +83,9 @@ class _BudgetList(msgspec.Struct, frozen=True):
     items: tuple[Budget, ...] = ()
 
 
-_budget = msgspec.json.Decoder(Budget).decode
 _list = msgspec.json.Decoder(_BudgetList).decode
+decode_budget = msgspec.json.Decoder(Budget).decode
+"""Decode a policy/v1 PodDisruptionBudget. Raise `msgspec.MsgspecError`."""
 
 
 def decode_budgets(raw: bytes) -> tuple[Budget, ...]:
@@ -92,39 +93,23 @@ def decode_budgets(raw: bytes) -> tuple[Budget, ...]:
     return _list(raw).items
 
 
-def decode_budget(raw: bytes) -> Budget:
-    """Decode a policy/v1 PodDisruptionBudget. Raise `msgspec.MsgspecError`."""
-    return _budget(raw)
-
-
-def eviction_block_anywhere(budgets: Sequence[Budget], pods: Sequence[Pod]) -> EvictionBlock | None:
-    """Return what `eviction_block` does, for budgets and pods of any namespaces."""
-    for namespace in sorted({pod.namespace for pod in pods}):
-        here = [one for one in budgets if one.metadata.namespace == namespace]
-        found = eviction_block(here, [pod for pod in pods if pod.namespace == namespace])
-        if found is not None:
-            return found
-    return None
-
-
 def eviction_block(budgets: Sequence[Budget], pods: Sequence[Pod]) -> EvictionBlock | None:
-    """Return what forbids evicting all ``pods`` of the budgets' namespace together, None where nothing does."""
+    """Return what forbids evicting all ``pods`` together, None where nothing does."""
     running = [pod for pod in pods if not pod.deleting and not pod.finished and pod.phase != "Pending"]
-    covered = {pod.uid: sorted(one.metadata.name for one in budgets if one.covers(pod)) for pod in running}
+    covering = {pod.uid: [one for one in budgets if one.covers(pod)] for pod in running}
     for pod in running:
-        names = covered[pod.uid]
+        names = sorted(one.metadata.name for one in covering[pod.uid])
         if len(names) > 1:
             why = f"pod {pod.key} is covered by more than one PodDisruptionBudget ({', '.join(names)})"
             return EvictionBlock(why, frozenset({pod.uid}))
-    for budget in sorted(budgets, key=lambda one: one.metadata.name):
-        name = budget.metadata.name
-        uids = frozenset(pod.uid for pod in running if name in covered[pod.uid] and budget.counts(pod))
+    for budget in sorted(budgets, key=lambda one: (one.metadata.namespace, one.metadata.name)):
+        uids = frozenset(pod.uid for pod in running if budget in covering[pod.uid] and budget.counts(pod))
         lags = budget.status.observed_generation < budget.metadata.generation
         allowed = 0 if lags else max(budget.status.disruptions_allowed, 0)
         if len(uids) > allowed:
-            namespace = running[0].namespace
+            name = f"{budget.metadata.namespace}/{budget.metadata.name}"
             return EvictionBlock(
-                f"PodDisruptionBudget {namespace}/{name} allows {allowed} of {len(uids)} evictions", uids
+                f"PodDisruptionBudget {name} allows {allowed} of {len(uids)} evictions", uids
             )
     return None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from fluence_extender.cluster.budgets import Budget, PreemptionRules, decode_budgets
+from fluence_extender.cluster.budgets import PreemptionRules, decode_budgets
 from fluence_extender.cluster.connection import ApiRequest, Connection
 from fluence_extender.cluster.decode.objects import decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
@@ -29,6 +29,8 @@ RULES_LIMIT = 3.0
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+
+Rules = TypeVar("Rules")
 
 
 class _LeaseSpec(msgspec.Struct):
@@ -105,24 +107,22 @@ async def list_own_pods(connection: Connection, known: Mapping[str, str]) -> Own
 async def preemption_rules(connection: Connection) -> PreemptionRules:
     """Return all PriorityClasses and PodDisruptionBudgets, None for those that can't be read in time."""
     classes, budgets = await asyncio.gather(
-        _listed(connection, CLASSES, "PriorityClasses"),
-        _listed(connection, BUDGETS, "PodDisruptionBudgets"),
+        _listed(connection, CLASSES, "PriorityClasses", _decode_classes),
+        _listed(connection, BUDGETS, "PodDisruptionBudgets", decode_budgets),
     )
-    return PreemptionRules(_as_classes(classes), _as_budgets(budgets))
+    return PreemptionRules(classes, budgets)
 
 
-def _as_classes(raw: bytes | None) -> list[dict[str, Any]] | None:
-    return None if raw is None else [{**one, "kind": "PriorityClass"} for one in _classes(raw).items]
+def _decode_classes(raw: bytes) -> list[dict[str, Any]]:
+    return [{**one, "kind": "PriorityClass"} for one in _classes(raw).items]
 
 
-def _as_budgets(raw: bytes | None) -> Sequence[Budget] | None:
-    return None if raw is None else decode_budgets(raw)
-
-
-async def _listed(connection: Connection, path: str, what: str) -> bytes | None:
+async def _listed(
+    connection: Connection, path: str, what: str, decode: Callable[[bytes], Rules]
+) -> Rules | None:
     try:
         async with asyncio.timeout(RULES_LIMIT):
-            return await connection.call(ApiRequest("GET", path, f"list the {what}"), patient=False)
+            return decode(await connection.call(ApiRequest("GET", path, f"list the {what}"), patient=False))
     except (ClusterError, TimeoutError) as error:
         log.warning(
             "simulations don't take these objects into account, because they can't be listed",

@@ -7,7 +7,6 @@ request is sent every few seconds; while it is answered, open watches count as f
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -128,17 +127,15 @@ async def list_once(kubeconfig: str | None, resources: str | Path, *kinds: Kind)
     async with connect(kubeconfig) as connection:
         watcher = Watcher(connection, sink, resources)
         watching = asyncio.create_task(watcher.run())
-        listed = asyncio.create_task(watcher.synced(*kinds))
-        done, _ = await asyncio.wait(
-            {watching, listed}, timeout=LIST_ONCE_LIMIT, return_when=asyncio.FIRST_COMPLETED
-        )
-        failures = "; ".join(watcher.failures().values())
-        for task in (watching, listed):
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(watching, listed, return_exceptions=watching not in done)
-    if listed not in done:
-        raise ClusterError(
-            f"the cluster was not listed within {LIST_ONCE_LIMIT:g} s: {failures or 'no answer'}"
-        )
+        try:
+            async with asyncio.timeout(LIST_ONCE_LIMIT):
+                await watcher.synced(*kinds)
+        except TimeoutError:
+            failures = "; ".join(watcher.failures().values()) or "no answer"
+            raise ClusterError(
+                f"the cluster was not listed within {LIST_ONCE_LIMIT:g} s: {failures}"
+            ) from None
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
     return [one for objects in found.values() for one in objects]

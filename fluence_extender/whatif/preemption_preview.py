@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fluence_extender.cluster.budgets import Budget, eviction_block_anywhere
+from fluence_extender.cluster.budgets import Budget, eviction_block
 from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.preemption.preemptions import (
@@ -182,7 +182,7 @@ class PreemptionPreviewer:
             if bound:
                 pods.setdefault(victim.gang, []).extend(bound)
         evicted = [pod for some in pods.values() for pod in some]
-        return eviction_block_anywhere(self._context.budgets or (), evicted), pods
+        return eviction_block(self._context.budgets or (), evicted), pods
 
     def _remember(self, key: GangKey, pods: Sequence[Pod], found: Found) -> None:
         """Hold the places that were found, and let the victims depart."""

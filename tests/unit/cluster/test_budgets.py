@@ -13,7 +13,6 @@ from fluence_extender.cluster.budgets import (
     decode_budget,
     decode_budgets,
     eviction_block,
-    eviction_block_anywhere,
 )
 from fluence_extender.model.pod import Pod
 from tests.core.values import pod
@@ -22,7 +21,7 @@ from tests.core.values import pod
 def budgets(*some: tuple[str, dict[str, Any] | None, int]) -> tuple[Budget, ...]:
     items = [
         {
-            "metadata": {"name": name, "generation": 1, "uid": "u"},
+            "metadata": {"name": name, "namespace": "default", "generation": 1, "uid": "u"},
             "spec": {"minAvailable": 1, **({} if selector is None else {"selector": selector})},
             "status": {"disruptionsAllowed": allowed, "observedGeneration": 1, "currentHealthy": 3},
         }
@@ -62,7 +61,7 @@ def test_pod_under_two_budgets_can_not_be_evicted() -> None:
 
 def test_budget_whose_status_lags_forbids() -> None:
     (lagging,) = decode_budgets(
-        b'{"items": [{"metadata": {"name": "b", "generation": 2}, "spec": {"selector": {}},'
+        b'{"items": [{"metadata": {"name": "b", "namespace": "default", "generation": 2}, "spec": {"selector": {}},'
         b' "status": {"disruptionsAllowed": 5, "observedGeneration": 1}}]}'
     )
     assert eviction_block((lagging,), PODS) is not None
@@ -89,7 +88,7 @@ def test_pods_that_are_not_ready_need_no_budget_where_its_policy_says_so(
     policy: str | None, healthy: int, desired: int, ready: list[bool], forbids: bool
 ) -> None:
     document = {
-        "metadata": {"name": "b", "generation": 1},
+        "metadata": {"name": "b", "namespace": "default", "generation": 1},
         "spec": {"selector": APP, "unhealthyPodEvictionPolicy": policy},
         "status": {"observedGeneration": 1, "currentHealthy": healthy, "desiredHealthy": desired},
     }
@@ -125,8 +124,8 @@ def test_budgets_hold_in_their_own_namespace() -> None:
     listed = decode_budgets(
         b'{"items": [{"metadata": {"name": "b", "namespace": "lab"}, "spec": {"selector": {}}, "status": {}}]}'
     )
-    assert eviction_block_anywhere(listed, PODS) is None
-    found = eviction_block_anywhere(listed, [*PODS, replace(PODS[2], namespace="lab", uid="other")])
+    assert eviction_block(listed, PODS) is None
+    found = eviction_block(listed, [*PODS, replace(PODS[2], namespace="lab", uid="other")])
     assert found is not None
     assert found.reason == "PodDisruptionBudget lab/b allows 0 of 1 evictions"
     assert found.last_concerned({"a": [PODS[0]], "b": [replace(PODS[2], uid="other")], "c": []}) == "b"
