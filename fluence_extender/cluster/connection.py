@@ -16,11 +16,12 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 from weakref import WeakSet
 
@@ -45,6 +46,8 @@ from fluence_extender.cluster.errors import (
 from fluence_extender.cluster.exchange import Answer, Exchange
 
 log = structlog.get_logger(__name__)
+
+Response = TypeVar("Response", Answer, aiohttp.ClientResponse)
 
 POOL = 288
 """Calls under way at the same time. Callers that bound their own calls stay below this together."""
@@ -239,7 +242,7 @@ class Connection:
         cuts = 0
         while True:
             try:
-                answer = await self._send(request)
+                answer = await self._renewing(partial(self._send, request))
             except CUT_OFF:
                 cuts += 1
                 if cuts > 1:
@@ -253,19 +256,6 @@ class Connection:
             await asyncio.sleep(refusal.retry_after)
 
     async def _send(self, request: ApiRequest) -> Answer:
-        """Send a request; if the credentials aren't accepted, load them again and send it once more."""
-        generation = self._credentials.generation
-        try:
-            answer = await self._send_once(request)
-        except UNTRUSTED:
-            if not await self._renew(generation):
-                raise
-            return await self._send_once(request)
-        if answer.status == 401 and await self._renew(generation):
-            return await self._send_once(request)
-        return answer
-
-    async def _send_once(self, request: ApiRequest) -> Answer:
         target, headers, body = await self._prepared(request)
         permit = _always if request.method == "GET" else self.permit
         return await self._transport.exchange(request.method, target, headers, body, permit)
@@ -278,7 +268,7 @@ class Connection:
         """
         timing = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT, sock_read=silence)
         try:
-            async with await self._begin(request, timing) as response:
+            async with await self._renewing(partial(self._begin, request, timing)) as response:
                 if response.status >= 400:
                     retry_after = response.headers.get("Retry-After", "")
                     refused = Answer(response.status, await response.read(), retry_after)
@@ -291,20 +281,6 @@ class Connection:
             raise NoAnswer(f"{request.attempt}: {self.server} was lost: {reason}") from error
 
     async def _begin(self, request: ApiRequest, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Begin a stream; if the credentials aren't accepted, load them again and begin once more."""
-        generation = self._credentials.generation
-        try:
-            response = await self._begin_once(request, timing)
-        except UNTRUSTED:
-            if not await self._renew(generation):
-                raise
-            return await self._begin_once(request, timing)
-        if response.status == 401 and await self._renew(generation):
-            response.release()
-            return await self._begin_once(request, timing)
-        return response
-
-    async def _begin_once(self, request: ApiRequest, timing: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         target, headers, body = await self._prepared(request)
         return await self._transport.begin(request.method, target, headers, body, timing)
 
@@ -320,6 +296,21 @@ class Connection:
             headers["Authorization"] = authorization
         target = f"{request.path}?{urlencode(request.query)}" if request.query else request.path
         return target, headers, body
+
+    async def _renewing(self, send: Callable[[], Awaitable[Response]]) -> Response:
+        """Call ``send``; if the credentials aren't accepted, load them again and call it once more."""
+        generation = self._credentials.generation
+        try:
+            response = await send()
+        except UNTRUSTED:
+            if not await self._renew(generation):
+                raise
+            return await send()
+        if response.status == 401 and await self._renew(generation):
+            if isinstance(response, aiohttp.ClientResponse):
+                response.release()
+            return await send()
+        return response
 
     async def _renew(self, generation: int) -> bool:
         renewed = await self._credentials.renew(generation)

@@ -13,7 +13,7 @@ Every failure to read or write the cluster is a `ClusterError`:
         AlreadyBound       the pod is bound to another node
       Expired              410: the resourceVersion or the continue token is too old
       Invalid              422: the API server refuses the content
-      Busy                 429, 503: the call may be repeated later
+      TooManyRequests      429, 503: the call may be repeated later
       Disrupted            429 of an eviction: a PodDisruptionBudget forbids it
 
 `NotLeading` stands apart: the write was withheld here, so nothing about the cluster failed.

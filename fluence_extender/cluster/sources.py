@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -165,14 +166,14 @@ def sources(connection: Connection, timing: Timing = STANDARD) -> list[Source]:
     """Return the nodes, pods and Jobs of the whole cluster, and the workloads that it may serve."""
     discovery = Discovery(connection, timing.rediscover / 2)
 
-    def finding(kind: Kind) -> Callable[[], Awaitable[str | None]]:
-        return lambda: discovery.find(kind)
-
     return [
         Source(Kind.NODE, "nodes", _at("/api/v1/nodes"), decode_node),
         Source(Kind.POD, "pods", _at("/api/v1/pods"), decode_pod),
         Source(Kind.JOB, "jobs.batch", _at("/apis/batch/v1/jobs"), decode_job),
-        *(Source(kind, one.name, finding(kind), one.decode) for kind, one in OPTIONAL.items()),
+        *(
+            Source(kind, one.name, partial(discovery.find, kind), one.decode)
+            for kind, one in OPTIONAL.items()
+        ),
     ]
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Metadata, tolerant_decoder
+from fluence_extender.cluster.decode.objects import tolerant_decoder
 from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
@@ -52,23 +52,16 @@ class _JobStatus(msgspec.Struct, rename="camel"):
     failed_indexes: str | None = None
 
 
-class _JobObject(msgspec.Struct):
-    metadata: Metadata
-    spec: JobSpec | None = None
-    status: _JobStatus | None = None
-
-
-_job = tolerant_decoder(_JobObject)
+_job = tolerant_decoder(JobSpec, _JobStatus)
 
 
 def decode_job(raw: bytes) -> Job:
     """Decode a Job."""
-    decoded = _job(raw)
-    spec, status = decoded.spec or JobSpec(), decoded.status or _JobStatus()
-    labels = decoded.metadata.labels or {}
+    meta, spec, status = _job(raw)
+    labels = meta.labels or {}
     deadline = spec.active_deadline_seconds
     return Job(
-        *decoded.metadata.identity,
+        *meta.identity,
         parallelism=spec.width,
         completions=spec.completions,
         indexed=spec.completion_mode == "Indexed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -68,11 +68,16 @@ class Versioned(msgspec.Struct):
     metadata: ListMeta
 
 
+class Unread(msgspec.Struct):
+    """The status of an object of which no status is read."""
+
+
 class _Identified(msgspec.Struct):
     metadata: Metadata
 
 
-Decoded = TypeVar("Decoded", bound=msgspec.Struct)
+Spec = TypeVar("Spec", bound=msgspec.Struct)
+Status = TypeVar("Status", bound=msgspec.Struct)
 
 decode_page = msgspec.json.Decoder(ListPage).decode
 decode_event = msgspec.json.Decoder(Event).decode
@@ -80,16 +85,23 @@ decode_versioned = msgspec.json.Decoder(Versioned).decode
 _identified = msgspec.json.Decoder(_Identified).decode
 
 
-def tolerant_decoder(kind: type[Decoded]) -> Callable[[bytes], Decoded]:
-    """Return a decoder of ``kind`` which decodes an object with an unreadable field as its metadata and defaults."""
-    decode = msgspec.json.Decoder(kind).decode
+def tolerant_decoder(
+    spec: type[Spec], status: type[Status]
+) -> Callable[[bytes], tuple[Metadata, Spec, Status]]:
+    """Return a decoder of objects that have metadata, a ``spec`` and a ``status``.
 
-    def tolerant(raw: bytes) -> Decoded:
+    What is missing, and both parts of an object with an unreadable field, are decoded as their defaults.
+    """
+    fields: list[Any] = [("metadata", Metadata), ("spec", spec | None, None), ("status", status | None, None)]
+    decode = msgspec.json.Decoder(msgspec.defstruct("Object", fields)).decode
+
+    def tolerant(raw: bytes) -> tuple[Metadata, Spec, Status]:
         try:
-            return decode(raw)
+            found: Any = decode(raw)
         except msgspec.ValidationError as error:
             meta = _identified(raw).metadata
             log.warning("an object can't be read", object=f"{meta.namespace}/{meta.name}", problem=str(error))
-            return kind(metadata=meta)
+            return meta, spec(), status()
+        return found.metadata, found.spec or spec(), found.status or status()
 
     return tolerant

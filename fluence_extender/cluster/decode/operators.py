@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fluence_extender.cluster.decode.job import JobSpec
-from fluence_extender.cluster.decode.objects import Metadata, tolerant_decoder
+from fluence_extender.cluster.decode.objects import Metadata, Unread, tolerant_decoder
 from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
@@ -45,18 +45,8 @@ class _JobSet(msgspec.Struct, rename="camel"):
     startup_policy: _StartupPolicy | None = None
 
 
-class _JobSetObject(msgspec.Struct):
-    metadata: Metadata
-    spec: _JobSet | None = None
-
-
 class _LeaderWorkerSet(msgspec.Struct, rename="camel"):
     startup_policy: str | None = None
-
-
-class _LeaderWorkerSetObject(msgspec.Struct):
-    metadata: Metadata
-    spec: _LeaderWorkerSet | None = None
 
 
 class _Replicas(msgspec.Struct):
@@ -77,11 +67,6 @@ class _MpiJob(msgspec.Struct, rename="camel"):
     run_policy: _RunPolicy | None = None
 
 
-class _MpiJobObject(msgspec.Struct):
-    metadata: Metadata
-    spec: _MpiJob | None = None
-
-
 class _WorkerGroup(msgspec.Struct, rename="camel"):
     replicas: int | None = None
     min_replicas: int | None = None
@@ -94,25 +79,19 @@ class _RayCluster(msgspec.Struct, rename="camel"):
     worker_group_specs: list[_WorkerGroup] | None = None
 
 
-class _RayClusterObject(msgspec.Struct):
-    metadata: Metadata
-    spec: _RayCluster | None = None
-
-
-_job_set = tolerant_decoder(_JobSetObject)
-_leader_worker_set = tolerant_decoder(_LeaderWorkerSetObject)
-_mpi_job = tolerant_decoder(_MpiJobObject)
-_ray_cluster = tolerant_decoder(_RayClusterObject)
+_job_set = tolerant_decoder(_JobSet, Unread)
+_leader_worker_set = tolerant_decoder(_LeaderWorkerSet, Unread)
+_mpi_job = tolerant_decoder(_MpiJob, Unread)
+_ray_cluster = tolerant_decoder(_RayCluster, Unread)
 
 
 def decode_job_set(raw: bytes) -> JobSet:
     """Decode a JobSet."""
-    decoded = _job_set(raw)
-    spec = decoded.spec or _JobSet()
+    meta, spec, _ = _job_set(raw)
     order = spec.startup_policy.startup_policy_order if spec.startup_policy else None
-    exclusive = _is_exclusive(decoded.metadata)
+    exclusive = _is_exclusive(meta)
     jobs = tuple(_replicated(one, exclusive) for one in spec.replicated_jobs or ())
-    return JobSet(*decoded.metadata.identity, jobs=jobs, in_order=order == "InOrder")
+    return JobSet(*meta.identity, jobs=jobs, in_order=order == "InOrder")
 
 
 def _replicated(one: _ReplicatedJob, exclusive: bool) -> ReplicatedJob:
@@ -134,19 +113,17 @@ def _is_exclusive(meta: Metadata) -> bool:
 
 def decode_leader_worker_set(raw: bytes) -> LeaderWorkerSet:
     """Decode a LeaderWorkerSet."""
-    decoded = _leader_worker_set(raw)
-    policy = decoded.spec.startup_policy if decoded.spec else None
-    return LeaderWorkerSet(*decoded.metadata.identity, leader_first=policy == "LeaderReady")
+    meta, spec, _ = _leader_worker_set(raw)
+    return LeaderWorkerSet(*meta.identity, leader_first=spec.startup_policy == "LeaderReady")
 
 
 def decode_mpi_job(raw: bytes) -> MpiJob:
     """Decode an MPIJob."""
-    decoded = _mpi_job(raw)
-    spec = decoded.spec or _MpiJob()
+    meta, spec, _ = _mpi_job(raw)
     workers = (spec.mpi_replica_specs or {}).get("Worker") or _Replicas()
     policy = spec.run_policy.scheduling_policy if spec.run_policy else None
     return MpiJob(
-        *decoded.metadata.identity,
+        *meta.identity,
         workers=workers.replicas or 0,
         launcher_last=spec.launcher_creation_policy == "WaitForWorkersReady",
         min_available=policy.min_available if policy else None,
@@ -155,10 +132,9 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
 
 def decode_ray_cluster(raw: bytes) -> RayCluster:
     """Decode a RayCluster: one head, and the replicas of each worker group within the group's bounds."""
-    decoded = _ray_cluster(raw)
-    groups = (decoded.spec.worker_group_specs if decoded.spec else None) or ()
-    gang = GANG_LABEL in (decoded.metadata.labels or {})
-    return RayCluster(*decoded.metadata.identity, pods=1 + sum(map(_workers, groups)), gang=gang)
+    meta, spec, _ = _ray_cluster(raw)
+    pods = 1 + sum(map(_workers, spec.worker_group_specs or ()))
+    return RayCluster(*meta.identity, pods=pods, gang=GANG_LABEL in (meta.labels or {}))
 
 
 def _workers(group: _WorkerGroup) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Metadata, tolerant_decoder
+from fluence_extender.cluster.decode.objects import Metadata, Unread, tolerant_decoder
 from fluence_extender.model.names import CREATED_BY_ANNOTATION
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup, Provenance
 
@@ -30,11 +30,6 @@ class _Native(msgspec.Struct, rename="camel"):
     scheduling_constraints: _Constraints | None = None
 
 
-class _NativeObject(msgspec.Struct):
-    metadata: Metadata
-    spec: _Native | None = None
-
-
 class _Coscheduling(msgspec.Struct, rename="camel"):
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
@@ -49,37 +44,29 @@ class _CoschedulingStatus(msgspec.Struct, rename="camel"):
     schedule_start_time: str | None = None
 
 
-class _CoschedulingObject(msgspec.Struct):
-    metadata: Metadata
-    spec: _Coscheduling | None = None
-    status: _CoschedulingStatus | None = None
-
-
-_native = tolerant_decoder(_NativeObject)
-_coscheduling = tolerant_decoder(_CoschedulingObject)
+_native = tolerant_decoder(_Native, Unread)
+_coscheduling = tolerant_decoder(_Coscheduling, _CoschedulingStatus)
 
 
 def decode_pod_group(raw: bytes) -> PodGroup:
     """Decode a scheduling.k8s.io PodGroup of any version from v1alpha2 on; the basic policy counts as size 1."""
-    decoded = _native(raw)
-    policy = decoded.spec.scheduling_policy if decoded.spec else None
-    gang = policy.gang if policy else None
-    constraints = decoded.spec.scheduling_constraints if decoded.spec else None
+    meta, spec, _ = _native(raw)
+    gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
+    constraints = spec.scheduling_constraints
     levels = tuple(one.key for one in (constraints.topology if constraints else None) or () if one.key)
     return PodGroup(
-        *decoded.metadata.identity,
+        *meta.identity,
         min_count=(gang.min_count if gang else None) or 1,
         levels=levels,
-        provenance=_provenance(decoded.metadata),
+        provenance=_provenance(meta),
     )
 
 
 def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
     """Decode a scheduling.x-k8s.io PodGroup; ``minMember`` counts as at least 1, and a timeout of 0 as none."""
-    decoded = _coscheduling(raw)
-    spec, status = decoded.spec or _Coscheduling(), decoded.status or _CoschedulingStatus()
+    meta, spec, status = _coscheduling(raw)
     return CoschedulingGroup(
-        *decoded.metadata.identity,
+        *meta.identity,
         min_member=max(spec.min_member or 1, 1),
         timeout=float(spec.schedule_timeout_seconds or 0) or None,
         status=MemberStatus(
@@ -90,7 +77,7 @@ def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
             status.failed or 0,
             status.schedule_start_time or "",
         ),
-        provenance=_provenance(decoded.metadata),
+        provenance=_provenance(meta),
     )
 
 
