@@ -76,11 +76,7 @@ class Expired(ClusterError):
 
 
 class Invalid(ClusterError):
-    """The API server refuses the content (422); ``fields`` are the paths to which it objects."""
-
-    def __init__(self, message: str, fields: tuple[str, ...]) -> None:
-        super().__init__(message, 422)
-        self.fields = fields
+    """The API server refuses the content (422)."""
 
 
 class TooManyRequests(ClusterError):
@@ -104,9 +100,8 @@ NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """A field that was refused, or another cause (meta/v1 StatusCause)."""
+    """One cause of a refusal (meta/v1 StatusCause)."""
 
-    field: str = ""
     reason: str = ""
 
 
@@ -149,7 +144,9 @@ def error_from(code: int, status: Status, attempt: str, retry_after: float = 1.0
                 "certificate, or check that the pod's ServiceAccount still exists",
                 401,
             )
-        case 403 if any(cause.reason == NAMESPACE_TERMINATING for cause in _causes(status)):
+        case 403 if status.details and any(
+            cause.reason == NAMESPACE_TERMINATING for cause in status.details.causes
+        ):
             return Gone(text, 403)
         case 403:
             return Denied(
@@ -163,12 +160,8 @@ def error_from(code: int, status: Status, attempt: str, retry_after: float = 1.0
         case 410:
             return Expired(text, 410)
         case 422:
-            return Invalid(text, tuple(cause.field for cause in _causes(status)))
+            return Invalid(text, 422)
         case 429 | 503:
             return TooManyRequests(text, code, retry_after)
         case _:
             return ClusterError(text, code)
-
-
-def _causes(status: Status) -> tuple[Cause, ...]:
-    return status.details.causes if status.details else ()

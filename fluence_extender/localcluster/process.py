@@ -220,11 +220,6 @@ class Component:
         """Send SIGKILL, as in a crash; return once it has ended."""
         self._end(signal.SIGKILL, 10)
 
-    def restart(self) -> None:
-        """Stop it and start it again."""
-        self.stop()
-        self.start()
-
     def wait_ready(self) -> None:
         """Wait until it is ready. Raise `StartFailed`, with the end of its log, if it ends before or is too slow."""
 

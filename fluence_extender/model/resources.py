@@ -70,9 +70,6 @@ class Resources(Mapping[str, int]):
                 del total[name]
         return _wrapped(total)
 
-    def __mul__(self, factor: int) -> Resources:
-        return Resources({name: amount * factor for name, amount in self._amounts.items()})
-
     def __repr__(self) -> str:
         return f"Resources({self._amounts!r})"
 

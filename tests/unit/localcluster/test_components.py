@@ -90,7 +90,8 @@ def test_component_starts_stops_and_starts_again(tmp_path: Path) -> None:
     first = component.pid
     component.start()
     assert component.pid == first
-    component.restart()
+    component.stop()
+    component.start()
     assert component.running
     assert component.pid != first
     component.kill()

@@ -117,7 +117,7 @@ async def test_size_that_can_not_be_changed_is_requested_once() -> None:
     def refuse(what: str) -> None:
         requested.append(what)
         if what.startswith("resize"):
-            raise Invalid("immutable", ())
+            raise Invalid("immutable", 422)
 
     writes.refuse = refuse
     seen = [
