@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION
 from fluence_extender.localcluster import Component, ControlPlane
@@ -90,7 +92,11 @@ class Stack(Startable):
         )
         name = "-".join(filter(None, (SCHEDULER, self._hostname)))
         self.scheduler = self._plane.start_scheduler(
-            config, name=name, feature_gates=self._gates, hostname=self._hostname, environment=ENVIRONMENT
+            yaml.safe_load(config),
+            name=name,
+            feature_gates=self._gates,
+            hostname=self._hostname,
+            environment=ENVIRONMENT,
         )
 
     def stop(self) -> None:
