@@ -27,6 +27,7 @@ from benchmarks.stalls import Stalls
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed, Observation
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
@@ -37,7 +38,6 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from tests.core.embedded_cluster import EmbeddedCluster
 
 SIZES = (1_000, 5_000, 15_000)
 PODS = 4

@@ -24,6 +24,7 @@ from benchmarks.report import PAGES, report, table
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Kind, Listed
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.graph.containment import LEVELS
@@ -38,7 +39,6 @@ from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from tests.core.embedded_cluster import EmbeddedCluster
 
 NODES = 5_000
 PODS = 20_000

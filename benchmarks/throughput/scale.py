@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Kind, Listed, Observation
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.graph.containment import LEVELS
@@ -21,7 +22,6 @@ from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATIO
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from tests.core.embedded_cluster import EmbeddedCluster
 
 LOT = 25
 """Gangs created at once, between two looks of the controller."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import EvictionBlock, Observation, Watched
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.model.pod import Pod
-from tests.core.embedded_cluster import EmbeddedCluster
 
 
 class FaultyCluster(EmbeddedCluster):
