@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.model.pod import HostPort, Pod
@@ -60,9 +60,10 @@ def shape_key(demand: Demand, pin: str = "") -> ShapeKey:
     return ShapeKey(pod.requests, signature(pod), demand.barred, pod.host_ports, pin)
 
 
-def grouped(demands: Sequence[Demand], pins: dict[str, str]) -> dict[ShapeKey, list[Demand]]:
-    """Return the demands by key; ``pins`` are nodes by pod uid."""
+def grouped(demands: Sequence[Demand], pins: Mapping[str, str] | None = None) -> dict[ShapeKey, list[Demand]]:
+    """Return the demands by key; ``pins`` are the nodes of pods' devices, by pod uid."""
     groups: dict[ShapeKey, list[Demand]] = {}
     for demand in demands:
-        groups.setdefault(shape_key(demand, pins.get(demand.pod.uid, "")), []).append(demand)
+        pin = pins.get(demand.pod.uid, "") if pins else ""
+        groups.setdefault(shape_key(demand, pin), []).append(demand)
     return groups

@@ -124,12 +124,10 @@ class Matching:
     ) -> list[DevicePod]:
         """Return the pods that ask for devices with their nodes, those with the fewest devices to choose from first."""
         catalogue = self._ledger.graph.catalogue
-        nodes = {
-            key: self._usable(key, some[0].pod, gang, within) for key, some in grouped(asking, {}).items()
-        }
-        device_pods = [
-            DevicePod(demand.pod, nodes[key]) for key, some in grouped(asking, {}).items() for demand in some
-        ]
+        device_pods: list[DevicePod] = []
+        for key, some in grouped(asking).items():
+            nodes = self._usable(key, some[0].pod, gang, within)
+            device_pods.extend(DevicePod(demand.pod, nodes) for demand in some)
         return sorted(device_pods, key=lambda one: choice(catalogue, one.pod.devices, one.pod.requires))
 
     def _draft(self, device_pods: Sequence[DevicePod]) -> dict[str, tuple[DeviceShare, ...]]:
@@ -200,12 +198,12 @@ class Matching:
         demands: Sequence[Demand],
         gang: object,
         within: Set[str] | None = None,
-        pins: dict[str, str] | None = None,
+        pins: Mapping[str, str] | None = None,
     ) -> list[Group]:
         """Return the demands as shapes, each with its pods in the order of their ranks."""
         found: list[Group] = []
         orders: dict[object, tuple[str, ...]] = {}
-        for key, pods in self._by_shape(demands, pins or {}).items():
+        for key, pods in self._by_shape(demands, pins).items():
             pod = pods[0]
             same_nodes = (key.signature, key.barred, key.pin)
             if same_nodes not in orders:
@@ -214,7 +212,9 @@ class Matching:
             found.append((shape, pods))
         return found
 
-    def _by_shape(self, demands: Sequence[Demand], pins: dict[str, str]) -> dict[ShapeKey, list[Pod]]:
+    def _by_shape(
+        self, demands: Sequence[Demand], pins: Mapping[str, str] | None
+    ) -> dict[ShapeKey, list[Pod]]:
         """Return equal pods by their key, in the order of their ranks.
 
         The last result is remembered, because a search for victims asks for the same tuple of demands repeatedly.

@@ -83,7 +83,7 @@ class Trial:
         """Return whether all demands are equal and unconstrained, so that counting how many fit is enough."""
         if self._alike is None or self._alike[0] is not demands:
             free = not any(one.pod.devices or one.constraints for one in demands)
-            self._alike = demands, free and len(grouped(demands, {})) == 1
+            self._alike = demands, free and len(grouped(demands)) == 1
         return self._alike[1]
 
     def put(

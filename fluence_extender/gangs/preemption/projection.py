@@ -50,7 +50,7 @@ class Projection:
         for demand in demands:
             self._on.setdefault(node_of[demand.pod.uid], []).append(demand)
         self._count = len(demands)
-        self._alike = demands[0] if len(grouped(demands, {})) == 1 else None
+        self._alike = demands[0] if len(grouped(demands)) == 1 else None
         self._suitable: dict[str, Node] = {}
         self._labels: dict[str, Mapping[str, str]] | None = None
         if any(demand.constraints for demand in demands):

@@ -254,7 +254,7 @@ def _places_without(
 
 def _cost_of_trial(ledger: LedgerView, query: VictimQuery) -> int:
     """Return the cost of a trial, without that of removing pods and bringing them back."""
-    placing = POD_COST * len(query.demands) + (MIXED_TRIAL_COST if len(grouped(query.demands, {})) > 1 else 0)
+    placing = POD_COST * len(query.demands) + (MIXED_TRIAL_COST if len(grouped(query.demands)) > 1 else 0)
     return len(ledger.free.now().rows) + placing
 
 
