@@ -43,7 +43,7 @@ class Binder:
         self,
         registry: Registry,
         lifecycle: Lifecycle,
-        cluster: Fence,
+        fence: Fence,
         limits: Limits,
         leading: Callable[[], bool],
         lead_lost: Callable[[], None],
@@ -51,7 +51,7 @@ class Binder:
     ) -> None:
         self._registry = registry
         self._lifecycle = lifecycle
-        self._cluster = cluster
+        self._fence = fence
         self._limits = limits
         self._leading = leading
         self._lead_lost = lead_lost
@@ -89,7 +89,7 @@ class Binder:
     def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
         """Return the gang and the member if the pod may be bound there as things are now. Raises `CannotBind`."""
         if not self._leading():
-            raise CannotBind(self._cluster.why_not_leading)
+            raise CannotBind(self._fence.why_not_leading)
         found = self._registry.member(uid)
         if found is None:
             raise CannotBind("the pod is not known here: it may have been deleted")
@@ -116,7 +116,7 @@ class Binder:
         for attempt in range(1, BIND_TRIES + 1):
             try:
                 async with self._bindings:
-                    await self._cluster.bind(pod, node, annotations)
+                    await self._fence.write(lambda cluster: cluster.bind(pod, node, annotations))
                 return
             except NotLeading as error:
                 self._lead_lost()

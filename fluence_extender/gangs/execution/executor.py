@@ -7,14 +7,14 @@ decided. Nothing is retried here: a failed write is reported to the lifecycle, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
 import structlog
 
 from fluence_extender.cluster.errors import ClusterError, Denied, Disrupted, Gone, NotLeading
-from fluence_extender.cluster.port import EvictionBlock, Pin, Regarding
+from fluence_extender.cluster.port import Cluster, EvictionBlock, Pin, Regarding
 from fluence_extender.gangs.execution.actions import (
     Action,
     AskBudgets,
@@ -75,14 +75,14 @@ class Executor:
         self,
         registry: Registry,
         lifecycle: Lifecycle,
-        cluster: Fence,
+        fence: Fence,
         lead_lost: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._lifecycle = lifecycle
         self._preemption = lifecycle.preemption
-        self._cluster = cluster
+        self._fence = fence
         self._lead_lost = lead_lost
         self._wake = wake
         self._writes = asyncio.Semaphore(AT_ONCE)
@@ -114,7 +114,9 @@ class Executor:
     def record_event(self, event: RecordEvent) -> None:
         """Start to record an Event."""
         message = event.message[:LONGEST_EVENT]
-        work = self._cluster.event(event.regarding, event.reason, message, warning=True)
+        work = self._fence.write(
+            lambda cluster: cluster.event(event.regarding, event.reason, message, warning=True)
+        )
         self._spawn("", work, (), self._reports)
 
     def cancel(self) -> None:
@@ -167,7 +169,7 @@ class Executor:
 
     async def _clear(self, pod: Pod) -> None:
         try:
-            await self._cluster.nominate(pod, "")
+            await self._fence.write(lambda cluster: cluster.nominate(pod, ""))
         except Gone:
             return
         except ClusterError as error:
@@ -183,9 +185,9 @@ class Executor:
         try:
             if pin is None or not await self._pinned(latest, pin):
                 if latest.nominated != node:
-                    await self._cluster.nominate(latest, node)
+                    await self._fence.write(lambda cluster: cluster.nominate(latest, node))
                 if GATE in latest.gates:
-                    await self._cluster.ungate(latest, GATE)
+                    await self._fence.write(lambda cluster: cluster.ungate(latest, GATE))
             self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
             self._lifecycle.steered(pod.uid)
         except Gone:
@@ -206,7 +208,7 @@ class Executor:
         It refuses if the pod was edited meanwhile, or if a policy forbids the write.
         """
         try:
-            await self._cluster.ungate(pod, GATE, pin)
+            await self._fence.write(lambda cluster: cluster.ungate(pod, GATE, pin))
         except ClusterError as error:
             if error.status not in FORBIDDEN:
                 raise
@@ -228,7 +230,8 @@ class Executor:
         if found is None or found[1].assignment is not None or found[1].held_node != node:
             return
         try:
-            await self._cluster.nominate(found[1].pod, node)
+            latest = found[1].pod
+            await self._fence.write(lambda cluster: cluster.nominate(latest, node))
         except Gone:
             return
         except ClusterError as error:
@@ -238,7 +241,7 @@ class Executor:
     async def _ask_budgets(self, ask: AskBudgets) -> None:
         try:
             pods = [pod for some in ask.pods.values() for pod in some]
-            refused = await self._cluster.eviction_block(pods)
+            refused = await self._fence.write(lambda cluster: cluster.eviction_block(pods))
         except ClusterError as error:
             log.warning("disruption budgets can't be read", error=str(error))
             refused = EvictionBlock(f"disruption budgets can't be read: {error}", frozenset())
@@ -250,7 +253,7 @@ class Executor:
 
     async def _evict(self, pod: Pod, reason: str, again: bool) -> None:
         try:
-            await self._cluster.evict(pod, reason)
+            await self._fence.write(lambda cluster: cluster.evict(pod, reason))
             self._lifecycle.note(pod.uid, HistoryKind.EVICTED, reason)
             self._preemption.eviction_accepted(pod.uid)
             return
@@ -267,14 +270,17 @@ class Executor:
             self._later(EVICT_PAUSE, partial(self._preemption.eviction_failed, why=why), pod.uid)
 
     async def _report(self, report: ReportPod | ReportGroup | ReportMembers) -> None:
-        try:
+        def write(cluster: Cluster) -> Awaitable[None]:
             match report:
                 case ReportPod(pod, message):
-                    await self._cluster.report_pod(pod, message)
+                    return cluster.report_pod(pod, message)
                 case ReportGroup(group, scheduled, reason, message):
-                    await self._cluster.report_group(group, scheduled, reason, message)
+                    return cluster.report_group(group, scheduled, reason, message)
                 case ReportMembers(members, status):
-                    await self._cluster.report_members(members, status)
+                    return cluster.report_members(members, status)
+
+        try:
+            await self._fence.write(write)
         except ClusterError as error:
             subject = report.pod.key if isinstance(report, ReportPod) else report.group.name
             log.info("status not written", subject=subject, error=str(error))

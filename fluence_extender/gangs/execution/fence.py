@@ -12,21 +12,21 @@ it had planned: its writes wait for the next answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from fluence_extender.cluster.errors import NotLeading
-from fluence_extender.cluster.port import Cluster, EvictionBlock, Pin, Regarding
+from fluence_extender.cluster.port import Cluster
 from fluence_extender.gangs.leadership.lease import Leadership
-from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+
+T = TypeVar("T")
 
 AGAIN = 0.02
 """Seconds between two checks whether the Lease has been read."""
 
 
 class Fence:
-    """`Cluster` over another one, for as long as ``leadership`` says that we lead."""
+    """Lets writes through to ``cluster`` for as long as ``leadership`` says that we lead."""
 
     def __init__(self, cluster: Cluster, leadership: Leadership) -> None:
         self._cluster = cluster
@@ -55,63 +55,18 @@ class Fence:
         for write in self._under_way:
             write.reschedule(now)
 
-    @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[None]:
-        write = asyncio.timeout(None)
+    async def write(self, request: Callable[[Cluster], Awaitable[T]]) -> T:
+        """Make one write, which ``request`` makes on the cluster it gets. Raises what it raises, and `NotLeading`."""
+        until_given_up = asyncio.timeout(None)
         try:
-            async with write:
-                self._under_way.add(write)
+            async with until_given_up:
+                self._under_way.add(until_given_up)
                 try:
                     await self.confirmed()
-                    yield
+                    return await request(self._cluster)
                 finally:
-                    self._under_way.discard(write)
+                    self._under_way.discard(until_given_up)
         except TimeoutError:
-            if not write.expired():
+            if not until_given_up.expired():
                 raise
             raise NotLeading("not the leader: the lead was lost during the write") from None
-
-    async def nominate(self, pod: Pod, node: str) -> None:
-        """See `Cluster.nominate`."""
-        async with self._writing():
-            await self._cluster.nominate(pod, node)
-
-    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
-        """See `Cluster.ungate`."""
-        async with self._writing():
-            await self._cluster.ungate(pod, gate, pin)
-
-    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
-        """See `Cluster.bind`."""
-        async with self._writing():
-            await self._cluster.bind(pod, node, annotations)
-
-    async def evict(self, pod: Pod, reason: str) -> None:
-        """See `Cluster.evict`."""
-        async with self._writing():
-            await self._cluster.evict(pod, reason)
-
-    async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
-        """See `Cluster.eviction_block`."""
-        async with self._writing():
-            return await self._cluster.eviction_block(pods)
-
-    async def report_pod(self, pod: Pod, message: str) -> None:
-        """See `Cluster.report_pod`."""
-        async with self._writing():
-            await self._cluster.report_pod(pod, message)
-
-    async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
-        """See `Cluster.report_group`."""
-        async with self._writing():
-            await self._cluster.report_group(group, scheduled, reason, message)
-
-    async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
-        """See `Cluster.report_members`."""
-        async with self._writing():
-            await self._cluster.report_members(group, status)
-
-    async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
-        """See `Cluster.event`."""
-        async with self._writing():
-            await self._cluster.event(regarding, reason, message, warning)

@@ -187,7 +187,7 @@ async def test_write_that_waits_for_its_connection_until_the_lease_is_over_is_no
     for owner in (reached._transport._exchange, reached._transport):
         monkeypatch.setattr(owner, "_new_socket", hang_first)
     with pytest.raises(NotLeading, match="hasn't been read lately"):
-        await fence.bind(Pod("ns", "p", "u1"), "n1", {})
+        await fence.write(lambda cluster: cluster.bind(Pod("ns", "p", "u1"), "n1", {}))
     assert made == [True]
     await asyncio.sleep(0.05)
     assert server.count(*BIND) == 0

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from fluence_extender.cluster.errors import NotLeading
-from fluence_extender.cluster.port import Regarding
+from fluence_extender.cluster.port import Cluster, Regarding
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
@@ -17,7 +17,7 @@ from tests.core.faulty_cluster import FaultyCluster
 
 POD = Pod("ns", "p", "u1", gates=(GATE,))
 GROUP = CoschedulingGroup("ns", "g", "u", 2)
-Write = Callable[[Fence], Awaitable[None]]
+Write = Callable[[Cluster], Awaitable[None]]
 
 
 class Lead:
@@ -28,15 +28,19 @@ class Lead:
     why_not = "the lease is held by another"
 
 
+def nominate(cluster: Cluster) -> Awaitable[None]:
+    return cluster.nominate(POD, "n1")
+
+
 WRITES: dict[str, Write] = {
-    "nominate": lambda fence: fence.nominate(POD, "n1"),
-    "ungate": lambda fence: fence.ungate(POD, GATE),
-    "bind": lambda fence: fence.bind(POD, "n1", {}),
-    "evict": lambda fence: fence.evict(POD, "why"),
-    "report_pod": lambda fence: fence.report_pod(POD, "busy"),
-    "report_group": lambda fence: fence.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
-    "report_members": lambda fence: fence.report_members(GROUP, MemberStatus("Running")),
-    "event": lambda fence: fence.event(Regarding("v1", "Pod", "ns", "p", "u1"), "Busy", "busy"),
+    "nominate": nominate,
+    "ungate": lambda cluster: cluster.ungate(POD, GATE),
+    "bind": lambda cluster: cluster.bind(POD, "n1", {}),
+    "evict": lambda cluster: cluster.evict(POD, "why"),
+    "report_pod": lambda cluster: cluster.report_pod(POD, "busy"),
+    "report_group": lambda cluster: cluster.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
+    "report_members": lambda cluster: cluster.report_members(GROUP, MemberStatus("Running")),
+    "event": lambda cluster: cluster.event(Regarding("v1", "Pod", "ns", "p", "u1"), "Busy", "busy"),
 }
 
 
@@ -50,7 +54,7 @@ async def test_standby_writes_nothing(name: str) -> None:
     lead.leads = lead.holds = False
     before = repr(state(cluster))
     with pytest.raises(NotLeading, match="not the leader: the lease is held by another"):
-        await WRITES[name](Fence(cluster, lead))
+        await Fence(cluster, lead).write(WRITES[name])
     assert repr(state(cluster)) == before
 
 
@@ -59,8 +63,8 @@ async def test_leader_writes(name: str) -> None:
     cluster = FaultyCluster(POD, GROUP)
     before = repr((cluster.pods(), cluster.events, cluster.reports, vars(cluster)))
     if name == "bind":
-        await WRITES["ungate"](Fence(cluster, Lead()))
-    await WRITES[name](Fence(cluster, Lead()))
+        await Fence(cluster, Lead()).write(WRITES["ungate"])
+    await Fence(cluster, Lead()).write(WRITES[name])
     assert repr((cluster.pods(), cluster.events, cluster.reports, vars(cluster))) != before
 
 
@@ -68,7 +72,7 @@ async def test_write_under_way_is_given_up_when_the_lead_is_lost() -> None:
     cluster = FaultyCluster(POD, GROUP)
     cluster.delays["nominate"] = 30.0
     fence = Fence(cluster, Lead())
-    writing = asyncio.create_task(fence.nominate(POD, "n1"))
+    writing = asyncio.create_task(fence.write(nominate))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     fence.give_up()
@@ -81,13 +85,13 @@ async def test_time_limit_of_a_write_itself_is_no_loss_of_the_lead() -> None:
     cluster = FaultyCluster(POD, GROUP)
     cluster.fail("nominate", TimeoutError("slow"))
     with pytest.raises(TimeoutError, match="slow"):
-        await Fence(cluster, Lead()).nominate(POD, "n1")
+        await Fence(cluster, Lead()).write(nominate)
 
 
 async def test_cancelled_write_stays_cancelled() -> None:
     cluster = FaultyCluster(POD, GROUP)
     cluster.delays["nominate"] = 30.0
-    writing = asyncio.create_task(Fence(cluster, Lead()).nominate(POD, "n1"))
+    writing = asyncio.create_task(Fence(cluster, Lead()).write(nominate))
     await asyncio.sleep(0)
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -97,7 +101,7 @@ async def test_cancelled_write_stays_cancelled() -> None:
 async def test_write_waits_for_word_that_the_lease_is_still_ours() -> None:
     cluster, lead = FaultyCluster(POD), Lead()
     lead.leads = False
-    writing = asyncio.create_task(Fence(cluster, lead).nominate(POD, "n1"))
+    writing = asyncio.create_task(Fence(cluster, lead).write(nominate))
     await asyncio.sleep(0.05)
     assert cluster.calls == []
     lead.leads = True
@@ -108,7 +112,7 @@ async def test_write_waits_for_word_that_the_lease_is_still_ours() -> None:
 async def test_write_that_waits_for_such_word_in_vain_is_not_made() -> None:
     cluster, lead = FaultyCluster(POD), Lead()
     lead.leads = False
-    writing = asyncio.create_task(Fence(cluster, lead).nominate(POD, "n1"))
+    writing = asyncio.create_task(Fence(cluster, lead).write(nominate))
     await asyncio.sleep(0.05)
     lead.holds = False
     with pytest.raises(NotLeading, match="held by another"):
@@ -120,7 +124,7 @@ async def test_write_that_waits_for_such_word_is_given_up_with_the_others() -> N
     cluster, lead = FaultyCluster(POD), Lead()
     lead.leads = False
     fence = Fence(cluster, lead)
-    writing = asyncio.create_task(fence.nominate(POD, "n1"))
+    writing = asyncio.create_task(fence.write(nominate))
     await asyncio.sleep(0)
     fence.give_up()
     with pytest.raises(NotLeading, match="lost during the write"):
