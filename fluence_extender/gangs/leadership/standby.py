@@ -13,7 +13,7 @@ from fluence_extender.gangs.leadership.replay import steered_node
 from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.member_states import NOT_BOUND, MemberEvent, Waiting, move, update
 from fluence_extender.gangs.lifecycle.refusals import Refusals
-from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
+from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.ledger.ledger import Ledger
@@ -70,11 +70,9 @@ class Standby:
             finish(gang, now)
             return
         size = size_of(gang)
-        if isinstance(size, Reason):
-            settle_without_size(gang, alive, size, now)
-        else:
+        if not isinstance(size, Reason):
             gang.size = size
-            settle(gang, alive, now)
+        settle(gang, alive, size, now)
         if gang.state is GangState.WAITING and any(member.steered_to for member in alive):
             gang.state = GangState.COMMITTED
         if not isinstance(size, Reason):

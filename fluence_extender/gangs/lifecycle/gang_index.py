@@ -19,38 +19,18 @@ from fluence_extender.model.gang import GangKey, GangState
 SETTLED = (GangState.BOUND, GangState.FINISHED)
 
 
-class Timers:
-    """When to look at each gang again even if nothing is observed of it: one timer a gang, the earliest requested."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, GangKey]] = []
-        self._due: dict[GangKey, float] = {}
-
-    def set(self, key: GangKey, when: float) -> None:
-        """Look at the gang at ``when`` (on the controller's clock), or earlier if that was requested before."""
-        if when < self._due.get(key, NEVER):
-            self._due[key] = when
-            heapq.heappush(self._heap, (when, key))
-
-    def take_due(self, now: float) -> list[GangKey]:
-        """Remove the timers that are due and return their gangs."""
-        found: list[GangKey] = []
-        while self._heap and self._heap[0][0] <= now:
-            when, key = heapq.heappop(self._heap)
-            if self._due.get(key) == when:
-                del self._due[key]
-                found.append(key)
-        return found
-
-
 class GangIndex:
-    """The gangs of ``registry`` by what a step has to look at them for."""
+    """The gangs of ``registry`` by what a step has to look at them for.
+
+    Each gang has one timer, the earliest requested: it is looked at then even if nothing is observed of it.
+    """
 
     def __init__(self, registry: Registry, limits: Limits) -> None:
         self._registry = registry
         self._limits = limits
         self._active: set[GangKey] = set()
-        self._timers = Timers()
+        self._timers: list[tuple[float, GangKey]] = []
+        self._due: dict[GangKey, float] = {}
         self.waiting: set[GangKey] = set()
 
     def update(self, gang: Gang, now: float) -> None:
@@ -58,15 +38,23 @@ class GangIndex:
         settled = gang.state in SETTLED
         (self._active.discard if settled else self._active.add)(gang.key)
         (self.waiting.add if needy(gang) else self.waiting.discard)(gang.key)
-        self.look_at(gang, due(gang, now, self._limits))
+        self.look_at(gang.key, due(gang, now, self._limits))
 
-    def look_at(self, gang: Gang, when: float) -> None:
-        """Look at the gang at ``when``, or earlier if that was requested before."""
-        self._timers.set(gang.key, when)
+    def look_at(self, key: GangKey, when: float) -> None:
+        """Look at the gang at ``when`` (on the controller's clock), or earlier if that was requested before."""
+        if when < self._due.get(key, NEVER):
+            self._due[key] = when
+            heapq.heappush(self._timers, (when, key))
 
     def take_due(self, now: float) -> set[GangKey]:
         """Remove the timers that are due and return their gangs."""
-        return set(self._timers.take_due(now))
+        found: set[GangKey] = set()
+        while self._timers and self._timers[0][0] <= now:
+            when, key = heapq.heappop(self._timers)
+            if self._due.get(key) == when:
+                del self._due[key]
+                found.add(key)
+        return found
 
     def existing(self, keys: Set[GangKey]) -> list[Gang]:
         """Return the gangs of ``keys`` that still exist, in a stable order."""

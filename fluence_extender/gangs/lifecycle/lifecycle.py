@@ -51,7 +51,7 @@ from fluence_extender.gangs.lifecycle.resting import (
     note_failed_binding,
     note_silent_scheduler,
 )
-from fluence_extender.gangs.lifecycle.states import finish, settle, settle_without_size
+from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
@@ -173,7 +173,7 @@ class Lifecycle:
         now = self._clock()
         for gang in self._gang_index.unsettled():
             if self._resting.shorten(gang, now):
-                self._gang_index.look_at(gang, gang.rest.until)
+                self._gang_index.look_at(gang.key, gang.rest.until)
             for member in gang.pending():
                 member.refusals.barred.pop(name, None)
                 if member.assignment is not None and member.assignment.node == name:
@@ -253,7 +253,7 @@ class Lifecycle:
             self._commit_member(gang, member)
         until = self._clock() + self._limits.handed
         move(gang, member, MemberEvent.HAND_OVER, until=until)
-        self._gang_index.look_at(gang, until)
+        self._gang_index.look_at(gang.key, until)
         return None
 
     def bound(self, uid: str, node: str) -> None:
@@ -465,15 +465,12 @@ class Lifecycle:
             gang.size = size
         complete = not isinstance(size, Reason) and len(alive) + gang.ended >= size
         gather(gang, alive, complete or gang.begun, now, self._limits)
-        if isinstance(size, Reason):
+        if not complete:
             self._places.withdraw(gang)
-            settle_without_size(gang, alive, size, now)
-            return
-        if len(alive) + gang.ended < size:
-            self._places.withdraw(gang)
-        settle(gang, alive, now)
-        explain_unbound(gang, now)
-        gang.barrier.recheck(gang.gathered)
+        settle(gang, alive, size, now)
+        if not isinstance(size, Reason):
+            explain_unbound(gang, now)
+            gang.barrier.recheck(gang.gathered)
 
     def _steers(self, gang: Gang) -> list[Action]:
         steerable = [

@@ -30,12 +30,15 @@ def finish(gang: Gang, now: float) -> None:
     gang.explain(None, now)
 
 
-def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
-    """Settle the state of a gang whose size is known."""
+def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) -> None:
+    """Settle the state of a gang with living members.
+
+    ``size`` is its size or, if that is no longer known, the reason; then bound members stay where they are.
+    """
     bound = sum(1 for member in alive if member.state is BOUND)
-    assigned = sum(1 for member in alive if member.assignment is not None)
+    assigned = any(member.assignment is not None for member in alive)
     gang.expect()
-    whole = is_whole(gang, bound)
+    whole = gang.whole and not gang.short if isinstance(size, Reason) else is_whole(gang, bound)
     if bound == len(alive) and whole:
         if gang.state is not GangState.BOUND:
             gang.note(HistoryKind.COMPLETE, "", have_nodes(bound))
@@ -44,7 +47,8 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
         gang.incomplete_since = None
         gang.rest.replans = gang.rest.refused = gang.rest.stalled = 0
         gang.explain(None, now)
-    elif bound:
+        return
+    if bound:
         gang.state = GangState.COMMITTED
         # Members beyond the size may come and go: those that wait don't endanger those that run.
         gang.whole = whole
@@ -58,6 +62,8 @@ def settle(gang: Gang, alive: Sequence[Member], now: float) -> None:
         if not assigned:
             gang.state = GangState.WAITING
             gang.begin_anew()
+    if isinstance(size, Reason):
+        gang.explain(size, now)
 
 
 def is_whole(gang: Gang, bound: int) -> bool:
@@ -67,20 +73,3 @@ def is_whole(gang: Gang, bound: int) -> bool:
     if not gang.whole:
         gang.write_off_rejected()
     return True
-
-
-def settle_without_size(gang: Gang, alive: Sequence[Member], why: Reason, now: float) -> None:
-    """Settle the state of a gang whose size is no longer known; bound members stay where they are."""
-    bound = sum(1 for member in alive if member.state is BOUND)
-    gang.whole = gang.whole and not gang.short
-    if gang.whole and bound == len(alive):
-        gang.state = GangState.BOUND
-        gang.explain(None, now)
-        return
-    gang.state = GangState.COMMITTED if gang.begun else GangState.WAITING
-    if not bound:
-        gang.incomplete_since = None
-        gang.whole = False
-    elif not gang.whole and gang.incomplete_since is None:
-        gang.incomplete_since = now
-    gang.explain(why, now)

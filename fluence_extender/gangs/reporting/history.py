@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -140,11 +140,9 @@ class Memory(Generic[G]):
 
     def keep(self, key: object, gang: G) -> None:
         """Remember a gang that is gone from now on."""
-        now = self.clock()
         self._gone.pop(key, None)
-        self._gone[key] = PastGang(gang, now)
-        for old in self._outlived(now):
-            del self._gone[old]
+        self._gone[key] = PastGang(gang, self.clock())
+        self._forget_outlived()
 
     def take(self, key: object) -> G | None:
         """Return a remembered gang that comes back under its key, and forget it; None if it isn't known."""
@@ -153,22 +151,15 @@ class Memory(Generic[G]):
 
     def get(self, key: object) -> PastGang[G] | None:
         """Return the gang of that key, or None if it isn't remembered."""
-        found = self._gone.get(key)
-        return found if found is not None and self._fresh(found, self.clock()) else None
+        self._forget_outlived()
+        return self._gone.get(key)
 
     def __iter__(self) -> Iterator[PastGang[G]]:
         """Iterate over the remembered gangs, the oldest first."""
-        now = self.clock()
-        return iter([one for one in self._gone.values() if self._fresh(one, now)])
+        self._forget_outlived()
+        return iter(list(self._gone.values()))
 
-    def _outlived(self, now: float) -> Iterable[object]:
-        surplus = len(self._gone) - REMEMBERED
-        outlived: list[object] = []
-        for number, (key, one) in enumerate(self._gone.items()):
-            if number >= surplus and self._fresh(one, now):
-                break
-            outlived.append(key)
-        return outlived
-
-    def _fresh(self, one: PastGang[G], now: float) -> bool:
-        return now - one.at < REMEMBERED_FOR
+    def _forget_outlived(self) -> None:
+        oldest = self.clock() - REMEMBERED_FOR
+        while self._gone and (len(self._gone) > REMEMBERED or next(iter(self._gone.values())).at <= oldest):
+            self._gone.popitem(last=False)
