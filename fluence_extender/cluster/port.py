@@ -7,7 +7,7 @@ pod never reaches another pod that took its name. `errors` holds the exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -145,6 +145,10 @@ class OwnPods:
     version: str
     uids: frozenset[str]
     changed: tuple[Pod, ...]
+
+
+ListOwnPods = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
+"""Lists the pods of this scheduler, given the versions that the caller knows. Raises `ClusterError`."""
 
 
 @dataclass(frozen=True, slots=True)

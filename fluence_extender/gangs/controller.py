@@ -255,10 +255,6 @@ class Controller:
             self._standby.step()
         return self.lifecycle.step() if self.started and self.leading else []
 
-    def pod(self, uid: str) -> Pod | None:
-        """Return a pod of any scheduler, or None if it isn't known."""
-        return self._pods.get(uid)
-
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if it isn't known."""
         return self.registry.member(uid)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -23,6 +23,7 @@ from fluence_extender.cluster.reconciler import Reconciler
 from fluence_extender.gangs.membership.assembly import required_size
 from fluence_extender.gangs.membership.conventions import labelled
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
+from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL, WEBHOOK_NAME
@@ -43,11 +44,6 @@ Ref = tuple[type[Group], Name]
 KINDS: dict[Kind, type[Group]] = {Kind.POD_GROUP: PodGroup, Kind.COSCHEDULING_GROUP: CoschedulingGroup}
 NEEDED = frozenset((Kind.POD, *KINDS))
 """Kinds that must have been listed before "this group has no members" or "there is no such group" can be believed."""
-
-
-class _Member(NamedTuple):
-    pod: Pod
-    membership: Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +191,10 @@ class PodGroups:
 
         Of parts that start one after the other, the smallest counts.
         """
-        parts: dict[GangKey, list[_Member]] = {}
+        parts: dict[GangKey, list[Member]] = {}
         for pod in members:
             membership = self._workloads.membership(pod)
-            parts.setdefault(membership.key, []).append(_Member(pod, membership))
+            parts.setdefault(membership.key, []).append(Member(pod, membership))
         sizes = [required_size(key, part) for key, part in parts.items()]
         known = [size for size in sizes if not isinstance(size, Reason)]
         return min(known) if len(known) == len(sizes) else None

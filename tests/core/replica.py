@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.live_resources import LiveResources
-from fluence_extender.cluster.port import Lease, OwnPods
+from fluence_extender.cluster.port import Lease, ListOwnPods
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
@@ -50,14 +50,13 @@ class WatchedDriver(Driver):
         self,
         controller: Controller,
         link: Link,
-        limits: Limits,
         leadership: ByLease,
         on_led: Callable[[], None],
     ) -> None:
-        super().__init__(controller, link, limits, leadership, asyncio.get_running_loop().time)
+        super().__init__(controller, link, leadership, asyncio.get_running_loop().time)
         self._on_led = on_led
 
-    async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[OwnPods]]) -> None:
+    async def lead(self, look: ListOwnPods) -> None:
         """See `Driver.lead`."""
         await super().lead(look)
         self._on_led()
@@ -94,7 +93,7 @@ class Replica:
             ledger, limits, clock=loop.time, leading=False, read_resources=self.live.read
         )
         self.leadership = ByLease(name, loop.time)
-        self.driver = WatchedDriver(self.controller, self.link, limits, self.leadership, on_led)
+        self.driver = WatchedDriver(self.controller, self.link, self.leadership, on_led)
         self.election = Election(
             self.leadership,
             self.driver,

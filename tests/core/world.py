@@ -96,7 +96,7 @@ class World:
         live = LiveResources(lambda _, why: self.rejected.append(why))
         self.controller = Controller(self.ledger, self.limits, clock=self.loop.time, read_resources=live.read)
         self._watch_for_crashes(self.controller)
-        self.driver = Driver(self.controller, self.cluster, self.limits, clock=self.loop.time)
+        self.driver = Driver(self.controller, self.cluster, clock=self.loop.time)
         rebuilder = GraphRebuilder(self.controller, live.reject_adopted, self.driver.wake, self._beside)
         driver = self.driver
 

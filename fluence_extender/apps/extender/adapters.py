@@ -76,7 +76,7 @@ class LivePlacements:
         if pod.scheduler != SCHEDULER_NAME:
             return Anywhere()
         if not self._driver.leading:
-            return Undecided(self._driver.why_not_leading)
+            return Undecided(self._driver.fence.why_not_leading)
         found = self._controller.member(pod.uid)
         if found is None:
             return Undecided(NOT_SEEN)

@@ -110,9 +110,9 @@ async def _run(
         on_preempted=metrics.preemptions.inc,
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
-    driver = Driver(controller, cluster, limits, leadership)
+    driver = Driver(controller, cluster, leadership)
     # Reads came first; from here on each write needs the lead.
-    connection.permit = driver.demand
+    connection.permit = driver.fence.demand
     rebuilder = GraphRebuilder(controller, live.reject_adopted, driver.wake)
     own_pods = partial(list_own_pods, connection)
     auditor = Auditor(

@@ -25,41 +25,35 @@ class BarrierFailed(Exception):
 
 
 class Barrier:
-    """Where the members of one plan gather; ``doubted`` if members refused before may block each other."""
+    """Where the members of one plan gather.
 
-    __slots__ = ("_arrived", "_doubted", "_failure", "_open", "_waiting")
+    ``open``: members pass without waiting. ``doubted``: a member was refused, and members refused before may block each
+    other, so only members that wait at the same time count.
+    """
+
+    __slots__ = ("_arrived", "_failure", "_waiting", "doubted", "open")
 
     def __init__(self, doubted: bool = False) -> None:
         self._arrived: dict[str, str] = {}
-        self._open = False
+        self.open = False
         self._failure: str | None = None
         self._waiting: dict[asyncio.Future[None], str] = {}
-        self._doubted = doubted
-
-    @property
-    def open(self) -> bool:
-        """Whether members pass without waiting."""
-        return self._open
-
-    @property
-    def doubted(self) -> bool:
-        """Whether a member was refused, so that only members that wait at the same time count."""
-        return self._doubted
+        self.doubted = doubted
 
     def release(self) -> None:
         """Open the barrier for good."""
-        self._open = True
+        self.open = True
         self._wake()
 
     def fail(self, why: str) -> None:
         """Fail all waits; the barrier can't be used afterwards."""
-        if not self._open:
+        if not self.open:
             self._failure = why
             self._wake()
 
     def doubt(self) -> None:
         """Count only waiting members from now on: after a refusal, some may not be able to be there together."""
-        self._doubted = True
+        self.doubted = True
         waiting = set(self._waiting.values())
         self._arrived = {uid: node for uid, node in self._arrived.items() if uid in waiting}
 
@@ -80,15 +74,15 @@ class Barrier:
             self.release()
         if self._waits:
             await self._wait(uid, seconds)
-        if self._open:
+        if self.open:
             return
-        if self._doubted:
+        if self.doubted:
             self._arrived.pop(uid, None)
         raise BarrierFailed(self._failure or f"the other members have not reached bind within {seconds:g} s")
 
     @property
     def _waits(self) -> bool:
-        return not self._open and self._failure is None
+        return not self.open and self._failure is None
 
     async def _wait(self, uid: str, seconds: float) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -97,7 +91,7 @@ class Barrier:
             async with asyncio.timeout(seconds):
                 await future
         except TimeoutError:
-            if self._doubted:
+            if self.doubted:
                 self._wake()
         finally:
             del self._waiting[future]

@@ -13,7 +13,6 @@ from fluence_extender.gangs.execution.barrier import BarrierFailed
 from fluence_extender.gangs.execution.executor import AT_ONCE
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
-from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.assignment import binding_annotations
@@ -44,7 +43,6 @@ class Binder:
         registry: Registry,
         lifecycle: Lifecycle,
         fence: Fence,
-        limits: Limits,
         leading: Callable[[], bool],
         lead_lost: Callable[[], None],
         wake: Callable[[], None],
@@ -52,7 +50,6 @@ class Binder:
         self._registry = registry
         self._lifecycle = lifecycle
         self._fence = fence
-        self._limits = limits
         self._leading = leading
         self._lead_lost = lead_lost
         self._wake = wake
@@ -65,7 +62,7 @@ class Binder:
             return
         if not gang.begun:
             try:
-                await gang.barrier.arrive(uid, node, gang.gathered, self._limits.bind_wait)
+                await gang.barrier.arrive(uid, node, gang.gathered, self._lifecycle.limits.bind_wait)
             except BarrierFailed as failed:
                 self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {failed}")
                 self._lifecycle.not_bound(uid)

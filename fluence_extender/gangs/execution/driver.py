@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 
 import structlog
 
-from fluence_extender.cluster.port import Cluster, Observation, OwnPods
+from fluence_extender.cluster.port import Cluster, ListOwnPods, Observation
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.binder import Binder
 from fluence_extender.gangs.execution.executor import Executor
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread
 from fluence_extender.gangs.leadership.lease import ALONE, Leadership
-from fluence_extender.gangs.lifecycle.limits import Limits
 
 log = structlog.get_logger(__name__)
 
@@ -37,34 +36,32 @@ TICK = 1.0
 class Driver:
     """Runs a controller against a cluster.
 
-    ``executor`` and ``binder`` write to the cluster while we lead. ``clock`` measures, in seconds, how long a decision
-    takes.
+    ``executor`` and ``binder`` write to the cluster through ``fence``, while we lead. ``clock`` measures, in seconds,
+    how long a decision takes.
     """
 
     def __init__(
         self,
         controller: Controller,
         cluster: Cluster,
-        limits: Limits | None = None,
         leadership: Leadership = ALONE,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._clock = clock
         self._controller = controller
         self._leadership = leadership
-        self._fence = Fence(cluster, leadership)
+        self.fence = Fence(cluster, leadership)
         self._led = asyncio.Event()
         self._wake = asyncio.Event()
         self._held_back: list[Observation] | None = None
         self._gather = GATHER
         self.executor = Executor(
-            controller.registry, controller.lifecycle, self._fence, self._end_term, self.wake
+            controller.registry, controller.lifecycle, self.fence, self._end_term, self.wake
         )
         self.binder = Binder(
             controller.registry,
             controller.lifecycle,
-            self._fence,
-            limits or Limits(),
+            self.fence,
             lambda: self.leading,
             self._end_term,
             self.wake,
@@ -101,23 +98,14 @@ class Driver:
         """Whether we decide; our writes may still have to wait until the Lease is confirmed."""
         return self._controller.leading and self._leadership.holds
 
-    @property
-    def why_not_leading(self) -> str:
-        """Why we don't lead, in stable words."""
-        return self._fence.why_not_leading
-
-    def demand(self) -> None:
-        """Raise `NotLeading` unless we lead at this moment."""
-        self._fence.demand()
-
-    async def lead(self, look: Callable[[Mapping[str, str]], Awaitable[OwnPods]]) -> None:
+    async def lead(self, look: ListOwnPods) -> None:
         """Begin to decide, after a look at what the leader before us has written (given the versions that we know).
 
         Raises what the look raises, and `NotLeading` if the lead is lost meanwhile.
         """
         try:
             seen = await look(self._controller.begin_look())
-            await self._fence.confirmed()
+            await self.fence.confirmed()
             self._controller.lead(seen)
         finally:
             self._controller.end_look()
@@ -127,9 +115,9 @@ class Driver:
     def stand_down(self) -> None:
         """Stop deciding and writing: fail the waits at barriers, and give up the writes under way."""
         self._led.clear()
-        self._controller.stand_down(self.why_not_leading)
+        self._controller.stand_down(self.fence.why_not_leading)
         self.executor.cancel()
-        self._fence.give_up()
+        self.fence.give_up()
 
     def _end_term(self) -> None:
         """End the term because a write was refused.

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import structlog
 
 from fluence_extender.cluster.errors import ClusterError
-from fluence_extender.cluster.port import Changed, Deleted, Kind, OwnPods
+from fluence_extender.cluster.port import Changed, Deleted, Kind, ListOwnPods, OwnPods
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.member_states import MemberEvent, move, update
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -38,8 +38,6 @@ LOOK_EVERY = 5
 SETTLE = 5.0
 """Seconds within which the watch should show what a list has shown."""
 
-AskCluster = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
-
 
 class Auditor:
     """Audits ``controller`` every ``every`` seconds.
@@ -53,7 +51,7 @@ class Auditor:
         self,
         controller: Controller,
         count: Callable[[DriftKind], None],
-        look: AskCluster | None = None,
+        look: ListOwnPods | None = None,
         watching: Callable[[], bool] = lambda: True,
         leads: Callable[[], bool] = lambda: True,
         every: float = 60.0,
@@ -91,7 +89,7 @@ class Auditor:
         """Compare everything once; return the drifts, which are repaired already."""
         found: list[Drift] = []
         began = time.perf_counter()
-        for differences in self._comparisons():
+        for differences in self.comparisons():
             for drift in differences:
                 self._mend(drift)
                 found.append(drift)
@@ -100,12 +98,8 @@ class Auditor:
                 began = time.perf_counter()
         return found
 
-    def sweep(self) -> list[Drift]:
-        """Return what differs now, in one go; nothing is repaired."""
-        return [drift for differences in self._comparisons() for drift in differences]
-
-    def _comparisons(self) -> Iterator[list[Drift]]:
-        """Iterate over the drifts of one object after the other."""
+    def comparisons(self) -> Iterator[list[Drift]]:
+        """Iterate over the drifts of one object after the other; nothing is repaired."""
         controller, ledger = self._controller, self._controller.ledger
         for uid in list(controller.pods):
             pod = controller.pods.get(uid)
@@ -159,7 +153,7 @@ class Auditor:
 
     # The cluster itself.
 
-    async def compare_with_a_fresh_list(self, look: AskCluster) -> list[Drift]:
+    async def compare_with_a_fresh_list(self, look: ListOwnPods) -> list[Drift]:
         """Find what the watch has missed of our own pods, and take it in.
 
         A list that differs from what the watch showed before is only a suspicion. The watch has missed the change if it

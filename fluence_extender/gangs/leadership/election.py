@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from fluence_extender.cluster.errors import ClusterError, NotLeading
-from fluence_extender.cluster.port import Lease, OwnPods
+from fluence_extender.cluster.port import Lease, ListOwnPods
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, ByLease, Term
 
@@ -22,9 +22,6 @@ log = structlog.get_logger(__name__)
 
 ReadLease = Callable[[float], Awaitable[Lease | None]]
 """Reads the Lease within that many seconds. Raises `ClusterError`."""
-
-LookAtOurs = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
-"""Looks at our pods, given the versions that we know. Raises `ClusterError`."""
 
 AT_LEAST = 0.1
 """Seconds between two reads of the Lease."""
@@ -47,7 +44,7 @@ class Election:
         leadership: ByLease,
         driver: Driver,
         read: ReadLease,
-        look: LookAtOurs,
+        look: ListOwnPods,
         ready: Callable[[], bool],
     ) -> None:
         self._leadership = leadership

@@ -17,7 +17,7 @@ replacement.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fluence_extender.cluster.port import Pin
@@ -94,24 +94,19 @@ def _job_of(pod: Pod) -> JobKey | None:
 
 
 class Displacement:
-    """Pins members, finds displaced ones and has them replaced.
-
-    ``passes`` returns the preemptors that a gang could preempt itself: nodes held for them are open to it.
-    """
+    """Pins members, finds displaced ones and has them replaced."""
 
     def __init__(
         self,
         places: Places,
         planner: Planner,
         ledger: Ledger,
-        passes: Callable[[Gang], frozenset[object]],
         workloads: WorkloadIndex,
         limits: Limits,
     ) -> None:
         self._places = places
         self._planner = planner
         self._ledger = ledger
-        self._passes = passes
         self._failures = JobFailures(workloads)
         self._limits = limits
 
@@ -168,7 +163,7 @@ class Displacement:
         """Return those of ``members``, by uid, whose pins keep all of them from being placed together."""
         eligibility, topology = self._planner.eligibility, self._planner.topology
         trial = Trial(self._ledger, eligibility, topology, any(one.pod.devices for one in members))
-        with self._ledger.preemptor_holds.ignoring(self._passes(gang)):
+        with self._ledger.preemptor_holds.ignoring(self._places.passes(gang)):
             return displaced(trial, self._places.demands(members, now), gang.key, self._places.settled(gang))
 
 

@@ -84,7 +84,7 @@ class Lifecycle:
         self._registry = registry
         self._ledger = ledger
         self._planner = planner
-        self._limits = limits
+        self.limits = limits
         self._clock = clock
         preemptions = Preemptions(ledger.preemptor_holds)
         self._places = Places(registry, ledger, planner, clock, preemptions.passes)
@@ -93,9 +93,7 @@ class Lifecycle:
         self.preemption = PreemptionManager(
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
         )
-        self._displacement = Displacement(
-            self._places, planner, ledger, preemptions.passes, registry.workloads, limits
-        )
+        self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         self._attempts = Attempts(registry, ledger, self._places, self.preemption, self._displacement, clock)
         self._gang_index = GangIndex(registry, limits)
         self._tried_version = -1
@@ -190,7 +188,7 @@ class Lifecycle:
         now = self._clock()
         self._registry.revision += 1
         gang.note(HistoryKind.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
-        if member.refusals.add(node, now, self._limits):
+        if member.refusals.add(node, now, self.limits):
             self._resting.after_refusal(gang, member, now)
 
     def waited_in_vain(self, uid: str, node: str) -> None:
@@ -208,11 +206,11 @@ class Lifecycle:
         if member.bound or member.binding or not here or not gang.barrier.doubted:
             return
         member.refusals.vain_waits += 1
-        if member.refusals.vain_waits < self._limits.vain_waits or not may_block_others(gang, member):
+        if member.refusals.vain_waits < self.limits.vain_waits or not may_block_others(gang, member):
             return
         now = self._clock()
         self._registry.revision += 1
-        member.refusals.bar(node, now, self._limits)
+        member.refusals.bar(node, now, self.limits)
         self._resting.after_refusal(gang, member, now)
 
     # Binding.
@@ -251,7 +249,7 @@ class Lifecycle:
             return HandoverDenied(NOT_ITS_TURN, for_good=False)
         if not member.binding:
             self._commit_member(gang, member)
-        until = self._clock() + self._limits.handed
+        until = self._clock() + self.limits.handed
         move(gang, member, MemberEvent.HAND_OVER, until=until)
         self._gang_index.look_at(gang.key, until)
         return None
@@ -394,11 +392,11 @@ class Lifecycle:
         for gang in self._gang_index.existing(looked_at):
             for member in lapsed(gang, now):
                 end_binding(gang, member, MemberEvent.HANDOVER_OVER)
-                note_silent_scheduler(member, self._limits)
+                note_silent_scheduler(member, self.limits)
                 self._places.leave_if_unfit(gang, member)
                 self._registry.dirty.add(gang.key)
         late = (
-            gang.key for gang in self._gang_index.existing(looked_at) if falls_late(gang, now, self._limits)
+            gang.key for gang in self._gang_index.existing(looked_at) if falls_late(gang, now, self.limits)
         )
         self._registry.dirty.update(late)
         for key in sorted(self._registry.dirty):
@@ -418,10 +416,10 @@ class Lifecycle:
         for gang in self._gang_index.existing(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
             actions.extend(self._steers(gang))
-            actions.extend(undo(gang, now, self._limits))
+            actions.extend(undo(gang, now, self.limits))
             forget_displaced(gang)
             actions.extend(self._displacement.replacements(gang, now))
-            actions.extend(announcements(gang, now, self._limits, self._registry))
+            actions.extend(announcements(gang, now, self.limits, self._registry))
             self._gang_index.update(gang, now)
         return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
 
@@ -464,7 +462,7 @@ class Lifecycle:
         if not isinstance(size, Reason):
             gang.size = size
         complete = not isinstance(size, Reason) and len(alive) + gang.ended >= size
-        gather(gang, alive, complete or gang.begun, now, self._limits)
+        gather(gang, alive, complete or gang.begun, now, self.limits)
         if not complete:
             self._places.withdraw(gang)
         settle(gang, alive, size, now)

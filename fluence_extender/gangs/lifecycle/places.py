@@ -46,7 +46,7 @@ class Places:
         self._planner = planner
         self._clock = clock
         self._clears: list[Clear] = []
-        self._passes = passes
+        self.passes = passes
 
     def clears(self) -> list[Clear]:
         """Return the nominations to take back, each once."""
@@ -59,7 +59,7 @@ class Places:
         """Place all of ``members`` off the nodes ``avoided``, or none of them and return why."""
         demands = self.demands(members, now, avoided)
         try:
-            with self._ledger.preemptor_holds.ignoring(self._passes(gang)):
+            with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
                 assignments = self._planner.plan(demands, gang.key, self.settled(gang))
         except GangRefused as refused:
             return refused.reason

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-
-
-class HasMembership(Protocol):
-    """A pod and its membership."""
-
-    @property
-    def pod(self) -> Pod: ...
-
-    @property
-    def membership(self) -> Membership: ...
 
 
 def agreed_size(key: GangKey, memberships: Iterable[Membership]) -> int | Reason:
@@ -51,7 +41,7 @@ def agreed_size(key: GangKey, memberships: Iterable[Membership]) -> int | Reason
 TEMPLATE_HASH = "pod-template-hash"
 
 
-def required_size(key: GangKey, members: Sequence[HasMembership]) -> int | Reason:
+def required_size(key: GangKey, members: Sequence[Member]) -> int | Reason:
     """Return the size that all members state or, where pods of one controller differ, that its newest pods state.
 
     Such a difference means that the controller's template was changed, and what the older pods carry is out of date.

@@ -105,6 +105,6 @@ def _user(controller: Controller, uid: str, requests: Resources) -> v1.NodeUser:
     if held is not None:
         gang = gang_name(controller, uid)
         return v1.NodeUser(held.namespace, held.name, uid, gang, strength(held), amounts(requests))
-    pod = controller.pod(uid)
+    pod = controller.pods.get(uid)
     namespace, name = ("", "") if pod is None else (pod.namespace, pod.name)
     return v1.NodeUser(namespace, name, uid, "", "other", amounts(requests))

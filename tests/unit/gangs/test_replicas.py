@@ -237,7 +237,7 @@ def test_waits_at_the_barrier_fail_when_the_lead_is_lost(pair: MakePair) -> None
 def test_write_refused_in_a_moment_without_the_lead_is_made_after_another_look(pair: MakePair) -> None:
     w = pair(node("n0"))
     replica = leader(w)
-    fence = replica.driver._fence
+    fence = replica.driver.fence
     renewed = fence._leadership
 
     class Lapsed:
