@@ -39,8 +39,7 @@ class Registry:
         self.gangs: dict[GangKey, Gang] = {}
         self.gone: Memory[Gang] = Memory(clock)
         self.revision = 0
-        self._named: dict[str, set[GangKey]] = {}
-        self._in_group: dict[tuple[str, str], set[GangKey]] = {}
+        self._by_name: dict[tuple[str, str], set[GangKey]] = {}
         self.dirty: set[GangKey] = set()
         self._gang_of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
@@ -64,11 +63,16 @@ class Registry:
 
     def named(self, namespace: str, name: str) -> list[Gang]:
         """Return the gangs of that name (with the part, if they have one), in the order of their keys."""
-        return [self.gangs[key] for key in sorted(self._named.get(f"{namespace}/{name}", ()))]
+        return [gang for gang in self._alike(namespace, name) if str(gang.key) == f"{namespace}/{name}"]
 
     def in_group(self, namespace: str, name: str) -> list[Gang]:
         """Return the gangs of a PodGroup of scheduling.x-k8s.io in the order of their keys; each part is a gang."""
-        return [self.gangs[key] for key in sorted(self._in_group.get((namespace, name), ()))]
+        found = (gang for gang in self._alike(namespace, name) if gang.key.name == name)
+        return [gang for gang in found if gang.key.convention is Convention.COSCHEDULING]
+
+    def _alike(self, namespace: str, name: str) -> list[Gang]:
+        """Return the gangs whose names begin as ``name`` does; what follows a slash may be a part."""
+        return [self.gangs[key] for key in sorted(self._by_name.get(_begins(namespace, name), ()))]
 
     @property
     def lowest_priority(self) -> int:
@@ -117,9 +121,7 @@ class Registry:
             else:
                 found = Gang(key, history=before.history, unpinned=before.unpinned)
             self.gangs[key] = found
-            self._named.setdefault(str(key), set()).add(key)
-            if key.convention is Convention.COSCHEDULING:
-                self._in_group.setdefault((key.namespace, key.name), set()).add(key)
+            self._by_name.setdefault(_begins(key.namespace, key.name), set()).add(key)
         return found
 
     def drop_pod(self, uid: str) -> None:
@@ -143,20 +145,12 @@ class Registry:
         gang = self.gangs.pop(key)
         gang.barrier.fail("the gang is gone")
         self.dirty.discard(key)
-        names = self._named[str(key)]
-        names.discard(key)
-        if not names:
-            del self._named[str(key)]
-        if key.convention is Convention.COSCHEDULING:
-            self._leave_group(key)
+        begins = _begins(key.namespace, key.name)
+        self._by_name[begins].discard(key)
+        if not self._by_name[begins]:
+            del self._by_name[begins]
         gang.note(HistoryKind.GONE)
         self.gone.keep(key, gang)
-
-    def _leave_group(self, key: GangKey) -> None:
-        group = key.namespace, key.name
-        self._in_group[group].discard(key)
-        if not self._in_group[group]:
-            del self._in_group[group]
 
     def _touch_group(self, key: GangKey) -> None:
         if key.convention is Convention.COSCHEDULING:
@@ -218,6 +212,10 @@ class Registry:
                 self._put(pod, membership)
                 self.gangs[membership.key].reports.group_scheduled = False
             self.dirty.add(membership.key)
+
+
+def _begins(namespace: str, name: str) -> tuple[str, str]:
+    return namespace, name.partition("/")[0]
 
 
 def _names_same_gang(old: Pod, new: Pod) -> bool:
