@@ -120,7 +120,6 @@ async def _run(
         metrics.count_drift,
         own_pods,
         lambda: watcher.open_for(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < FRESH,
-        lambda: leadership.leads,
         settings.audit_every,
         metrics.audits.inc,
     )

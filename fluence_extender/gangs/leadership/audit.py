@@ -43,8 +43,7 @@ class Auditor:
     """Audits ``controller`` every ``every`` seconds.
 
     ``count`` is called with the kind of each drift. ``look`` lists our pods (None: they aren't listed). ``watching``
-    returns whether the watch is connected, ``leads`` whether nominations are ours to maintain. ``done`` is called after
-    each audit.
+    returns whether the watch is connected. ``done`` is called after each audit.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class Auditor:
         count: Callable[[DriftKind], None],
         look: ListOwnPods | None = None,
         watching: Callable[[], bool] = lambda: True,
-        leads: Callable[[], bool] = lambda: True,
         every: float = 60.0,
         done: Callable[[], None] = lambda: None,
     ) -> None:
@@ -61,7 +59,6 @@ class Auditor:
         self._count = count
         self._look = look
         self._watching = watching
-        self._leads = leads
         self._every = every
         self._done = done
         self._clearing: dict[str, str] = {}
@@ -115,7 +112,7 @@ class Auditor:
         for name in {**ledger.accounts, **controller.eligibility.nodes}:
             yield list(audit.of_node(ledger, name, controller.eligibility.nodes.get(name)))
         yield list(audit.of_jobs(ledger))
-        if self._leads():
+        if controller.leading:
             yield list(self._nominations())
 
     def _place(self, uid: str) -> Assignment | None:
@@ -123,7 +120,7 @@ class Auditor:
         return found[1].assignment if found is not None else None
 
     def _nominations(self) -> Iterator[Drift]:
-        """Iterate over the nominations without a plan that aren't being taken back."""
+        """Iterate over the nominations without a plan that aren't being taken back; the leader maintains them."""
         clearing = self._clearing
         self._clearing = {}
         for gang, member in self._controller.registry.members():

@@ -244,7 +244,8 @@ def test_standby_leaves_nominations_alone(world: MakeWorld) -> None:
     w.cluster.nominate = ignored  # type: ignore[method-assign]
     w.change(pod, nominated="n0")
     w.advance(1)
-    auditor = Auditor(w.controller, lambda _: None, leads=lambda: False)
+    w.controller.leading = False
+    auditor = Auditor(w.controller, lambda _: None)
     assert w.run(auditor.audit()) == w.run(auditor.audit()) == []
 
 
